@@ -64,6 +64,7 @@ void BackendLedger::dispatched(LedgerEntry& entry, double now) {
     rest_seconds_ += entry.prefill_seconds;
   }
   queue_.push_back(&entry);
+  slack_is_old_ = true;
   queued_tokens_ += entry.prompt_tokens;
 }
 
@@ -263,6 +264,11 @@ void BackendLedger::refresh_slack(const OutputLengths& lengths, double now) {
     const double left = lengths.remaining(entry->output_class, generated);
     slack_.add(entry->tpot_target * (generated + left) - (now - entry->first_token_at) -
                left * step_to_come);
+  }
+  // Prompts that will be computed before become streams that the next one disturbs.
+  for (const LedgerEntry* entry : queue_) {
+    const double left = lengths.remaining(entry->output_class, 1);
+    slack_.add(entry->tpot_target * (1 + left) - left * step_to_come);
   }
   slack_.sort();
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "balance/associative_table.h"
@@ -92,6 +93,8 @@ struct Scheduler::State {
     std::int64_t bucket;  // of the tenant's counter
     double remaining;     // predicted prefill, less what it has aged
     Ticket ticket;
+    /// By priority and share.
+    std::pair<Priority, std::int64_t> turn() const { return {priority, bucket}; }
     bool operator<(const Turn& other) const {
       if (priority != other.priority) return priority < other.priority;
       if (bucket != other.bucket) return bucket < other.bucket;
@@ -151,6 +154,7 @@ class SchedulingPass {
   void find_ready_slots();
   bool may_find_slot(const ScheduledRequest& request);
   void put_in_order();
+  void find_last_late();
   bool ready(const Candidate& candidate) const;
   bool any_ready() const;
   void find_usable(const ScheduledRequest& request);
@@ -168,6 +172,11 @@ class SchedulingPass {
   const SlotSet* last_allowed_ = nullptr;
   bool last_allowed_ready_ = false;
   bool knows_ready_slots_ = false;
+  const ScheduledRequest* last_late_ = nullptr;
+  std::pair<Priority, std::int64_t> last_late_turn_;
+  // Of the request that is being placed: late ones of another tenant wait behind it. They will
+  // disturb the streams anyway, so it does not wait for the sake of streams.
+  bool hurries_ = false;
   double least_step_ = 0;
   double mean_output_ = 0;
   double slack_refresh_ = 0;  // seconds

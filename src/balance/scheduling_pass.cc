@@ -52,7 +52,10 @@ void SchedulingPass::run() {
   state_.placements.reserve(state_.placements.size() + state_.order.size());
   for (const auto& turn : state_.order) {
     if (!any_ready()) return;
-    place(state_.request(turn.ticket));
+    ScheduledRequest& request = state_.request(turn.ticket);
+    hurries_ = last_late_ != nullptr && request.tenant != last_late_->tenant &&
+               turn.turn() <= last_late_turn_;
+    place(request);
   }
 }
 
@@ -198,7 +201,20 @@ void SchedulingPass::put_in_order() {
   const std::size_t kept = std::min(count, state_.order.size());
   std::partial_sort(state_.order.begin(), state_.order.begin() + static_cast<std::ptrdiff_t>(kept),
                     state_.order.end());
+  find_last_late();
   state_.order.resize(kept);
+}
+
+/// Of the requests that nothing holds any more, the one whose turn comes last.
+void SchedulingPass::find_last_late() {
+  last_late_ = nullptr;
+  for (const auto& turn : state_.order) {
+    const ScheduledRequest& request = state_.request(turn.ticket);
+    if (now_ - request.arrived_at < max_held_age) continue;
+    if (last_late_ != nullptr && turn.turn() <= last_late_turn_) continue;
+    last_late_ = &request;
+    last_late_turn_ = turn.turn();
+  }
 }
 
 /// All of the cost but X.
@@ -227,7 +243,7 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
     const double use = each.use + each.uncached * each.use_per_token;
     each.cost = ttft + std::min(max_lateness, budget * budget) + gpu_price * each.prefill +
                 decode_price * decode + memory_price * std::max(0.0, use - tight);
-    each.violations = -1;
+    each.violations = hurries_ ? 0 : -1;
   }
   if (std::isfinite(least_prefill)) request.least_prefill = least_prefill;
   // The block behind what all backends have; the first one is often the same for all requests.

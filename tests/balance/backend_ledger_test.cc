@@ -246,6 +246,18 @@ TEST(BackendLedger, PricesAPromptByTheSlackOfItsStreams) {
   EXPECT_DOUBLE_EQ(ledger.violations(100, lengths, 1, 0), 1);
 }
 
+TEST(BackendLedger, PricesAPromptByTheStreamsThatAreToComeFromTheQueue) {
+  BackendLedger ledger = some_ledger();
+  LedgerEntry queued = prompt_of(0, 0.1);
+  const OutputLengths lengths;
+  EXPECT_EQ(ledger.violations(1, lengths, 0, 0), 0);
+
+  ledger.dispatched(queued, 0);
+
+  const double slack = 0.1 * 201 - 200 * 1.5 * ledger.step_seconds();
+  EXPECT_NEAR(ledger.violations(1, lengths, 0.01, 0), 1 / slack, 1e-9);
+}
+
 TEST(BackendLedger, DoesNotTakeAStalledStreamForOneThatIsAhead) {
   BackendLedger ledger = some_ledger();
   LedgerEntry stream = prompt_of(0, 0.1);
