@@ -163,8 +163,12 @@ void BackendLedger::finishing(LedgerEntry& entry, double output_tokens, double n
   if (entry.streams) return;
   // The engine works in order: it has computed this prompt and those before it.
   while (entry.stage == LedgerEntry::Stage::prefill) end_unseen_head(now);
-  if (output_tokens > 0 && foreign_wait_ <= negligible_wait)
-    learn_response(entry, output_tokens, now);
+  if (foreign_wait_ > negligible_wait) return;
+  // Without a count of its tokens a response only tells that its prompt took no longer.
+  const double seconds = now - entry.at_dispatch.time;
+  if (output_tokens > 0 || seconds < entry.prefill_seconds) {
+    learn_response(entry, std::max(output_tokens, 1.0), now);
+  }
 }
 
 /// While the engine had the request, each of its steps but those of the prompt gave it a token.

@@ -102,8 +102,8 @@ class EngineSpeed {
   double prefill_error() const { return prefill_.relative_error(); }
 
  private:
-  static constexpr double min_step = 5e-4;  // seconds; no engine is faster
-  static constexpr double min_prefill = 2e-4;
+  static constexpr double min_step = 1e-4;  // seconds; no engine is faster
+  static constexpr double min_prefill = 1e-4;
 
   void read_models();
 

@@ -82,6 +82,7 @@ std::vector<std::uint32_t> PoolScheduler::join(const Backends& backends) {
       assert(free != slots_.end());
       found->second = static_cast<std::uint32_t>(free - slots_.begin());
       *free = {.backend = backend, .restarts = backend->load().engine_restarts()};
+      used_slots_ = std::max(used_slots_, found->second + 1);
       // The same in every process, so that replicas break ties alike.
       scheduler_.add_backend(found->second, {.identity = hash_of(backend->id())});
     }
@@ -101,6 +102,7 @@ void PoolScheduler::leave(const Backends& backends) {
     slot = {};
     slot_of_.erase(found);
   }
+  while (used_slots_ > 0 && slots_[used_slots_ - 1].users == 0) --used_slots_;
 }
 
 /// The workers' clocks differ by the length of an iteration.
@@ -201,7 +203,7 @@ void PoolScheduler::pass_locked(Instant now) {
 }
 
 void PoolScheduler::read_states(Instant now) {
-  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+  for (std::uint32_t i = 0; i < used_slots_; ++i) {
     if (slots_[i].users > 0) scheduler_.set_state(i, state_of(slots_[i].backend->load(), now));
   }
 }
@@ -210,7 +212,7 @@ void PoolScheduler::tick(Instant now) {
   const NoWaitForMemory no_wait;
   std::lock_guard lock(mutex_);
   now = in_order(now);
-  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+  for (std::uint32_t i = 0; i < used_slots_; ++i) {
     Slot& slot = slots_[i];
     if (slot.users == 0) continue;
     const Load& load = slot.backend->load();
@@ -232,7 +234,7 @@ void PoolScheduler::tick(Instant now) {
 void PoolScheduler::measure_busy(Instant now) {
   double serving = 0;
   double busy = 0;
-  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+  for (std::uint32_t i = 0; i < used_slots_; ++i) {
     if (slots_[i].users == 0 || !slots_[i].backend->load().in_rotation()) continue;
     ++serving;
     if (scheduler_.predicted_wait(i, now) > Duration{}) ++busy;

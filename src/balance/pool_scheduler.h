@@ -84,6 +84,7 @@ class PoolScheduler {
   const std::uint32_t capacity_;  // slots
   const std::size_t index_bytes_;
   std::vector<Slot> slots_;
+  std::uint32_t used_slots_ = 0;  // up to the last one that a backend has
   std::unordered_map<const Load*, std::uint32_t> slot_of_;
   Instant last_time_{};
   Instant last_pass_{};

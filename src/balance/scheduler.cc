@@ -106,7 +106,7 @@ void Scheduler::State::learn_hit(const ScheduledRequest& request, double cached_
 
 double Scheduler::State::idle_step() const {
   double least = std::numeric_limits<double>::infinity();
-  for (const ScheduledBackend& backend : backends) {
+  for (const ScheduledBackend& backend : used()) {
     if (backend.known) least = std::min(least, backend.ledger.speed().step_seconds(0, 0));
   }
   return std::isfinite(least) ? least : EngineSpeed().step_seconds(0, 0);
@@ -124,7 +124,7 @@ double Scheduler::State::default_tpot_target() const {
 
 double Scheduler::State::unloaded_prefill(double tokens) const {
   double least = std::numeric_limits<double>::infinity();
-  for (const ScheduledBackend& backend : backends) {
+  for (const ScheduledBackend& backend : used()) {
     if (!backend.known) continue;
     const double step = backend.ledger.step_seconds();
     least = std::min(least, backend.ledger.prefill_seconds(tokens, 0, step));
@@ -152,7 +152,7 @@ Scheduler::~Scheduler() = default;
 void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
   EngineSpeed::Coefficients sum{0, 0, 0, 0, 0};
   double warm = 0;
-  for (const ScheduledBackend& other : state_->backends) {
+  for (const ScheduledBackend& other : state_->used()) {
     if (!other.known || other.ledger.speed().prefill_samples() < warm_samples) continue;
     const auto& speed = other.ledger.speed().coefficients();
     sum.step += speed.step;
@@ -176,6 +176,7 @@ void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
   }
   ScheduledBackend& backend = state_->backends[slot];
   assert(backend.ledger.in_flight() == 0);
+  state_->used_slots = std::max(state_->used_slots, slot + 1);
   backend.facts = facts;
   backend.known = true;
   backend.state = SlotState::open;
@@ -192,6 +193,9 @@ void Scheduler::remove_backend(std::uint32_t slot) {
   assert(backend.ledger.in_flight() == 0);
   backend.known = false;
   backend.state = SlotState::out;
+  while (state_->used_slots > 0 && !state_->backends[state_->used_slots - 1].known) {
+    --state_->used_slots;
+  }
   state_->index.clear(slot);
 }
 

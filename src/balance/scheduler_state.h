@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -76,8 +77,12 @@ struct Scheduler::State {
   /// S on the best backend with an empty cache.
   double unloaded_prefill(double tokens) const;
 
+  /// The slots up to the last one that a backend has.
+  std::span<const ScheduledBackend> used() const { return std::span(backends).first(used_slots); }
+
   SchedulerOptions options;
   std::vector<ScheduledBackend> backends;
+  std::uint32_t used_slots = 0;
   PrefixIndex index;
   OutputLengths lengths;
   AssociativeTable<TenantCounter> tenants;

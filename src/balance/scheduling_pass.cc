@@ -102,7 +102,7 @@ void SchedulingPass::find_usable(const ScheduledRequest& request) {
 void SchedulingPass::look_at_backends() {
   state_.candidates.clear();
   least_step_ = std::numeric_limits<double>::infinity();
-  for (std::uint32_t slot = 0; slot < state_.backends.size(); ++slot) {
+  for (std::uint32_t slot = 0; slot < state_.used_slots; ++slot) {
     ScheduledBackend& backend = state_.backends[slot];
     if (backend.state == SlotState::out) continue;
     backend.ledger.advance(now_);

@@ -117,7 +117,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   Progress progress{.hint = hint_of(request)};
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
-  if (options_.schedules && request.info.inference != nullptr) {
+  if (options_.schedules && has_predicted_cost(request)) {
     progress.hint.arrival = &progress.arrival.emplace(arrival_of(request));
   }
   if (options_.sessions != nullptr) find_session(request, progress);

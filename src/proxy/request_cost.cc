@@ -41,6 +41,12 @@ double tokens_per_block(const InferenceRequest& asked) {
 
 }  // namespace
 
+bool has_predicted_cost(const Request& request) {
+  if (request.info.inference == nullptr) return false;
+  const InferenceTask task = request.info.inference->request.task;
+  return task == InferenceTask::chat || task == InferenceTask::completion;
+}
+
 Arrival arrival_of(const Request& request) {
   const InferenceRequest& asked = request.info.inference->request;
   const RequestIdentity& identity = request.info.identity;

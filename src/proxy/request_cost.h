@@ -6,8 +6,12 @@
 
 namespace evenkeel {
 
+/// It generates text: its prompt and its output take an engine's time as the scheduler predicts it.
+/// Engines compute others, such as embeddings, many at a time.
+bool has_predicted_cost(const Request& request);
+
 /// Its size, prefix, tenant and targets; a target that it names itself (`x-slo-ttft-ms`,
-/// `x-slo-tpot-ms`) goes before its route's. Points into the request. REQUIRES: it is inspected.
+/// `x-slo-tpot-ms`) goes before its route's. Points into the request. REQUIRES: has_predicted_cost.
 Arrival arrival_of(const Request& request);
 
 }  // namespace evenkeel

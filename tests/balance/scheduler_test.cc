@@ -474,6 +474,18 @@ TEST(Scheduler, TellsHowFarItsSignalsCarry) {
   EXPECT_STREQ(to_string(Rung::unknown_prompts), "unknown_prompts");
 }
 
+TEST(Scheduler, TakesAWholeResponseForTheLongestThatItsPromptCanHaveTaken) {
+  Placing placing(1);
+  for (int i = 0; i < 200; ++i) {  // not streamed, and its tokens are not counted
+    const auto number = placing.arrive_and_place({.prompt_tokens = 1000, .streams = false});
+    placing.now += milliseconds(4);
+    placing.scheduler.finished(placing.tickets[number], {}, placing.now);
+    placing.now += milliseconds(1);
+  }
+
+  EXPECT_LT(placing.scheduler.predicted_prefill(0, 1000, 0), milliseconds(6));
+}
+
 TEST(Scheduler, ExpectsANewBackendToBeLikeTheOthersAndSlower) {
   Placing placing(1);
   for (int i = 0; i < 60; ++i) {  // half as fast as the default prior

@@ -70,8 +70,8 @@ struct Hint {
       0;                         ///< a pin to a backend outside does not hold; 0: every one does
   const Load* pinned = nullptr;  ///< only the backend with these counters; Pool::acquire sets it
   Priority priority = Priority::standard;  ///< its place in the queue
-  /// expected-time: what the scheduler is to know of the request; null: a request to no model,
-  /// which goes where connections are fewest. Outlives `Pool::acquire`.
+  /// expected-time: what the scheduler is to know of the request; null: a request that generates no
+  /// text, which goes where connections are fewest. Outlives `Pool::acquire`.
   const Arrival* arrival = nullptr;
   Instant now{};  ///< the time of the pick; Pool::acquire sets it
 };
