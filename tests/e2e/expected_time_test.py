@@ -355,7 +355,7 @@ class Grpc(Kserve):
             limit = self.tensor("max_tokens", numpy.array([3], numpy.int32), "INT32")
             result = client.infer(model, [words, limit], client_timeout=PATIENCE)
             self.assertTrue(result.as_numpy("text_output")[0])
-        self.assertEqual(daemon.metric("evenkeel_grpc_responses_total", grpc_status="0"), 25)
+        self.eventually(lambda: daemon.metric("evenkeel_grpc_responses_total", grpc_status="0") == 25, "all calls to be counted")
 
 
 class Fairness(case.Case):
