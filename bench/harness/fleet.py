@@ -153,7 +153,7 @@ class Bench:
     def _simulator(self, children: Children, speed: float) -> Simulator:
         argv = [str(self.build / "evenkeel"), "sim", "--listen", "127.0.0.1:0", "--model", "m"]
         argv += ["--preset", "llama-3-8b-a100", "--speed", str(speed * SLOWER_THAN_LIFE)]
-        listening = _listening(children.start(argv, self.cores.origin, stderr=subprocess.PIPE))
+        listening = listening(children.start(argv, self.cores.origin, stderr=subprocess.PIPE))
         address = next(value for name, value in listening.items() if name.startswith("sim-0"))
         control = next(value for name, value in listening.items() if "control" in name)
         return Simulator(address, control, speed)
@@ -191,7 +191,7 @@ class Bench:
             self.cores.proxy,
             stderr=subprocess.PIPE,
         )
-        url = f"http://{_listening(daemon)['public']}"
+        url = f"http://{listening(daemon)['public']}"
         for pressure in PRESSURES:
             with _Watch(fleet) as watch:
                 report = self._load(url, pressure, self.seconds)
@@ -403,7 +403,7 @@ def _share_cell(rounds: dict[int, list[float]] | None) -> str:
     return " / ".join(f"{100 * mean:.0f} %" for mean in means)
 
 
-def _listening(process: subprocess.Popen[str]) -> dict[str, str]:
+def listening(process: subprocess.Popen[str]) -> dict[str, str]:
     """The listening addresses, by name, that one of our programs prints before it is ready. Its further output is read and
     discarded, so that it never blocks."""
     assert process.stderr

@@ -128,6 +128,11 @@ void add_load_verb(CLI::App& app, Invocation& invocation) {
       "'Name: value' to send; may be repeated");
   verb->add_option("--seed", options->seed, "Seed of random numbers");
   verb->add_option("--threads", options->threads, "Event loops");
+  add_duration_option(*verb, "--ttft-slo", "Target of the first token, for the goodput",
+                      [options](Duration time) { options->ttft_slo = time; });
+  add_duration_option(*verb, "--tpot-slo", "Target of each further token, on average",
+                      [options](Duration time) { options->tpot_slo = time; });
+  verb->add_option("--log", options->log, "File for a line of JSON per request");
   verb->add_flag("--json", options->json, "Print the report as JSON");
   verb->footer("Exit codes: 0 no request failed, 1 some did, or nothing could be sent, 2 usage.");
   verb->callback([options, &invocation] { invocation.exit_code = run_load(*options); });

@@ -202,7 +202,8 @@ int run_demo(const DemoOptions& options) {
   auto balancer = BalancerProcess::start(executable_path(), balancer_config(options, servers),
                                          interrupts, start_timeout);
   if (!balancer) return report_error(balancer.error(), 1);
-  auto run = LoadRun::start(load_options(options, **balancer));
+  const LoadOptions load = load_options(options, **balancer);
+  auto run = LoadRun::start(load);
   if (!run) return report_error(run.error(), 1);
 
   std::vector<BackendRow> rows;
@@ -217,7 +218,7 @@ int run_demo(const DemoOptions& options) {
 
   const LoadReport& report = (*run)->report();
   const int code = (*balancer)->stop(drain_timeout);
-  fmt::print("\n{}", render_report(report));
+  fmt::print("\n{}", render_report(load, report));
   if (end == End::balancer_ended || code != 0) {
     fmt::print(stderr, "evenkeel demo: the balancer ended with {}:\n{}", code,
                (*balancer)->last_output());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <fstream>
 #include <optional>
 
 #include "evenkeel/base/termination_signals.h"
@@ -107,6 +108,14 @@ int run_load(const LoadOptions& options) {
     fmt::print(stderr, "evenkeel load: {}\n", complete.error().detail);
     return 2;
   }
+  std::ofstream log;
+  if (!complete->log.empty()) {
+    log.open(complete->log);
+    if (!log) {
+      fmt::print(stderr, "evenkeel load: --log: cannot write {}\n", complete->log);
+      return 1;
+    }
+  }
   const TerminationSignals interrupts;
   auto run = LoadRun::start(*complete);
   if (!run) {
@@ -116,7 +125,9 @@ int run_load(const LoadOptions& options) {
   const bool interrupted = watch(**run, interrupts);
 
   const LoadReport& report = (*run)->report();
-  const std::string text = complete->json ? report_json(*complete, report) : render_report(report);
+  log << report.log << std::flush;
+  const std::string text =
+      complete->json ? report_json(*complete, report) : render_report(*complete, report);
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
   const bool unanswered = report.abandoned != 0 && !interrupted;

@@ -127,6 +127,12 @@ void write_totals(JsonWriter& json, const LoadReport& report) {
       .end_object();
 }
 
+/// Nothing without targets. What is refused, fails or never ends is not good.
+std::optional<double> goodput_ratio(const LoadOptions& options, const LoadReport& report) {
+  if (!options.has_targets() || report.started == 0) return std::nullopt;
+  return static_cast<double>(report.good) / static_cast<double>(report.started);
+}
+
 const char* loop_name(const LoadOptions& options) {
   if (!options.trace.empty()) return "trace";
   if (options.rate > 0) return options.poisson ? "poisson" : "rate";
@@ -154,6 +160,7 @@ void LoadReport::merge(const LoadReport& other) {
   prompt_tokens += other.prompt_tokens;
   cached_tokens += other.cached_tokens;
   output_tokens += other.output_tokens;
+  good += other.good;
   late_starts += other.late_starts;
   connections += other.connections;
   reused += other.reused;
@@ -172,6 +179,7 @@ void LoadReport::merge(const LoadReport& other) {
     backends[name].answered += share.answered;
     backends[name].ttft.merge(share.ttft);
   }
+  log += other.log;
 }
 
 std::string format_duration(Duration duration) {
@@ -185,9 +193,12 @@ std::string format_duration(Duration duration) {
   return three_digits(seconds, "s");
 }
 
-std::string render_report(const LoadReport& report) {
+std::string render_report(const LoadOptions& options, const LoadReport& report) {
   std::string out;
   append_totals(out, report);
+  if (const auto goodput = goodput_ratio(options, report)) {
+    append_line(out, "goodput      {:.1f} % of the requests met their targets", 100 * *goodput);
+  }
   append_latencies(out, report);
   append_backends(out, report);
   append_failures(out, report);
@@ -203,6 +214,7 @@ std::string report_json(const LoadOptions& options, const LoadReport& report) {
       .field("seed", options.seed);
   write_totals(json, report);
   const bool open = report.lateness.count() != 0;
+  json.field("goodput_ratio", goodput_ratio(options, report));
   json.field("late_starts", open ? std::optional(report.late_starts) : std::nullopt);
   write(json, "late_seconds", report.lateness);
   write(json, "ttft_seconds", report.ttft);

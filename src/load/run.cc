@@ -45,6 +45,9 @@ Result<LoadOptions> resolve_options(LoadOptions options) {
   }
   if (options.poisson && !by_rate) return invalid("--poisson: expected with --rate");
   if (!(options.trace_speed > 0)) return invalid("--trace-speed: expected more than 0");
+  if (options.has_targets() && !options.stream) {
+    return invalid("--ttft-slo, --tpot-slo: expected with --stream");
+  }
   if (options.threads < 1 || options.threads > max_threads) {
     return invalid("--threads: expected 1 to " + std::to_string(max_threads));
   }

@@ -6,6 +6,7 @@
 #include "evenkeel/net/socket.h"
 #include "evenkeel/upstream/link_pool.h"
 #include "load/pacer.h"
+#include "load/request_result.h"
 
 namespace evenkeel {
 namespace {
@@ -16,26 +17,6 @@ constexpr std::size_t max_error_bytes_read = 256 * 1024;
 constexpr unsigned max_starts_per_yield = 64;
 constexpr Duration failure_backoff = std::chrono::milliseconds(10);
 
-std::string_view failure_kind(Fault fault, bool response_started) {
-  switch (fault) {
-    case Fault::connect_failed:
-    case Fault::connect_timeout: return "connect";
-    case Fault::first_byte_timeout:
-    case Fault::idle_timeout:
-    case Fault::write_timeout:
-    case Fault::header_timeout:
-    case Fault::body_timeout: return "timeout";
-    case Fault::backend_closed:
-    case Fault::client_gone: return response_started ? "truncated" : "reset";
-    case Fault::backend_protocol: return "protocol";
-    default: return to_string(fault);
-  }
-}
-
-std::string failure_example(const Error& error) {
-  return std::string(to_string(error.fault)) + ": " + error.detail;
-}
-
 }  // namespace
 
 std::unique_ptr<Arrivals> LoadPlan::arrivals() const {
@@ -43,34 +24,6 @@ std::unique_ptr<Arrivals> LoadPlan::arrivals() const {
   if (options.poisson) return make_poisson_arrivals(options.rate, options.seed);
   return make_constant_rate_arrivals(options.rate);
 }
-
-/// The outcome of one request.
-struct LoadWorker::RequestResult {
-  std::string kind;  // of failure; empty: succeeded
-  std::string example;
-  std::string reason;
-  std::string backend;
-  bool may_resend = false;
-  std::uint64_t content_events = 0;
-  std::uint64_t output_tokens = 0;
-  std::uint64_t cached_tokens = 0;
-  Instant first_content_at{};
-  Instant last_content_at{};
-  Instant end{};
-
-  void fail(std::string_view what, std::string why) {
-    if (!kind.empty()) return;
-    kind = what;
-    example = std::move(why);
-  }
-  void fail(const Error& error, bool response_started) {
-    fail(failure_kind(error.fault, response_started), failure_example(error));
-  }
-  void use(const ResponseUsage& usage) {
-    output_tokens = usage.completion_tokens.value_or(output_tokens);
-    cached_tokens = usage.cached_tokens.value_or(0);
-  }
-};
 
 /// Counts a request while it is in flight.
 class LoadWorker::InFlight {
@@ -172,7 +125,7 @@ Task<void> LoadWorker::exchange_detached(LoadRequest load_request, Instant due) 
 
 Task<bool> LoadWorker::exchange(LoadRequest load_request, Instant due) {
   const InFlight counted(*this);
-  record_start(due);
+  const Instant started = record_start(due);
 
   RequestResult result;
   auto link = take_idle();
@@ -192,6 +145,7 @@ Task<bool> LoadWorker::exchange(LoadRequest load_request, Instant due) {
     link = nullptr;  // the server had closed it while it was idle: the request was not processed
     reused = false;
   }
+  result.started = started;
   result.end = Clock::now();
   record_result(load_request, due, result);
   const bool succeeded = result.kind.empty();
@@ -199,8 +153,8 @@ Task<bool> LoadWorker::exchange(LoadRequest load_request, Instant due) {
   co_return succeeded;
 }
 
-Task<LoadWorker::RequestResult> LoadWorker::send_once(Link& link, const LoadRequest& load_request,
-                                                      Instant due) {
+Task<RequestResult> LoadWorker::send_once(Link& link, const LoadRequest& load_request,
+                                          Instant due) {
   RequestResult result;
   Request request{.method = "POST",
                   .authority = plan_.target.authority,
@@ -325,14 +279,15 @@ void LoadWorker::keep_idle(std::unique_ptr<Link> link) {
   if (!idle_.front()->alive(false)) idle_.pop_front();
 }
 
-void LoadWorker::record_start(Instant due) {
+Instant LoadWorker::record_start(Instant due) {
   const Instant started = Clock::now();
   drain_.arm(loop_, started + plan_.options.drain);
   const std::lock_guard lock(window_mutex_);
   ++window_.started;
-  if (!plan_.open_loop()) return;
+  if (!plan_.open_loop()) return started;
   window_.lateness.record(started - due);
   if (started - due > late_start_threshold) ++window_.late_starts;
+  return started;
 }
 
 void LoadWorker::record_content(unsigned events, Instant due, RequestResult& result) {
@@ -353,7 +308,11 @@ void LoadWorker::record_content(unsigned events, Instant due, RequestResult& res
 
 void LoadWorker::record_result(const LoadRequest& load_request, Instant due,
                                const RequestResult& result) {
+  const std::string line = plan_.options.log.empty()
+                               ? std::string()
+                               : log_line(load_request, due - plan_.start, due, result);
   const std::lock_guard lock(window_mutex_);
+  window_.log += line;
   window_.elapsed = result.end - plan_.start;
   if (result.output_tokens > result.content_events) {  // events are counted as they arrive
     window_.output_tokens += result.output_tokens - result.content_events;
@@ -373,10 +332,8 @@ void LoadWorker::record_result(const LoadRequest& load_request, Instant due,
   window_.prompt_tokens += load_request.prompt_tokens;
   window_.cached_tokens += result.cached_tokens;
   window_.e2e_latency.record(result.end - due);
-  if (result.content_events > 1 && result.output_tokens > 1) {
-    window_.tpot.record((result.last_content_at - result.first_content_at) /
-                        static_cast<Duration::rep>(result.output_tokens - 1));
-  }
+  if (const auto per_token = result.per_token()) window_.tpot.record(*per_token);
+  if (meets_targets(plan_.options, due, result)) ++window_.good;
 }
 
 }  // namespace evenkeel

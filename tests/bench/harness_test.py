@@ -15,7 +15,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import ablations  # noqa: E402
-from harness import fleet, h2load, kill, picking_replay, picking_tables, picking_targets, scenarios, ways  # noqa: E402
+from harness import fleet, h2load, kill, picking, picking_replay, picking_tables, picking_targets, scenarios, ways  # noqa: E402
 from harness.contender import Contender, Site, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
 from harness.counting import read_callgrind, read_strace  # noqa: E402
 from harness.figures import Figures, by_difference, judge  # noqa: E402
@@ -345,6 +345,37 @@ class PickingReplayTest(unittest.TestCase):
                 self.assertIn(name, picking_tables.PARTS)
         with self.assertRaises(ValueError):
             ablations.without("ties", "no such line")
+
+
+class PickingTest(unittest.TestCase):
+    """The definitions of docs/replay.md, of what `evenkeel load --log` wrote."""
+
+    def line(self, index: int, ttft: float, tpot: float | None = 0.01, **more: Any) -> dict[str, Any]:
+        return {"index": index, "ttft_seconds": ttft, "tpot_seconds": tpot, "e2e_seconds": 2 * ttft, "prompt_tokens": 1000,
+                "cached_tokens": 250, "error": None, **more}
+
+    def test_good_requests_meet_both_targets_at_the_speed_of_the_engines(self) -> None:
+        limit = picking.TTFT_SLO / picking.FASTER_THAN_LIFE
+        slow = picking.TPOT_SLO / picking.FASTER_THAN_LIFE + 0.001
+        lines = [self.line(0, 9), self.line(1, limit), self.line(2, limit + 0.01), self.line(3, 0.1, slow),
+                 self.line(4, 0.1, None), self.line(5, 0.1, error="truncated")]
+        found = picking.figures_of(lines, started=10)  # the first is warm-up, four never ended
+
+        self.assertAlmostEqual(found["goodput"], 100 * 2 / 9)
+        self.assertAlmostEqual(found["ttft_p50"], 0.4)
+        self.assertAlmostEqual(found["hits"], 25)
+
+    def test_a_long_prompt_may_take_three_unloaded_prefills(self) -> None:
+        unloaded = picking.unloaded_prefill(100_000)
+        self.assertAlmostEqual(unloaded, 13 * 0.016 + 100_000 * 45e-6 + 1.3e-9 * 100_000**2 / 2, places=6)
+        ttft = 2.9 * unloaded / picking.FASTER_THAN_LIFE
+        found = picking.figures_of([self.line(0, ttft, prompt_tokens=100_000)], started=1)
+
+        self.assertEqual(found["goodput"], 100)
+        self.assertAlmostEqual(found["slowdown_p99"], 2.9)
+
+    def test_what_hardly_differs_shares_a_place(self) -> None:
+        self.assertEqual(picking.order({"a": 80.0, "b": 90.0, "c": 79.8}), "b > a = c")
 
 
 if __name__ == "__main__":

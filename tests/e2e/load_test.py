@@ -71,6 +71,25 @@ class Load(case.Case):
         self.assertEqual(report["tokens"]["prompt"], sum(row["input_length"] for row in rows))
         self.assertGreater(report["tokens"]["cached"], 9 * 1900, "nine requests hit the first one's blocks")
 
+    def test_says_how_many_met_their_targets_and_logs_each(self):
+        url = self.simulator()
+        log = pathlib.Path(self.folder()) / "requests.jsonl"
+        arguments = (url, "--rate", "40", "--requests", "12", "--stream", "--output-tokens", "4", "--ttft-slo")
+
+        report = self.load(*arguments, "100s", "--tpot-slo", "100s", "--log", str(log))
+
+        self.assertEqual(report["goodput_ratio"], 1)
+        requests = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual(sorted(each["index"] for each in requests), list(range(12)))
+        for each in requests:
+            self.assertEqual((each["output_tokens"], each["error"]), (4, None))
+            self.assertGreater(each["e2e_seconds"], each["ttft_seconds"])
+            self.assertIsNotNone(each["tpot_seconds"])
+        self.assertEqual(self.load(*arguments, "1us")["goodput_ratio"], 0)
+        text = command("load", *arguments, "1us")
+        self.assertIn("0.0 % of the requests met their targets", text.stdout)
+        self.assertIn("--log: cannot write", command("load", url, "--log", "/no/such/folder/log").stderr)
+
     def test_reports_failures_by_kind(self):
         url = self.simulator()
         refused = self.load(url, "--requests", "3", "--model", "no-such-model", code=1)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -215,6 +216,47 @@ TEST(Load, PrefersUsageOverItsOwnCount) {
 
   EXPECT_EQ(report.output_tokens, 200u);
   EXPECT_EQ(report.cached_tokens, 64u);
+}
+
+TEST(Load, CountsWhatMeetsItsTargets) {
+  Server server(answers(three_tokens + done));
+  auto options = streams_to(server);
+  options.requests = 6;
+
+  options.ttft_slo = options.tpot_slo = std::chrono::seconds(20);
+  EXPECT_EQ(report_of(options).good, 6u);
+  options.ttft_slo = std::chrono::nanoseconds(1);
+  EXPECT_EQ(report_of(options).good, 0u);
+  options.ttft_slo = {};
+  EXPECT_EQ(report_of(options).good, 6u);
+  options.tpot_slo = {};
+  EXPECT_EQ(report_of(options).good, 0u) << "there are none";
+
+  Server failing(answers(three_tokens));
+  options = streams_to(failing);
+  options.requests = 2;
+  options.ttft_slo = std::chrono::seconds(20);
+  EXPECT_EQ(report_of(options).good, 0u);
+}
+
+TEST(Load, LogsEachRequest) {
+  Server server(answers(three_tokens + done));
+  auto options = streams_to(server);
+  options.requests = 3;
+  options.concurrency = 1;
+  options.prompt_tokens = {20, 20};
+  EXPECT_EQ(report_of(options).log, "");
+
+  options.log = "requests.jsonl";
+  const std::string log = report_of(options).log;
+
+  EXPECT_EQ(std::ranges::count(log, '\n'), 3);
+  EXPECT_THAT(log, AllOf(StartsWith("{\"index\":0,\"due_seconds\":"),
+                         HasSubstr("\"prompt_tokens\":20,\"cached_tokens\":0,\"output_tokens\":3,"),
+                         HasSubstr("\"error\":null}\n{\"index\":1,")));
+  Server failing(answers(three_tokens));
+  options.url = streams_to(failing).url;
+  EXPECT_THAT(report_of(options).log, HasSubstr("\"error\":\"truncated\"}"));
 }
 
 TEST(Load, ReadsResponsesThatAreNotStreamed) {

@@ -72,6 +72,7 @@ TEST(LoadOptions, ThatContradictEachOtherAreRefused) {
   EXPECT_FALSE(resolve_options({.rate = 1, .concurrency = 1}));
   EXPECT_FALSE(resolve_options({.rate = 1, .trace = "x"}));
   EXPECT_FALSE(resolve_options({.concurrency = 1, .poisson = true}));
+  EXPECT_FALSE(resolve_options({.ttft_slo = std::chrono::seconds(1)}));  // needs streams
   EXPECT_FALSE(resolve_options({.rate = -1}));
   EXPECT_FALSE(resolve_options({.trace = "x", .trace_speed = 0}));
   EXPECT_FALSE(resolve_options({.threads = 0}));

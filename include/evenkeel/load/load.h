@@ -53,6 +53,12 @@ struct LoadOptions {
   std::uint64_t seed = 1;
   unsigned threads = 1;
   bool json = false;  ///< the report as JSON
+  /// Targets of streams: what meets both is good. Zero: there is none.
+  Duration ttft_slo{};
+  Duration tpot_slo{};  ///< mean time per output token after the first
+  std::string log;      ///< a file for a line of JSON per request; empty: none
+
+  bool has_targets() const { return ttft_slo > Duration::zero() || tpot_slo > Duration::zero(); }
 };
 
 /// Runs the load and prints the report on stdout, and a progress line on stderr if that is a

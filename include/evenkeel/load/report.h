@@ -36,6 +36,7 @@ struct LoadReport {
   std::uint64_t prompt_tokens = 0;  ///< sent, by requests that succeeded
   std::uint64_t cached_tokens = 0;  ///< of these, found in prefix caches, by the responses' `usage`
   std::uint64_t output_tokens = 0;  ///< received; from `usage` where there is one, else events
+  std::uint64_t good = 0;           ///< succeeded within the targets of the options
   std::uint64_t late_starts = 0;    ///< started more than late_start_threshold after they were due
   std::uint64_t connections = 0;    ///< opened
   std::uint64_t reused = 0;         ///< requests on a connection that had served another
@@ -52,6 +53,7 @@ struct LoadReport {
   /// `x-evenkeel-reason` of failed responses.
   std::map<std::string, std::uint64_t, std::less<>> reasons;
   std::map<std::string, BackendResults, std::less<>> backends;
+  std::string log;  ///< lines of JSON, with `LoadOptions::log`
 
   void add_failure(std::string_view kind, std::string_view example);
   void merge(const LoadReport& other);
@@ -61,7 +63,7 @@ struct LoadReport {
 inline constexpr Duration late_start_threshold = std::chrono::milliseconds(1);
 
 /// The report as a table for a terminal, ending with a newline.
-std::string render_report(const LoadReport& report);
+std::string render_report(const LoadOptions& options, const LoadReport& report);
 
 /// The report as one JSON object, ending with a newline. Unknown is null, never 0.
 std::string report_json(const LoadOptions& options, const LoadReport& report);

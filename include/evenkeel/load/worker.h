@@ -17,6 +17,8 @@
 
 namespace evenkeel {
 
+struct RequestResult;
+
 /// What the workers of a load share. Only the counter changes while they run.
 struct LoadPlan {
   LoadOptions options;
@@ -48,7 +50,6 @@ class LoadWorker {
   unsigned in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
  private:
-  struct RequestResult;
   class InFlight;
 
   Task<void> run_open_loop();
@@ -64,7 +65,7 @@ class LoadWorker {
   void keep_idle(std::unique_ptr<Link> link);
   bool past_limit(std::uint64_t index, Duration due) const;
   void check_drain();
-  void record_start(Instant due);
+  Instant record_start(Instant due);
   void record_content(unsigned events, Instant due, RequestResult& result);
   void record_result(const LoadRequest& load_request, Instant due, const RequestResult& result);
 
