@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "balance/prefix_index.h"
 #include "balance/versioned_pool.h"
 #include "counted_allocations.h"
 #include "evenkeel/balance/scheduler.h"
@@ -114,6 +115,30 @@ TEST(NoAllocation, InTheDecisionsOfAScheduler) {
   serve_some(500);
 
   EXPECT_EQ(allocations, before);
+}
+
+// Three million blocks, and ten times what fits.
+TEST(NoAllocation, InALongRunOfAPrefixIndexWhichHoldsItsByteCap) {
+  constexpr std::size_t cap = 4 << 20;
+  PrefixIndex index(16, cap);
+  Rng rng(13);
+  std::vector<std::uint64_t> prompt(60);
+  std::vector<std::uint32_t> depths(16);
+  const std::size_t bytes = index.bytes();
+
+  const std::size_t before = allocations;
+  for (int step = 0; step < 50'000; ++step) {
+    const std::uint64_t family = rng.below(20'000);
+    for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = mix(i < 8 ? i : family * 64 + i);
+    index.match(prompt, depths);
+    index.add(rng.below(16), prompt);
+    if (step % 1000 == 0) index.clear(rng.below(16));
+    if (step % 77 == 0) index.set_capacity(rng.below(16), 1 + rng.below(4000));
+  }
+
+  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(index.bytes(), bytes);
+  EXPECT_LE(bytes, cap);
 }
 
 TEST(NoAllocation, WaitsForMemoryWhileTheQueueIsLocked) {
