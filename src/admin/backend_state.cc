@@ -32,6 +32,7 @@ std::string_view state_of(const Backend& backend, Instant now) {
     return "down";
   if (load.is_out(OutOfRotation::starting)) return "starting";
   if (load.unreachable(now)) return "down";
+  if (load.is_out(OutOfRotation::sleeping)) return "sleeping";
   if (load.is_out(OutOfRotation::ejected)) return "ejected";
   if (load.is_out(OutOfRotation::standby)) return "standby";
   return "up";
@@ -46,6 +47,9 @@ std::string reason_of(const Backend& backend, const BackendStatus* backend_statu
     return has_reason ? backend_status->health.reason : "its first health check has not ended";
   }
   if (load.unreachable(now)) return to_string(load.connect_fault());
+  if (load.is_out(OutOfRotation::sleeping)) {
+    return "its engine sleeps, and holds requests until it is woken";
+  }
   if (load.is_out(OutOfRotation::ejected)) return describe_ejection(load);
   if (load.is_out(OutOfRotation::standby)) return "a standby that its pool does not need now";
   return restriction_of(backend, now);

@@ -21,6 +21,7 @@ bool is_gone(const Load& load) {
 const char* why_gone(const Load& load) {
   if (load.is_out(OutOfRotation::ejected)) return "is ejected";
   if (load.is_out(OutOfRotation::unresolved)) return "has no address";
+  if (load.is_out(OutOfRotation::sleeping)) return "sleeps";
   return "is down";
 }
 

@@ -4,6 +4,7 @@
 
 #include "balance/outlier_detector.h"
 #include "balance/request_queue.h"
+#include "evenkeel/base/log.h"
 
 namespace evenkeel {
 
@@ -50,6 +51,15 @@ void Backend::put_back(OutOfRotation reason) const {
   if (!load_->clear(reason)) return;
   load_->forget_latency();
   serve_queue();
+}
+
+void Backend::note_sleep(SleepSource source, bool sleeps) const {
+  const bool slept = load_->is_out(OutOfRotation::sleeping);
+  if (load_->note_sleep(source, sleeps) == slept) return;
+  log::info(spec_.id + (slept ? " is awake again" : " sleeps: it gets no requests until it wakes"));
+  if (slept) return put_back(OutOfRotation::sleeping);
+  load_->take_out(OutOfRotation::sleeping);
+  load_->signals().engine().fell_asleep();
 }
 
 void Backend::accepted(bool safe_method, Instant sent, Instant now) const {

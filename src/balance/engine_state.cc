@@ -49,7 +49,7 @@ void LoadedAdapters::assign(const std::vector<std::uint64_t>& hashes) {
 
 void EngineState::report(const EngineReport& report) {
   const bool restarted = restart_.on_report(report);
-  restarts_.fetch_add(restarted, std::memory_order_relaxed);
+  count_restart(restarted);
   // A page may leave out what the one before had.
   if (!std::isnan(report.kv_tokens)) kv_tokens_.store(report.kv_tokens, std::memory_order_relaxed);
   if (!std::isnan(report.step_tokens)) {

@@ -81,7 +81,8 @@ std::vector<std::uint32_t> PoolScheduler::join(const Backends& backends) {
       const auto free = std::ranges::find(slots_, 0u, &Slot::users);
       assert(free != slots_.end());
       found->second = static_cast<std::uint32_t>(free - slots_.begin());
-      *free = {.backend = backend, .restarts = backend->load().engine_restarts()};
+      *free = {.backend = backend,
+               .cache_clears = backend->load().signals().engine().cache_clears()};
       used_slots_ = std::max(used_slots_, found->second + 1);
       // The same in every process, so that replicas break ties alike.
       scheduler_.add_backend(found->second, {.identity = hash_of(backend->id())});
@@ -215,16 +216,14 @@ void PoolScheduler::tick(Instant now) {
   for (std::uint32_t i = 0; i < used_slots_; ++i) {
     Slot& slot = slots_[i];
     if (slot.users == 0) continue;
-    const Load& load = slot.backend->load();
-    const Signals& signals = load.signals();
+    const Signals& signals = slot.backend->load().signals();
     const Duration age = signals.age(now).value_or(Duration::max());
     if (age < slot.age_of_report) scheduler_.polled(i, signals.values(), now);
     slot.age_of_report = age;
     scheduler_.describe(i, whole(signals.kv_capacity_tokens()),
                         static_cast<std::uint32_t>(whole(signals.step_tokens())));
-    if (std::exchange(slot.restarts, load.engine_restarts()) != load.engine_restarts()) {
-      scheduler_.backend_cleared(i);
-    }
+    const std::uint64_t clears = signals.engine().cache_clears();
+    if (std::exchange(slot.cache_clears, clears) != clears) scheduler_.backend_cleared(i);
   }
   pass_locked(now);
   measure_busy(now);

@@ -68,7 +68,7 @@ class PoolScheduler {
     BackendPtr backend{};  // in any version: they share the Load
     std::uint32_t users = 0;
     Duration age_of_report = Duration::max();
-    std::uint64_t restarts = 0;  // of the engine, that are known
+    std::uint64_t cache_clears = 0;  // of the engine, that are known
   };
 
   Instant in_order(Instant now);

@@ -129,7 +129,7 @@ constexpr std::array<std::string_view, 10> order_names = {
 
 /// The less a backend serves against its operators' will, the smaller.
 std::size_t state_rank(const BackendRow& row) {
-  constexpr std::array<std::string_view, 6> states = {"down",     "ejected", "starting",
+  constexpr std::array<std::string_view, 7> states = {"down",     "ejected", "starting", "sleeping",
                                                       "draining", "up",      "standby"};
   return static_cast<std::size_t>(std::ranges::find(states, row["state"].text()) - states.begin());
 }

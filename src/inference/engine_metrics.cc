@@ -203,6 +203,7 @@ EngineReport EngineMetricsReader::report() const {
       .step_tokens = valid_or_unknown(value_of(Quantity::step_tokens), max_tokens),
       .prefix_queried = valid_or_unknown(value_of(Quantity::prefix_queried), max_tokens),
       .prefix_hit = valid_or_unknown(value_of(Quantity::prefix_hit), max_tokens),
+      .awake = value_of(Quantity::awake),
       .adapters = adapters_,
   };
   if (std::isnan(report.kv_tokens)) {

@@ -46,6 +46,7 @@ struct EngineSnapshot {
   std::string_view model;
   std::uint64_t gpu_seed = 0;  ///< names the GPUs
   double started_unix = 0;
+  bool sleeping = false;
   Gauges gauges;
   const ServerStatistics& statistics;
   GpuSnapshot gpu;

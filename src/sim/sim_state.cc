@@ -11,8 +11,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::string_view, 9> fault_names = {
-    "none", "refuse", "hang", "slow", "error", "die", "loading", "stale-metrics", "vram"};
+constexpr std::array<std::string_view, 10> fault_names = {
+    "none", "refuse", "hang", "slow", "error", "die", "loading", "stale-metrics", "vram", "sleep"};
 
 /// A field that holds a number.
 struct NumberField {

@@ -20,6 +20,7 @@ enum class SimFault : std::uint8_t {
   loading,        ///< as the engine is while it loads: refused (vLLM), 400 (Triton), 503 (others)
   stale_metrics,  ///< repeats the metrics page of the moment when the fault was set
   vram,           ///< GPU memory and KV cache are as full as `gpu_memory_ratio`
+  sleep,          ///< is well, but holds all requests until it is woken (vLLM)
 };
 
 std::string_view to_string(SimFault fault);

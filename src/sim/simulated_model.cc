@@ -79,7 +79,7 @@ SimulatedModel::SimulatedModel(Loop& loop, const SimulatorOptions& options, cons
 
 void SimulatedModel::set_state(const SimState& state) {
   state_ = state;
-  const bool hangs = state.fault == SimFault::hang;
+  const bool hangs = state.fault == SimFault::hang || state.fault == SimFault::sleep;
   const double slow_factor = state.fault == SimFault::slow ? state.slow_factor : 1;
   runner_.set_slow_factor(slow_factor);
   runner_.freeze(hangs);
@@ -204,6 +204,7 @@ EngineSnapshot SimulatedModel::snapshot() {
           .model = name_,
           .gpu_seed = hash_of(options_.name) + options_.seed,
           .started_unix = runner_.started_unix(),
+          .sleeping = sleeping(),
           .gauges = gauges,
           .statistics = runner_.statistics(),
           .gpu = gpu};

@@ -61,6 +61,7 @@ class SimulatedModel final : private CompletionObserver {
                ? traits_.head_with_first_token
                : options_.stream_head == StreamHead::with_first_token;
   }
+  bool sleeping() const { return state_.fault == SimFault::sleep; }
   bool loading() const { return state_.fault == SimFault::loading; }
 
   /// Applies the part of a fault that is in the engine: its speed, its halt, its memory.

@@ -26,8 +26,8 @@ void write_gauges(EnginePage& page, const EngineSnapshot& r) {
   page.sample(r.gauges.waiting, {{"reason", "capacity"}});
   page.sample(0, {{"reason", "deferred"}});
   page.gauges("vllm:engine_sleep_state", "Engine sleep state; awake = 0 means asleep.");
-  page.sample(1, {{"sleep_state", "awake"}});
-  page.sample(0, {{"sleep_state", "weights_offloaded"}});
+  page.sample(r.sleeping ? 0 : 1, {{"sleep_state", "awake"}});
+  page.sample(r.sleeping ? 1 : 0, {{"sleep_state", "weights_offloaded"}});
   page.sample(0, {{"sleep_state", "discard_all"}});
   page.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.",
              r.gauges.kv_cache_ratio);
@@ -103,6 +103,7 @@ class Vllm final : public EngineApi {
 
  private:
   std::optional<Response> page(std::string_view method, std::string_view path);
+  Response sleep(bool sleeps);
 
   SimulatedModel& model_;
   OpenAiEndpoints openai_;
@@ -114,6 +115,7 @@ std::optional<Response> Vllm::page(std::string_view method, std::string_view pat
     if (!allowed) return respond_json(405, R"({"detail":"Method Not Allowed"})");
     return respond(model_.loading() ? 503 : 200, "text/plain", "");
   }
+  if (method == "POST" && (path == "/sleep" || path == "/wake_up")) return sleep(path == "/sleep");
   if (method != "GET" && method != "HEAD") return std::nullopt;
   if (path == "/version") return respond_json(200, R"({"version":"0.32.0+sim"})");
   if (path == "/load") {
@@ -121,8 +123,20 @@ std::optional<Response> Vllm::page(std::string_view method, std::string_view pat
     return respond_json(200,
                         fmt::format(R"({{"server_load":{}}})", gauges.running + gauges.waiting));
   }
-  if (path == "/is_sleeping") return respond_json(200, R"({"is_sleeping":false})");
+  if (path == "/is_sleeping") {
+    return respond_json(200, fmt::format(R"({{"is_sleeping":{}}})", model_.sleeping()));
+  }
   return std::nullopt;
+}
+
+/// As with VLLM_SERVER_DEV_MODE=1.
+Response Vllm::sleep(bool sleeps) {
+  SimState state = model_.state();
+  if (state.fault == SimFault::none || state.fault == SimFault::sleep) {
+    state.fault = sleeps ? SimFault::sleep : SimFault::none;
+    model_.set_state(state);
+  }
+  return respond(200, "text/plain", "");
 }
 
 std::string Vllm::metrics_page(const EngineSnapshot& r) const {

@@ -17,6 +17,8 @@ struct CheckOutcome {
   std::optional<CheckResult> result = CheckResult::passed;
   std::string reason;    ///< why it did not pass
   bool loading = false;  ///< the server says that it is still loading
+  /// The server is well, but says that it sleeps: it holds all requests until it is woken.
+  bool sleeping = false;
 
   bool passed() const { return result == CheckResult::passed; }
 };

@@ -110,7 +110,7 @@ Task<void> HealthChecker::check() {
   auto outcome = co_await probe->check(fresh, token);
   checking_ = false;
   last_check_ = loop_.read_clock();
-  if (token && outcome.passed()) last_token_ = last_check_;
+  if (token && outcome.passed() && !outcome.sleeping) last_token_ = last_check_;
   record_.took = last_check_ - began;
   if (probe->models() != nullptr) record_.models = probe->models();
   track_idle_link(outcome.passed());
@@ -121,9 +121,11 @@ Task<void> HealthChecker::check() {
   const bool busy =
       outcome.result == CheckResult::timeout && backend_->load().responses_total() != answers;
   const bool passed = outcome.passed();
+  const bool sleeping = outcome.sleeping;
+  if (passed) backend_->note_sleep(SleepSource::check, sleeping);
   apply_result(std::move(outcome), busy);
   ++revision_;
-  if (passed) co_await probe_ejected(*probe);
+  if (passed && !sleeping) co_await probe_ejected(*probe);
 }
 
 /// Tries an ejected backend with a request of our own, so that no client's has to be its trial.

@@ -71,7 +71,7 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
     if (!answered.passed()) co_return answered;
   } else {
     auto answered = co_await check_http_or_grpc();
-    if (!answered.passed()) co_return answered;
+    if (!answered.passed() || answered.sleeping) co_return answered;
   }
   const Duration took = loop_.read_clock() - began;
   const Duration limit = spec_.config.latency;
@@ -202,15 +202,14 @@ Task<CheckOutcome> HealthProbe::check_model(std::string model) {
                                       : describe_response(what, *answer));
 }
 
-/// Fails if the server says that it sleeps. Only servers that can sleep have this endpoint.
+/// Asks whether the server sleeps. Only servers that can sleep have this endpoint.
 Task<CheckOutcome> HealthProbe::check_awake() {
   if (engine_.health.sleep_path.empty() || !may_sleep_) co_return CheckOutcome{};
   const std::string what = "GET " + std::string(engine_.health.sleep_path);
   auto answer = co_await get(std::string(engine_.health.sleep_path));
   if (!answer) co_return failed_check(answer.error(), what);
   may_sleep_ = answer->status == 200;
-  if (!reports_sleeping(answer->status, answer->body)) co_return CheckOutcome{};
-  co_return failed_check(CheckResult::not_ready, "the server sleeps, and holds all requests");
+  co_return CheckOutcome{.sleeping = reports_sleeping(answer->status, answer->body)};
 }
 
 Task<CheckOutcome> HealthProbe::check_token(std::vector<std::string> models) {

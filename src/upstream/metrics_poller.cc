@@ -96,6 +96,7 @@ class EngineSource final : public PolledSource {
 
   const LoadSample& reading() const { return reading_; }
   std::uint32_t in_flight_at_poll() const { return in_flight_at_poll_; }
+  bool asleep() const { return asleep_; }
 
  private:
   /// Requests in flight keep the model awake anyway: our own, and those of others at the last poll.
@@ -111,14 +112,19 @@ class EngineSource final : public PolledSource {
   void on_data(std::string_view bytes) override { reader_->read(bytes); }
   std::string finish(const Scraped& scraped) override {
     if (is_truncated(scraped, *reader_)) return "the metrics page is incomplete";
-    load_.signals().engine().report(reader_->report());
+    const EngineReport report = reader_->report();
+    load_.signals().engine().report(report);
+    asleep_ = report.awake == 0;
     const LoadSample reading = reader_->reading();
     if (!reading.any()) return "the page has no series that this engine is known for";
     reading_ = reading;
     in_flight_at_poll_ = in_flight_at_request_;
     return {};
   }
-  void forget() override { reading_ = {}; }
+  void forget() override {
+    reading_ = {};
+    asleep_ = false;  // unknown
+  }
   void notify() override { observer_.on_engine_changed(); }
 
   const Engine& engine_;
@@ -126,6 +132,7 @@ class EngineSource final : public PolledSource {
   Observer& observer_;
   std::optional<EngineMetricsReader> reader_;
   LoadSample reading_;
+  bool asleep_ = false;
   std::uint32_t in_flight_at_request_ = 0;
   std::uint32_t in_flight_at_poll_ = 0;
 };
@@ -138,12 +145,14 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
     if (exporter != nullptr) exporter->remove(*this);
     backend->load().signals().forget();
     backend->load().signals().engine().forget();
+    backend->note_sleep(SleepSource::page, false);
   }
 
   void on_engine_changed() override { publish(); }
   void on_gpus_changed() override { publish(); }
 
   void publish() {
+    backend->note_sleep(SleepSource::page, engine && engine->asleep());
     const LoadSample from_engine = engine ? engine->reading() : LoadSample{};
     LoadSample gpu;
     if (exporter != nullptr) gpu = aggregate_gpus(exporter->gpus(), spec.gpus);
@@ -171,7 +180,7 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
 
   const MetricsPollSpec spec;
   const ServerAccess access;
-  const BackendPtr backend;
+  BackendPtr backend;
   std::shared_ptr<GpuExporter> exporter;
   std::optional<EngineSource> engine;
   PollRecord unpolled{.state = PollRecord::State::silent};  // while there is no `engine`
@@ -200,6 +209,8 @@ MetricsPoller::MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const Serv
 }
 
 MetricsPoller::~MetricsPoller() = default;
+
+void MetricsPoller::replace(BackendPtr backend) { state_->backend = std::move(backend); }
 
 void MetricsPoller::poll_now() {
   if (state_->engine) state_->engine->poll_now();

@@ -171,6 +171,7 @@ void MonitoredBackend::stop_checks(bool serving) {
     own_revision_ += checker_->revision();
     unchecked_record_ = checker_->record();
     checker_.reset();
+    spec_.backend->note_sleep(SleepSource::check, false);
   }
   ++own_revision_;
   HealthRecord& record = unchecked_record_;
@@ -194,7 +195,9 @@ void MonitoredBackend::stop_checks(bool serving) {
 void MonitoredBackend::apply_metrics_spec() {
   MetricsPollSpec target = spec_.metrics;
   if (identity() != nullptr) target.engine = identity()->engine;
-  if (poller_ != nullptr && poller_->polls(target, spec_.access, *spec_.backend)) return;
+  if (poller_ != nullptr && poller_->polls(target, spec_.access, *spec_.backend)) {
+    return poller_->replace(spec_.backend);
+  }
   ++own_revision_;
   if (poller_ != nullptr) own_revision_ += poller_->revision();
   poller_.reset();  // before the next one starts: it withdraws the values that it published

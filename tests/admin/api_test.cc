@@ -219,9 +219,9 @@ TEST_F(AdminApi, PolledValuesHaveAnAgeAndUnknownOnesAreNull) {
 
 TEST_F(AdminApi, EveryClosureMapsToAStateAndAReason) {
   const std::vector<std::pair<OutOfRotation, std::string_view>> closures = {
-      {OutOfRotation::standby, "standby"},   {OutOfRotation::starting, "starting"},
-      {OutOfRotation::unhealthy, "down"},    {OutOfRotation::unresolved, "down"},
-      {OutOfRotation::draining, "draining"},
+      {OutOfRotation::standby, "standby"},   {OutOfRotation::sleeping, "sleeping"},
+      {OutOfRotation::starting, "starting"}, {OutOfRotation::unhealthy, "down"},
+      {OutOfRotation::unresolved, "down"},   {OutOfRotation::draining, "draining"},
   };
   for (const auto& [closure, state] : closures) {  // each outranks those before it
     backend(0, 0).load().take_out(closure);

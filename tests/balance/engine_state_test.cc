@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/load.h"
 
 namespace evenkeel {
@@ -126,6 +127,34 @@ TEST(EngineState, ComparesNoCountersOfDifferentEngines) {
   engine.forget();
   engine.report(with_work(3));
   EXPECT_EQ(engine.restarts(), 0u);
+}
+
+// ---- Sleep ------------------------------------------------------------------------------------
+
+TEST(EngineSleep, KeepsABackendOutOfRotationWhileAnySourceSaysSo) {
+  const Backend backend(BackendSpec{.id = "b"});
+  backend.note_sleep(SleepSource::page, true);
+  backend.note_sleep(SleepSource::check, true);
+  EXPECT_FALSE(backend.load().in_rotation());
+
+  backend.note_sleep(SleepSource::page, false);
+  EXPECT_TRUE(backend.load().is_out(OutOfRotation::sleeping)) << "half awake";
+  backend.note_sleep(SleepSource::check, false);
+  EXPECT_TRUE(backend.load().in_rotation());
+}
+
+TEST(EngineSleep, EmptiesTheCacheOnceWithoutARestart) {
+  const Backend backend(BackendSpec{.id = "b"});
+  const EngineState& engine = backend.load().signals().engine();
+  for (const bool sleeps : {true, true, false, true}) {
+    backend.note_sleep(SleepSource::check, sleeps);
+  }
+  EXPECT_EQ(engine.cache_clears(), 2u);
+  EXPECT_EQ(engine.restarts(), 0u);
+
+  backend.load().signals().engine().report(started_at(1000));
+  backend.load().signals().engine().report(started_at(2000));
+  EXPECT_EQ(engine.cache_clears(), 3u);
 }
 
 // ---- Sizes ------------------------------------------------------------------------------------

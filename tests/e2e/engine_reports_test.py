@@ -97,6 +97,29 @@ class EngineReports(case.Case):
         self.eventually(lambda: daemon.backend(simulators.addresses[0])["polled"]["age_seconds"] < 0.5)
         self.assertEqual(self.engine(daemon, simulators)["restarts_total"], 0)
 
+    def test_a_sleeping_engine_gets_no_requests_until_it_wakes(self):
+        simulators = self.simulators("--model", "m", count=2, speed=10)
+        sleeper, other = simulators.addresses
+        for health in ({"interval": "100ms"}, {"check": "off"}):  # by its checks, or by its page
+            with self.subTest(health=health):
+                daemon = self.start_daemon(sleeper, other, pool={"engine": "vllm", "health": health})
+                self.eventually(lambda: daemon.backend(sleeper)["state"] == "up")
+                self.assertEqual(exchange(sleeper, "POST", "/sleep?level=1").status, 200)
+                self.eventually(lambda: daemon.backend(sleeper)["state"] == "sleeping")
+                self.assertIn("sleeps", daemon.backend(sleeper)["reason"])
+                self.assertEqual(daemon.metric("evenkeel_backend_state", pool="pool",
+                                               backend=sleeper, state="sleeping"), 1)
+                before = daemon.backend(sleeper)["picks_total"]
+                for _ in range(8):
+                    self.ask(daemon)
+                self.assertEqual(daemon.backend(sleeper)["picks_total"], before)
+
+                self.assertEqual(exchange(sleeper, "POST", "/wake_up").status, 200)
+                self.eventually(lambda: daemon.backend(sleeper)["state"] == "up")
+                self.eventually(lambda: self.ask(daemon) or
+                                daemon.backend(sleeper)["picks_total"] > before)
+                self.assertEqual(daemon.backend(sleeper)["engine_state"]["restarts_total"], 0)
+
 
 if __name__ == "__main__":
     case.main()

@@ -211,8 +211,23 @@ TEST_F(HealthChecks, NoticeThatVllmSleeps) {
   TestServer server(
       loop, {{"/health", {.body = ""}}, {"/is_sleeping", {.body = R"({"is_sleeping":true})"}}});
   check(server.endpoint(), vllm());
-  ASSERT_TRUE(settles(CheckResult::not_ready));
-  EXPECT_THAT(checker->record().reason, HasSubstr("sleeps"));
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_TRUE(load().is_out(OutOfRotation::sleeping));
+  EXPECT_FALSE(load().in_rotation());
+
+  server.set_answer("/is_sleeping", {.body = R"({"is_sleeping":false})"});
+  ASSERT_TRUE(eventually(loop, [&] { return load().in_rotation(); }));
+}
+
+TEST_F(HealthChecks, RequireNoTokenFromAServerThatSleeps) {
+  TestServer server(loop, {{"/health", {.body = ""}},
+                           {"/v1/models", {.body = models("a")}},
+                           {"/is_sleeping", {.body = R"({"is_sleeping":true})"}}});
+  HealthCheckSpec spec = vllm({"a"});
+  spec.config.model = ModelCheck::generate;
+  check(server.endpoint(), spec);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 3; }));
+  EXPECT_THAT(server.requests(), Not(Contains("POST /v1/completions")));
 }
 
 TEST_F(HealthChecks, RequireATokenFromEachModel) {

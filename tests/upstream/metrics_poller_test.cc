@@ -265,6 +265,30 @@ TEST(MetricsPoller, CountsTheRestartsOfTheEngine) {
   EXPECT_EQ(polling.backend->load().engine_restarts(), 2u);
 }
 
+TEST(MetricsPoller, TakesAnEngineThatSleepsOutOfRotation) {
+  const auto page = [](int awake) {
+    return vllm_saying(1, 0, 0) + "vllm:engine_sleep_state{sleep_state=\"awake\"} " +
+           std::to_string(awake) + "\nvllm:engine_sleep_state{sleep_state=\"discard_all\"} " +
+           std::to_string(1 - awake) + "\n";
+  };
+  Loop loop;
+  ExpositionServer server(loop, page(0));
+  Polling polling(loop, poll_spec("vllm"), server.endpoint());
+  const Load& load = polling.backend->load();
+  ASSERT_TRUE(polling.until([&] { return load.is_out(OutOfRotation::sleeping); }));
+  EXPECT_EQ(load.signals().engine().cache_clears(), 1u);
+  EXPECT_EQ(load.engine_restarts(), 0u);
+
+  server.body = page(1);
+  ASSERT_TRUE(polling.until([&] { return load.in_rotation(); }));
+  EXPECT_EQ(load.signals().engine().cache_clears(), 1u);
+
+  server.body = page(0);
+  ASSERT_TRUE(polling.until([&] { return !load.in_rotation(); }));
+  polling.poller.reset();
+  EXPECT_TRUE(load.in_rotation()) << "unknown";
+}
+
 TEST(MetricsPoller, ReadsAnEngineThatReportsNoLoad) {
   Loop loop;
   ExpositionServer server(loop, "process_start_time_seconds 1000\n");

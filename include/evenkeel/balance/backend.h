@@ -74,6 +74,8 @@ class Backend {
   /// Clears a reason to be out of rotation. If it was the last, the backend's slots are offered to
   /// waiting requests. One that is healthy again is not ejected any more.
   void put_back(OutOfRotation reason) const;
+  /// Out of rotation while a source says that its engine sleeps. Thread: the control thread.
+  void note_sleep(SleepSource source, bool sleeps) const;
   /// As Load::end_park; waiting requests then get its slots.
   void accepted(bool safe_method, Instant sent, Instant now) const;
   /// A request of evenkeel's own has succeeded on it: if it is ejected, and has been for long

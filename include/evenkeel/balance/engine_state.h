@@ -74,7 +74,9 @@ class EngineState {
 
   void report(const EngineReport& report);
   /// The server accepts connections after it has refused some.
-  void returned() { restarts_.fetch_add(restart_.on_return(), std::memory_order_relaxed); }
+  void returned() { count_restart(restart_.on_return()); }
+  /// An engine that falls asleep gives up its caches.
+  void fell_asleep() { cache_clears_.fetch_add(1, std::memory_order_relaxed); }
   /// It is not polled any more, or as another engine. What was counted stays.
   void forget();
 
@@ -82,14 +84,20 @@ class EngineState {
   double kv_tokens() const { return kv_tokens_.load(std::memory_order_relaxed); }
   /// The most tokens that one step computes; NaN: unknown.
   double step_tokens() const { return step_tokens_.load(std::memory_order_relaxed); }
-  /// How often it has restarted since this process knows it: its caches are empty then.
+  /// How often it has restarted since this process knows it.
   std::uint64_t restarts() const { return restarts_.load(std::memory_order_relaxed); }
+  /// How often its prefix cache has become empty: it restarted, or fell asleep.
+  std::uint64_t cache_clears() const { return cache_clears_.load(std::memory_order_relaxed); }
   /// Nothing: it does not say.
   std::optional<PrefixCacheTokens> prefix_cache() const;
   /// Null: it has no adapters, or does not say. As long as this object lives.
   const LoadedAdapters* adapters() const { return adapters_.load(std::memory_order_acquire); }
 
  private:
+  void count_restart(bool restarted) {
+    restarts_.fetch_add(restarted, std::memory_order_relaxed);
+    cache_clears_.fetch_add(restarted, std::memory_order_relaxed);
+  }
   void count_prefixes(const EngineReport& report, bool restarted);
   void note_adapters(const AdapterReport& report, bool restarted);
 
@@ -102,6 +110,7 @@ class EngineState {
   std::atomic<double> kv_tokens_{EngineReport::unknown};
   std::atomic<double> step_tokens_{EngineReport::unknown};
   std::atomic<std::uint64_t> restarts_{0};
+  std::atomic<std::uint64_t> cache_clears_{0};
   std::atomic<bool> counts_prefixes_{false};
   std::atomic<std::uint64_t> queried_total_{0};
   std::atomic<std::uint64_t> hit_total_{0};

@@ -26,7 +26,11 @@ enum class OutOfRotation : std::uint8_t {
   standby,     ///< a spare that its pool does not need
   unresolved,  ///< its host name has no address
   ejected,     ///< its requests fail
+  sleeping,    ///< its engine sleeps: it holds all requests until it is woken
 };
+
+/// Who says that an engine sleeps.
+enum class SleepSource : std::uint8_t { page, check };
 
 /// Why a backend is ejected.
 enum class EjectionReason : std::uint8_t {
@@ -133,10 +137,20 @@ class Load {
     return live_.out_reasons.fetch_and(~bit(reason), std::memory_order_seq_cst) == bit(reason);
   }
 
+  /// Notes what a source says of its engine's sleep. True: one of them says that it sleeps.
+  /// Thread: the control thread.
+  bool note_sleep(SleepSource source, bool sleeps) {
+    const auto own = static_cast<std::uint8_t>(1u << static_cast<unsigned>(source));
+    sleep_sources_ =
+        static_cast<std::uint8_t>(sleeps ? sleep_sources_ | own : sleep_sources_ & ~own);
+    return sleep_sources_ != 0;
+  }
+
   /// The last sample polled from its engine and GPUs.
   Signals& signals() { return signals_; }
   const Signals& signals() const { return signals_; }
-  /// How often its engine has restarted since this process knows it: its caches are empty then.
+  /// How often its engine has restarted since this process knows it. Its prefix cache is empty
+  /// then, and whenever `signals().engine().cache_clears()` changes.
   std::uint64_t engine_restarts() const { return signals_.engine().restarts(); }
 
   // ---- Back-off: a backend whose attempts fail is avoided while another is available ----
@@ -451,6 +465,7 @@ class Load {
   std::atomic<std::uint64_t> served_total_{0};
   std::atomic<Duration::rep> served_sum_{0};
   std::atomic<float> learned_weight_{0};
+  std::uint8_t sleep_sources_ = 0;  // a bit for each that says that it sleeps
   std::atomic<std::uint8_t> detected_refusals_{0};
   std::atomic<Fault> connect_fault_{Fault::connect_failed};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};

@@ -25,6 +25,7 @@ struct EngineReport {
   double step_tokens = unknown;     ///< the most that one step computes
   double prefix_queried = unknown;  ///< tokens of prompts looked up in the prefix cache, a counter
   double prefix_hit = unknown;      ///< those of them that were found, a counter
+  double awake = unknown;           ///< 0: it sleeps, and holds all requests until it is woken
   std::optional<AdapterReport> adapters;  ///< nothing: it has no adapters, or does not say
 };
 

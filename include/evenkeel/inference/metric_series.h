@@ -27,6 +27,7 @@ enum class Quantity : std::uint8_t {
   step_tokens,
   prefix_queried,
   prefix_hit,
+  awake,     ///< 0: it sleeps
   adapters,  ///< in labels: see AdapterLabels
 };
 

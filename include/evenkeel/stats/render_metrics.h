@@ -19,8 +19,8 @@
 namespace evenkeel {
 
 /// The states of a backend, in the order of export.
-inline constexpr std::string_view backend_states[] = {"up",       "down",    "starting",
-                                                      "draining", "standby", "ejected"};
+inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
+                                                      "standby", "ejected", "sleeping"};
 
 /// The sample last polled from a backend.
 struct PolledSnapshot : LoadSample {

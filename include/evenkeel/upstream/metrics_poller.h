@@ -78,6 +78,8 @@ class MetricsPoller {
   PollStatus status() const;
   /// Differs from before whenever `status()` does.
   std::uint64_t revision() const;
+  /// `backend` is the same one in a new version of the file. REQUIRES: they share their Load.
+  void replace(BackendPtr backend);
   /// A poller of this spec would do what this one does.
   bool polls(const MetricsPollSpec& spec, const ServerAccess& access, const Backend& backend) const;
 

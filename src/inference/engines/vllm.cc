@@ -23,6 +23,8 @@ constexpr std::string_view cache_blocks[] = {"num_gpu_blocks", "block_size"};
 constexpr AdapterLabels adapter_labels{
     .running = "running_lora_adapters", .waiting = "waiting_lora_adapters", .slots = "max_lora"};
 
+constexpr LabelMatcher awake[] = {{"sleep_state", "awake", true}};
+
 /// A server with several ranks has a series for each.
 constexpr Series series[] = {
     {.name = "vllm:num_requests_running", .quantity = Quantity::running},
@@ -56,6 +58,10 @@ constexpr Series series[] = {
      .quantity = Quantity::prefix_queried,
      .preference = 1},
     {.name = "vllm:gpu_prefix_cache_hits_total", .quantity = Quantity::prefix_hit, .preference = 1},
+    {.name = "vllm:engine_sleep_state",
+     .quantity = Quantity::awake,
+     .aggregation = Aggregation::max,
+     .matchers = awake},
     {.name = "vllm:lora_requests_info",
      .quantity = Quantity::adapters,
      .adapters = &adapter_labels},
@@ -68,7 +74,7 @@ constexpr std::string_view short_path =
     "&name%5B%5D=vllm:kv_cache_usage_perc&name%5B%5D=vllm:gpu_cache_usage_perc"
     "&name%5B%5D=process_start_time_seconds&name%5B%5D=vllm:cache_config_info"
     "&name%5B%5D=vllm:prefix_cache_queries_total&name%5B%5D=vllm:prefix_cache_hits_total"
-    "&name%5B%5D=vllm:lora_requests_info";
+    "&name%5B%5D=vllm:lora_requests_info&name%5B%5D=vllm:engine_sleep_state";
 
 }  // namespace
 
