@@ -138,6 +138,11 @@ struct Fields<MetricsConfig> {
               "`http://host:9400/metrics`.",
               false, "none"},
           &T::gpu, TextForm{"a URL", check_url, "^https?://|\\$\\{"});
+    visit(Key{"orca",
+              "Requests ask for a report of the engine's load with their response (ORCA), as vLLM "
+              "and Triton with TensorRT-LLM give it. It is not passed on to clients that did not "
+              "ask for it."},
+          &T::orca, FlagForm{});
   }
 };
 

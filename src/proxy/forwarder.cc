@@ -12,6 +12,7 @@
 #include "proxy/attempt_progress.h"
 #include "proxy/event_stream_body.h"
 #include "proxy/forwarded_body.h"
+#include "proxy/load_reports.h"
 #include "proxy/request_cost.h"
 #include "proxy/session_sources.h"
 
@@ -121,6 +122,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
     progress.hint.arrival = &progress.arrival.emplace(arrival_of(request));
   }
   if (options_.sessions != nullptr) find_session(request, progress);
+  if (options_.reads_load_reports) ask_for_load_report(request);
   if (request.body != nullptr) keep_body(request, progress);
   while (true) {
     auto placed = co_await acquire(request, progress);
@@ -234,6 +236,8 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease l
     response.body = std::make_unique<EventStreamBody>(request, response, std::move(response.body),
                                                       info, finds_errors);
   }
+  if (options_.reads_load_reports) [[unlikely]]
+    take_load_report(loop_, backend, request, response);
   const PoolState& pool = pool_.state();
   if (!counts) pool.retry_budget().deposit(pool.spec().retry_budget);
   return result.outcome;

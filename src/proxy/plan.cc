@@ -196,6 +196,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
                            .pool_index = label_uses_.pool(pool.name),
                            .schedules = pool.picker == "expected-time",
                            .debug_headers = pool.debug_headers,
+                           .reads_load_reports = pool.metrics.orca,
                            .retry = RetryPolicy(pool.retry),
                            .engine = &engine_named(pool.engine),
                            .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",

@@ -96,6 +96,8 @@ class Vllm final : public EngineApi {
     if (auto page = this->page(request.method, path_of(request.path))) {
       return Result<Response>(std::move(*page));
     }
+    const auto format = request.fields.value("endpoint-load-metrics-format");
+    if (format) return handle_with_report(request, client_fd, equals_ignore_case(*format, "json"));
     return openai_.handle(request, client_fd);
   }
   std::string error_body(const ApiError& error) const override { return openai_error_body(error); }
@@ -103,6 +105,7 @@ class Vllm final : public EngineApi {
 
  private:
   std::optional<Response> page(std::string_view method, std::string_view path);
+  Task<Result<Response>> handle_with_report(Request& request, int client_fd, bool json);
   Response sleep(bool sleeps);
 
   SimulatedModel& model_;
@@ -127,6 +130,23 @@ std::optional<Response> Vllm::page(std::string_view method, std::string_view pat
     return respond_json(200, fmt::format(R"({{"is_sleeping":{}}})", model_.sleeping()));
   }
   return std::nullopt;
+}
+
+/// ORCA: only whole answers have it.
+Task<Result<Response>> Vllm::handle_with_report(Request& request, int client_fd, bool json) {
+  const bool completes = path_of(request.path).ends_with("/completions");
+  auto response = co_await openai_.handle(request, client_fd);
+  const bool whole = response && response->body != nullptr && response->body->length();
+  if (!completes || !whole || response->status != 200) co_return response;
+  const Gauges gauges = model_.runner().gauges();
+  constexpr const char* text =
+      "TEXT named_metrics.kv_cache_usage_perc={}, named_metrics.num_requests_waiting={}";
+  constexpr const char* object =
+      R"(JSON {{"named_metrics": {{"kv_cache_usage_perc": {}, "num_requests_waiting": {}}}}})";
+  const std::string report =
+      fmt::format(fmt::runtime(json ? object : text), gauges.kv_cache_ratio, gauges.waiting);
+  response->fields.add_copy("endpoint-load-metrics", report);
+  co_return response;
 }
 
 /// As with VLLM_SERVER_DEV_MODE=1.

@@ -83,6 +83,7 @@ void MonitoredBackend::check_triggers() {
     suspected = suspected || checker_->silent();
   }
   check_model_triggers(suspected);
+  spec_.backend->load().signals().expire_report(loop_.now());
   const bool recovered = std::exchange(seen_recoveries_, recoveries) < recoveries;
   if (recovered && poller_ != nullptr) poller_->poll_now();
   if (std::exchange(suspected_, suspected) == suspected && !recovered) return;

@@ -121,5 +121,52 @@ class EngineReports(case.Case):
                 self.assertEqual(daemon.backend(sleeper)["engine_state"]["restarts_total"], 0)
 
 
+class LoadReports(case.Case):
+    """ORCA: `endpoint-load-metrics`."""
+
+    def ask(self, daemon, *fields, stream=False):
+        body = json.dumps({"model": "m", "prompt": "hi", "max_tokens": 4, "stream": stream}).encode()
+        answer = exchange(daemon.address, "POST", "/v1/completions",
+                          [("content-type", "application/json"), *fields], body)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.field("endpoint-load-metrics")
+
+    def test_responses_tell_the_load_where_nothing_is_polled(self):
+        simulators = self.simulators("--model", "m", speed=10)
+        daemon = self.start_daemon(simulators.addresses[0], pool={
+            "engine": "vllm", "metrics": {"scrape": "off", "orca": True}})
+        polled = lambda: daemon.backend(simulators.addresses[0])["polled"]
+        self.ask(daemon, stream=True)
+        self.assertIsNone(polled()["waiting"], "streams have no report")
+
+        self.assertIsNone(self.ask(daemon), "the client did not ask")
+        shown = polled()
+        self.assertEqual(shown["waiting"], 0)
+        self.assertIsNotNone(shown["kv_cache_ratio"])
+        self.assertIsNone(shown["running"], "vLLM does not say")
+        self.assert_within(shown["age_seconds"], 2)
+        self.eventually(lambda: polled()["waiting"] is None)
+
+        value = self.ask(daemon, ("endpoint-load-metrics-format", "JSON"))
+        self.assertTrue(value.startswith('JSON {"named_metrics": {"kv_cache_usage_perc":'), value)
+        self.assertEqual(polled()["waiting"], 0)
+
+    def test_reports_are_between_client_and_server_by_default(self):
+        asked = []
+
+        def script(request):
+            asked.append(request.head.field("endpoint-load-metrics-format"))
+            request.answer(b"hello", fields=[("endpoint-load-metrics",
+                                              "TEXT named_metrics.num_requests_waiting=3")])
+        backend = self.backend(script)
+        daemon = self.start_daemon(backend)
+        for field in ((), (("endpoint-load-metrics-format", "text"),)):
+            answer = exchange(daemon.address, "GET", "/", list(field))
+            self.assertEqual(answer.field("endpoint-load-metrics"),
+                             "TEXT named_metrics.num_requests_waiting=3")
+        self.assertEqual(asked, [None, "text"])
+        self.assertIsNone(daemon.backend(backend.address)["polled"]["waiting"])
+
+
 if __name__ == "__main__":
     case.main()

@@ -14,7 +14,7 @@ namespace evenkeel {
 /// The last sample and its age. Workers read while the control thread writes: a reader may see a
 /// mix of two samples, but each value is whole.
 ///
-/// Thread: `publish` and `forget` one at a time, the rest any.
+/// Thread: `publish`, `forget` and `expire_report` one at a time, the rest any.
 class Signals {
  public:
   /// `polled_at`: when the response arrived. `in_flight_at_poll`: this process's requests in flight
@@ -27,11 +27,19 @@ class Signals {
     gpu_memory_used_bytes_.store(values.gpu_memory_used_bytes, std::memory_order_relaxed);
     gpu_memory_total_bytes_.store(values.gpu_memory_total_bytes, std::memory_order_relaxed);
     in_flight_at_poll_.store(in_flight_at_poll, std::memory_order_relaxed);
+    reported_at_.store(0, std::memory_order_relaxed);
     polled_at_.store(polled_at.time_since_epoch().count(), std::memory_order_release);
   }
+  /// A response has carried a report of the engine's load, which may be newer than the last poll.
+  /// What it leaves out stays: its counts replace those of the poll only together, since the two
+  /// were taken at different times. `in_flight`: as `in_flight_at_poll`, now.
+  void report(const LoadSample& report, Instant now, std::uint32_t in_flight);
+  /// Forgets a report that nothing has followed for too long, where no poll does it.
+  void expire_report(Instant now);
   /// Makes every value unknown: the last sample is too old. What the engine says of itself stays.
   void forget() {
     polled_at_.store(0, std::memory_order_relaxed);
+    reported_at_.store(0, std::memory_order_relaxed);
     publish_unknown();
   }
 
@@ -61,6 +69,7 @@ class Signals {
   double step_tokens() const { return engine_.step_tokens(); }
 
  private:
+  void publish_expired();
   void publish_unknown() {
     for (std::atomic<double>* value :
          {&running_, &waiting_, &kv_cache_ratio_, &gpu_utilization_ratio_, &gpu_memory_used_bytes_,
@@ -70,6 +79,7 @@ class Signals {
   }
 
   alignas(64) std::atomic<Duration::rep> polled_at_{0};  // of the steady clock; 0: no sample
+  std::atomic<Duration::rep> reported_at_{0};            // 0: not since the last poll
   std::atomic<std::uint32_t> in_flight_at_poll_{0};
   std::atomic<double> running_{LoadSample::unknown};
   std::atomic<double> waiting_{LoadSample::unknown};

@@ -242,6 +242,7 @@ struct MetricsConfig {
   std::string path;        // empty: the engine's
   std::uint16_t port = 0;  // 0: the engine's own for metrics, or the backend's
   std::string gpu;         // URL of a GPU exporter; empty: none
+  bool orca = false;       // responses are asked for load reports, which are read
 
   bool operator==(const MetricsConfig&) const = default;
 };

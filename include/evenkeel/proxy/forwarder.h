@@ -39,6 +39,7 @@ struct ForwarderOptions {
   /// What names the sessions that the pool pins to backends; null: it pins none.
   std::shared_ptr<const SessionSources> sessions;
   bool debug_headers = false;
+  bool reads_load_reports = false;  ///< and asks for them
   RetryPolicy retry{RetryRules{}};
   const Engine* engine = &engine_named("generic");  ///< of its backends, as the file has it
   /// Errors in the events of all its backends count as failures; else of those whose engine was
