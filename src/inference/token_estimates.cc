@@ -10,7 +10,8 @@
 namespace evenkeel {
 namespace {
 
-/// The share of a prompt of `full_weight_bytes` or more in the average; shorter ones have less.
+/// The share of a prompt of `full_weight_bytes` or more in the average; shorter ones have less. The
+/// first such prompt counts alone: it tells more than the default and short ones.
 constexpr double weight = 0.1;
 constexpr double full_weight_bytes = 1024;
 /// What a tokenizer can do; anything else is a miscount.
@@ -19,14 +20,21 @@ constexpr double max_bytes_per_token = 32;
 /// Smaller changes are not worth a write to memory that all workers read.
 constexpr double min_change = 0.002;
 
-std::uint64_t entry_of(std::uint64_t hash, double ratio) {
-  return (hash & ~std::uint64_t{0xffff'ffff}) |
-         std::bit_cast<std::uint32_t>(static_cast<float>(ratio));
+/// The sign of the float is free for a flag: ratios are positive.
+struct Known {
+  double ratio = 0;
+  bool rough = false;  // from short prompts alone
+};
+
+std::uint64_t entry_of(std::uint64_t hash, Known known) {
+  const auto ratio = static_cast<float>(known.rough ? -known.ratio : known.ratio);
+  return (hash & ~std::uint64_t{0xffff'ffff}) | std::bit_cast<std::uint32_t>(ratio);
 }
 
-std::optional<double> ratio_in(std::uint64_t entry, std::uint64_t hash) {
+std::optional<Known> known_in(std::uint64_t entry, std::uint64_t hash) {
   if (entry == 0 || entry >> 32 != hash >> 32) return std::nullopt;
-  return std::bit_cast<float>(static_cast<std::uint32_t>(entry));
+  const auto ratio = std::bit_cast<float>(static_cast<std::uint32_t>(entry));
+  return Known{.ratio = std::abs(ratio), .rough = ratio < 0};
 }
 
 }  // namespace
@@ -34,7 +42,7 @@ std::optional<double> ratio_in(std::uint64_t entry, std::uint64_t hash) {
 double TokenEstimates::bytes_per_token(std::string_view model) const {
   const std::uint64_t hash = hash_of(model);
   const auto entry = entries_[hash % entries_.size()].load(std::memory_order_relaxed);
-  return ratio_in(entry, hash).value_or(default_bytes_per_token);
+  return known_in(entry, hash).value_or(Known{.ratio = default_bytes_per_token}).ratio;
 }
 
 std::uint64_t TokenEstimates::prompt_tokens_of(const InferenceRequest& request) const {
@@ -52,11 +60,15 @@ void TokenEstimates::learn(const InferenceRequest& request, std::uint64_t prompt
                                    max_bytes_per_token);
   const std::uint64_t hash = hash_of(request.model);
   std::atomic<std::uint64_t>& entry = entries_[hash % entries_.size()];
-  const auto known = ratio_in(entry.load(std::memory_order_relaxed), hash);
-  const double before = known.value_or(default_bytes_per_token);
-  const double after =
-      before + weight * std::min(1.0, bytes / full_weight_bytes) * (sample - before);
-  if (known && std::abs(after - before) < min_change * before) return;
+  const auto known = known_in(entry.load(std::memory_order_relaxed), hash);
+  const Known before = known.value_or(Known{.ratio = default_bytes_per_token, .rough = true});
+  const bool is_long = bytes >= full_weight_bytes;
+  Known after{.ratio = sample, .rough = false};
+  if (!before.rough || !is_long) {
+    const double share = weight * std::min(1.0, bytes / full_weight_bytes);
+    after = {.ratio = before.ratio + share * (sample - before.ratio), .rough = before.rough};
+    if (known && std::abs(after.ratio - before.ratio) < min_change * before.ratio) return;
+  }
   entry.store(entry_of(hash, after), std::memory_order_relaxed);
 }
 

@@ -40,6 +40,16 @@ TEST(TokenEstimates, LearnEachModelFromWhatItsEngineCounts) {
   EXPECT_NEAR(static_cast<double>(estimates.prompt_tokens_of(prompt_of(2500))), 1000, 20);
 }
 
+TEST(TokenEstimates, BelieveTheFirstLongPrompt) {
+  TokenEstimates estimates;
+  estimates.learn(prompt_of(100), 50);
+  estimates.learn(prompt_of(3000), 1000);
+  EXPECT_NEAR(estimates.bytes_per_token("m"), 3, 0.001);
+
+  estimates.learn(prompt_of(2000), 1000);
+  EXPECT_NEAR(estimates.bytes_per_token("m"), 2.9, 0.001) << "later ones have a tenth";
+}
+
 TEST(TokenEstimates, LearnLittleFromShortPromptsWhichAreMostlyTemplate) {
   TokenEstimates estimates;
 

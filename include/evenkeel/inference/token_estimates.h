@@ -32,7 +32,8 @@ class TokenEstimates {
   void learn(const InferenceRequest& request, std::uint64_t prompt_tokens);
 
  private:
-  /// The upper half of a model's hash, and its bytes per token as a float; 0: none.
+  /// The upper half of a model's hash, and its bytes per token as a float, negative while only
+  /// short prompts have taught it; 0: none.
   using Entry = std::atomic<std::uint64_t>;
 
   std::array<Entry, 256> entries_{};  // by the lower half of the hash
