@@ -57,6 +57,10 @@ MetricsSnapshot RuntimeCollector::collect() {
                               .subsets = collect_subsets(*pool.state)});
     for (const BackendPtr& backend : pool.state->backends()) {
       snapshot.backends.push_back(collect(view, pool.state->spec().name, *backend));
+      if (const auto forecast = pool.state->forecast(*backend, view.now)) {
+        const Scheduler::CachedTokens tokens = forecast->cached_tokens;
+        snapshot.backends.back().cached_tokens = {tokens.predicted, tokens.reported};
+      }
     }
   }
   for (Loop* const loop : runtime_.loops) {

@@ -269,7 +269,8 @@ std::optional<BackendForecast> PoolScheduler::forecast(const Load& load, Instant
   const auto found = slot_of_.find(&load);
   if (found == slot_of_.end()) return std::nullopt;
   return BackendForecast{.rung = scheduler_.rung(found->second),
-                         .wait = scheduler_.predicted_wait(found->second, now)};
+                         .wait = scheduler_.predicted_wait(found->second, now),
+                         .cached_tokens = scheduler_.cached_tokens(found->second)};
 }
 
 // ---- PlacedRequest ----------------------------------------------------------------------------

@@ -95,9 +95,18 @@ void Scheduler::State::size_index(std::uint32_t slot, double tokens_per_block) {
 
 void Scheduler::State::learn_hit(const ScheduledRequest& request, double cached_tokens) {
   ScheduledBackend& backend = backends[request.backend];
-  if (backend.index_capacity <= 0 || request.entry.cached <= 0) return;
+  backend.predicted_cached += request.entry.cached;
+  backend.reported_cached += cached_tokens;
+  const double matched = request.whole_blocks_cached;
+  if (matched <= 0) return;
   // An engine's blocks differ from the index's: what a block of ours holds may be missing.
-  const bool missed = cached_tokens + request.tokens_per_block < request.entry.cached;
+  const bool missed = cached_tokens + request.tokens_per_block < matched;
+  const double next_block = behind_match(request, matched);
+  if (!missed && next_block >= 1) remainder.learn(next_block, cached_tokens - matched);
+  if (backend.index_capacity <= 0) {  // an engine that does not tell how large its cache is
+    if (!missed) return;
+    backend.index_capacity = index.size(request.backend);
+  }
   backend.index_capacity *= missed ? shrink : growth;
   backend.index_capacity =
       std::clamp(backend.index_capacity, 1.0, static_cast<double>(index.max_capacity()));
@@ -182,6 +191,8 @@ void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
   backend.state = SlotState::open;
   backend.index_capacity = 0;
   backend.confirms_hits = 0;
+  backend.predicted_cached = 0;
+  backend.reported_cached = 0;
   backend.streams = backend.has_blocks = 1;
   backend.ledger.reset(prior, facts.step_tokens, static_cast<double>(facts.kv_tokens));
   state_->index.clear(slot);
@@ -328,6 +339,12 @@ Rung Scheduler::rung(std::uint32_t slot) const {
   if (backend.has_blocks < 0.5) return Rung::unknown_prompts;
   if (backend.streams < 0.5) return Rung::unseen_first_tokens;
   return backend.confirms_hits < 0.5 ? Rung::assumed_hits : Rung::confirmed;
+}
+
+Scheduler::CachedTokens Scheduler::cached_tokens(std::uint32_t slot) const {
+  const ScheduledBackend& backend = state_->backends[slot];
+  return {.predicted = static_cast<std::uint64_t>(backend.predicted_cached),
+          .reported = static_cast<std::uint64_t>(backend.reported_cached)};
 }
 
 Duration Scheduler::predicted_wait(std::uint32_t slot, Instant now) const {

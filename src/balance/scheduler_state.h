@@ -23,6 +23,7 @@ struct ScheduledRequest {
   LedgerEntry entry;
   std::vector<std::uint64_t> blocks;
   double tokens_per_block = 0;
+  double whole_blocks_cached = 0;  ///< predicted: tokens of the blocks that the index matched
   double arrived_at = 0;
   double ttft_target = 0;
   double least_prefill = 0;  ///< S on the best backend, when it was last looked at
@@ -50,6 +51,30 @@ struct ScheduledBackend {
   double confirms_hits = 0;
   double streams = 1;
   double has_blocks = 1;
+  // Of the responses that report cached tokens.
+  double predicted_cached = 0;
+  double reported_cached = 0;
+};
+
+/// What engines have cached behind the blocks that the index matched, as they report it: on average
+/// half of the block in which the match ends, and answers that came back as part of a prompt.
+class CachedRemainder {
+ public:
+  /// Tokens, where the block behind the match has so many.
+  double of(double next_block) const { return ratio_ * next_block; }
+  void learn(double next_block, double found) {
+    found_ = kept * found_ + std::clamp(found, -next_block, max_blocks * next_block);
+    possible_ = kept * possible_ + next_block;
+    ratio_ = std::max(0.0, found_ / possible_);
+  }
+
+ private:
+  static constexpr double kept = 0.98;  // of what was learned, for each response
+  static constexpr double max_blocks = 4;
+
+  double found_ = 0;  // tokens
+  double possible_ = 0;
+  double ratio_ = 0;  // until the first report: nothing but what the index knows
 };
 
 /// What a tenant has had, in predicted seconds of prefill divided by its weight. After the virtual
@@ -66,6 +91,10 @@ struct Scheduler::State {
   void free(ScheduledRequest& request);
   void remove_waiting(ScheduledRequest& request);
   TenantCounter& tenant(std::uint64_t key);
+  /// Tokens of a prompt behind the blocks that match, up to the end of one block.
+  static double behind_match(const ScheduledRequest& request, double matched) {
+    return std::clamp(request.entry.prompt_tokens - 1 - matched, 0.0, request.tokens_per_block);
+  }
   /// The engine reports how much of the prompt it had cached.
   void learn_hit(const ScheduledRequest& request, double cached_tokens);
   /// Sets the index's capacity of a backend from its KV cache, when the size of a block is known.
@@ -84,6 +113,7 @@ struct Scheduler::State {
   std::vector<ScheduledBackend> backends;
   std::uint32_t used_slots = 0;
   PrefixIndex index;
+  CachedRemainder remainder;
   OutputLengths lengths;
   AssociativeTable<TenantCounter> tenants;
   std::deque<ScheduledRequest> requests;  // by ticket; a deque, because ledgers point to entries

@@ -231,7 +231,9 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
     if (!each.usable) continue;
     const std::uint32_t depth = state_.depths[each.slot];
     common = std::min(common, depth);
-    each.cached = std::min(depth * request.tokens_per_block, tokens - 1);
+    const double matched = std::min(depth * request.tokens_per_block, tokens - 1);
+    const double behind = depth == 0 ? 0 : Scheduler::State::behind_match(request, matched);
+    each.cached = std::min(matched + state_.remainder.of(behind), tokens - 1);
     each.uncached = tokens - each.cached;
     each.prefill = each.prefill_speed.seconds(each.uncached, each.cached);
     least_prefill = std::min(least_prefill, each.prefill);
@@ -320,6 +322,8 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   request.backend = candidate.slot;
   request.entry.uncached = candidate.uncached;
   request.entry.cached = candidate.cached;
+  request.whole_blocks_cached =
+      std::min(state_.depths[candidate.slot] * request.tokens_per_block, candidate.cached);
   request.entry.prefill_seconds = candidate.prefill;
   backend.ledger.dispatched(request.entry, now_);
   state_.size_index(candidate.slot, request.tokens_per_block);

@@ -103,6 +103,17 @@ void add_tokens(MetricsPage& page, const EachBackend& each_backend) {
   });
 }
 
+void add_cached_tokens(MetricsPage& page, const EachBackend& each_backend) {
+  page.counters("evenkeel_backend_cached_prompt_tokens_total",
+                "Tokens of prompts that a backend had in its cache, of responses that reported "
+                "theirs: as predicted when the requests were placed, and as reported.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    if (!backend.cached_tokens) return;
+    page.add(own, {"source", "predicted"}, backend.cached_tokens->first);
+    page.add(own, {"source", "reported"}, backend.cached_tokens->second);
+  });
+}
+
 void add_ejections(MetricsPage& page, const EachBackend& each_backend) {
   page.counters("evenkeel_backend_ejections_total",
                 "How often a backend was ejected because its requests failed, by reason.");
@@ -184,6 +195,7 @@ void add_backend_metrics(MetricsPage& page, const std::vector<BackendSnapshot>& 
   add_states(page, each_backend);
   add_traffic(page, each_backend);
   add_tokens(page, each_backend);
+  add_cached_tokens(page, each_backend);
   add_ejections(page, each_backend);
   add_checks(page, each_backend);
   add_polled(page, each_backend);

@@ -35,7 +35,8 @@ struct Daemon : Collector {
                             .up = true,
                             .totals = metrics_registry.backend_totals(backend),
                             .checks = checks,
-                            .polled = polled};
+                            .polled = polled,
+                            .cached_tokens = cached_tokens};
     reading.errors[static_cast<std::size_t>(Fault::queue_timeout)] = 4;
     snapshot.backends.assign(1, reading);
     return snapshot;
@@ -58,6 +59,7 @@ struct Daemon : Collector {
   std::uint32_t backend = label_index.backend("llama", "gpu1:8000");
   MetricsSnapshot snapshot;
   std::vector<std::pair<std::string_view, std::uint64_t>> checks;
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> cached_tokens;
   PolledSnapshot polled;
 };
 
@@ -255,6 +257,18 @@ TEST(Metrics, ShowTokensAndTimesByModel) {
   EXPECT_NEAR(daemon.value("evenkeel_time_per_output_token_seconds_sum{" + labels + "}"), 0.04,
               1e-9);
   EXPECT_EQ(daemon.value("evenkeel_inter_token_gap_seconds_count{" + labels + "}"), 2);
+}
+
+TEST(Metrics, ShowPredictedBesideReportedCachedTokens) {
+  Daemon daemon;
+  const std::string name = "evenkeel_backend_cached_prompt_tokens_total";
+  EXPECT_THAT(daemon.page(), Not(HasSubstr(name + "{")));
+
+  daemon.cached_tokens = {1200, 1152};
+
+  const std::string labels = R"({pool="llama",backend="gpu1:8000",source=)";
+  EXPECT_EQ(daemon.value(name + labels + R"("predicted"})"), 1200);
+  EXPECT_EQ(daemon.value(name + labels + R"("reported"})"), 1152);
 }
 
 TEST(Metrics, ShowTenantsOnlyWhereThereAreSome) {

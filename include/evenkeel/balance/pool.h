@@ -117,6 +117,7 @@ struct SchedulerStats {
 struct BackendForecast {
   Rung rung = Rung::cold;
   Duration wait{};  ///< until a prompt that is sent now is begun
+  Scheduler::CachedTokens cached_tokens{};
 };
 
 /// The part of a pool that all workers share: its backends and its queue.

@@ -201,6 +201,12 @@ class Scheduler {
   /// Predicted time of a prefill on the backend as it is now.
   Duration predicted_prefill(std::uint32_t slot, std::uint32_t uncached_tokens,
                              std::uint32_t cached_tokens) const;
+  /// Tokens of prompts that were cached at the backend, of all responses that reported theirs.
+  struct CachedTokens {
+    std::uint64_t predicted = 0;  ///< when the requests were placed
+    std::uint64_t reported = 0;
+  };
+  CachedTokens cached_tokens(std::uint32_t slot) const;
   /// The prefix index's memory, which does not change.
   std::size_t index_bytes() const;
 

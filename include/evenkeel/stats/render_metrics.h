@@ -56,6 +56,9 @@ struct BackendSnapshot {
   std::vector<std::pair<std::string_view, std::uint64_t>> ejections;
   PolledSnapshot polled;
   EngineStateSnapshot engine;
+  /// Tokens of prompts in the engine's cache, as predicted and as its responses reported them;
+  /// nothing where the pool predicts none.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> cached_tokens;
 };
 
 /// The sessions of a pool with `affinity`, and its requests of a session.
