@@ -423,6 +423,9 @@ class Vllm(OpenAi):
     patience = 240
     other_stops = ("--shutdown-timeout",)
     core = "VLLM::EngineCore"
+    model = "random"  # folder, by default in its home
+    more = ()  # options
+    variables = {}  # of its environment
 
     @staticmethod
     def why_not():
@@ -430,13 +433,13 @@ class Vllm(OpenAi):
 
     def command(self):
         home = Home("vllm")
-        more = [self.stopping, "20"] if self.stopping else []
-        return [home.program("vllm"), "serve", str(home.path / "random"), "--served-model-name", "random",
+        more = [*self.more, *([self.stopping, "20"] if self.stopping else [])]
+        return [home.program("vllm"), "serve", str(home.path / self.model), "--served-model-name", "random",
                 "--host", self.host, "--port", str(self.port["http"]), "--dtype", "float32", "--max-model-len", "8192",
                 "--max-num-seqs", "4", "--enforce-eager", *more], {
                     "VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                     "OMP_NUM_THREADS": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
-                    "HOME": str(self.folder), "PATH": f"{home.path}/venv/bin:{os.environ['PATH']}"}
+                    "HOME": str(self.folder), "PATH": f"{home.path}/venv/bin:{os.environ['PATH']}", **self.variables}
 
     def version(self):
         return asked_over_http(self.address, "/version")["version"]

@@ -1,5 +1,5 @@
-"""Writes a Llama of random numbers as Hugging Face's libraries have one: random_llama.py FOLDER. It speaks gibberish
-at the pace of a model of 40 million weights, so that streams last and queues form."""
+"""Writes a Llama of random numbers as Hugging Face's libraries have one: random_llama.py FOLDER [WIDTH LAYERS]. It speaks
+gibberish, by default at the pace of a model of 40 million weights, so that streams last and queues form."""
 
 import random
 import sys
@@ -26,13 +26,15 @@ def tokenizer():
                                    chat_template=CHAT)
 
 
-def main(folder):
+def main(folder, width="512", layers="12"):
     torch.manual_seed(1)
+    width, heads = int(width), int(width) // 64
     LlamaForCausalLM(LlamaConfig(
-        hidden_size=512, num_hidden_layers=12, num_attention_heads=8, num_key_value_heads=8, intermediate_size=1408,
+        hidden_size=width, num_hidden_layers=int(layers), num_attention_heads=heads, num_key_value_heads=heads,
+        intermediate_size=width * 11 // 4,
         vocab_size=2048, max_position_embeddings=8192, bos_token_id=1, eos_token_id=2)).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
