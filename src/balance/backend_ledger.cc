@@ -65,13 +65,12 @@ void BackendLedger::dispatched(LedgerEntry& entry, double now) {
   }
   queue_.push_back(&entry);
   slack_is_old_ = true;
-  queued_tokens_ += entry.prompt_tokens;
+  uncached_tokens_ += entry.uncached;
 }
 
 void BackendLedger::pop_head(double now) {
   history_.uncached += queue_.front()->uncached;
   history_.pairs += pairs_of(*queue_.front());
-  queued_tokens_ -= queue_.front()->prompt_tokens;
   queue_.erase(queue_.begin());
   head_since_ = now;
   if (queue_.empty()) emptied_at_ = now;
@@ -110,7 +109,6 @@ void BackendLedger::first_token(LedgerEntry& entry, double now) {
     pop_head(now);
   } else {
     std::erase(queue_, &entry);
-    queued_tokens_ -= entry.prompt_tokens;
     head_since_ = now;
   }
   seen_at_ = now;
@@ -191,7 +189,6 @@ void BackendLedger::ended(LedgerEntry& entry, double now) {
   if (entry.stage == LedgerEntry::Stage::prefill) {
     const bool was_head = queue_.front() == &entry;
     std::erase(queue_, &entry);
-    queued_tokens_ -= entry.prompt_tokens;
     if (was_head) {
       head_since_ = seen_at_ = now;
       unseen_ = {};
@@ -207,6 +204,8 @@ void BackendLedger::ended(LedgerEntry& entry, double now) {
     slack_is_old_ = true;
     ++finished_;
   }
+  if (entry.stage != LedgerEntry::Stage::none) uncached_tokens_ -= entry.uncached;
+  if (in_flight() == 0) uncached_tokens_ = 0;  // no rounding errors are left
   entry.stage = LedgerEntry::Stage::none;
 }
 
@@ -280,7 +279,7 @@ void BackendLedger::refresh_slack(const OutputLengths& lengths, double now) {
 double BackendLedger::memory_use(double mean_output) const {
   if (kv_tokens_ <= 0) return 0;
   const auto outputs = static_cast<double>(streams_.size()) * mean_output / 2;
-  return (prompt_context_ + outputs + queued_tokens_) / kv_tokens_;
+  return (uncached_tokens_ + outputs) / kv_tokens_;
 }
 
 }  // namespace evenkeel

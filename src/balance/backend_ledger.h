@@ -98,7 +98,8 @@ class BackendLedger {
   /// gone, when older than `refresh` seconds.
   double violations(double prefill_seconds, const OutputLengths& lengths, double now,
                     double refresh);
-  /// Share of the KV cache that its requests need in the middle of their outputs; 0: unknown.
+  /// Share of the KV cache that its requests need in the middle of their outputs, without the
+  /// prefixes that they found there: many requests share those. 0: unknown.
   double memory_use(double mean_output) const;
   double kv_tokens() const { return kv_tokens_; }
 
@@ -130,12 +131,12 @@ class BackendLedger {
   std::vector<LedgerEntry*> queue_;    // prefills, in the order of dispatch
   std::vector<LedgerEntry*> streams_;  // decodes
   double head_since_ = 0;
-  double rest_seconds_ = 0;    // S of the queue without its head
-  double queued_tokens_ = 0;   // prompts of the queue
-  double prompt_context_ = 0;  // prompts of the streams
-  double output_context_ = 0;  // generated tokens of the streams, when the slacks were computed
-  double emptied_at_ = 0;      // when the queue last became empty
-  EngineHistory history_;      // without the head of the queue, until the last event
+  double rest_seconds_ = 0;     // S of the queue without its head
+  double uncached_tokens_ = 0;  // of prompts of the queue and of the streams
+  double prompt_context_ = 0;   // prompts of the streams
+  double output_context_ = 0;   // generated tokens of the streams, when the slacks were computed
+  double emptied_at_ = 0;       // when the queue last became empty
+  EngineHistory history_;       // without the head of the queue, until the last event
   std::size_t finished_ = 0;
 
   struct PrefillSample {

@@ -1,0 +1,87 @@
+// What requests that wait may rely on.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <vector>
+
+#include "evenkeel/balance/scheduler.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Instant noon{std::chrono::hours(12)};
+
+/// A scheduler in front of one backend.
+class OneBackend {
+ public:
+  explicit OneBackend(std::uint64_t kv_tokens)
+      : scheduler({.slots = 1,
+                   .index_bytes = 1 << 20,
+                   .ttft_target = seconds(2),
+                   .tpot_target = milliseconds(100)}) {
+    scheduler.add_backend(0, {.identity = 1, .kv_tokens = kv_tokens});
+    for (int i = 0; i < 5; ++i) {  // after so many it is not new any more
+      const auto number = arrive({.prompt_tokens = 100});
+      go_on(milliseconds(20));
+      start(number);
+      finish(number, 10);
+    }
+  }
+
+  std::uint64_t arrive(Arrival arrival) {
+    arrival.cookie = ++count_;
+    if (arrival.tokens_per_block == 0) arrival.tokens_per_block = 500;
+    tickets_[count_] = scheduler.arrive(arrival, now);
+    place();
+    return count_;
+  }
+  void go_on(Duration passed) {
+    now += passed;
+    place();
+  }
+  bool placed(std::uint64_t number) const { return placed_at_.contains(number); }
+  void start(std::uint64_t number) {
+    scheduler.first_token(tickets_[number], now);
+    place();
+  }
+  void finish(std::uint64_t number, std::uint64_t output_tokens) {
+    scheduler.finished(tickets_[number], {.output_tokens = output_tokens}, now);
+    place();
+  }
+
+  Scheduler scheduler;
+  Instant now = noon;
+
+ private:
+  void place() {
+    for (const auto& placement : scheduler.place(now)) placed_at_[placement.cookie] = now;
+  }
+
+  std::map<std::uint64_t, Scheduler::Ticket> tickets_;
+  std::map<std::uint64_t, Instant> placed_at_;
+  std::uint64_t count_ = 0;
+};
+
+TEST(SchedulerPromises, APrefixThatRequestsShareTakesNoMemoryForEachOfThem) {
+  OneBackend backend(300'000);
+  std::vector<std::uint64_t> blocks(40);
+  for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = i + 1;
+
+  // Their prompts are 1.2 million tokens, all but 20 of each cached from the second on.
+  for (int i = 0; i < 60; ++i) {
+    const auto number = backend.arrive({.prompt_tokens = 20'020, .prefix_blocks = blocks});
+    for (int wait = 0; !backend.placed(number) && wait < 150; ++wait) {
+      backend.go_on(milliseconds(10));
+    }
+    ASSERT_TRUE(backend.placed(number)) << i;
+    backend.go_on(milliseconds(i == 0 ? 4000 : 30));
+    backend.start(number);
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
