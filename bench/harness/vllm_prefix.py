@@ -269,6 +269,8 @@ class Bench:
             "counted.",
             "- Hits: `vllm:prefix_cache_hits_total`. Usage: `prompt_tokens_details.cached_tokens`, summed. Predicted: what the scheduler "
             "took for cached when it placed the requests (`evenkeel_backend_cached_prompt_tokens_total`).",
+            "- Servers, daemon and clients share the cores with whatever else the machine does: tokens are comparable, times only roughly "
+            "(the JSON has those of each round).",
             "",
             "```",
             " ".join(self._command()),
