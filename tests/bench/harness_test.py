@@ -15,7 +15,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import ablations  # noqa: E402
-from harness import fleet, h2load, kill, picking, picking_replay, picking_tables, picking_targets, scenarios, ways  # noqa: E402
+from harness import fleet, h2load, headlines, kill, picking, picking_replay, picking_tables, picking_targets, scenarios, ways  # noqa: E402
 from harness.contender import Contender, Site, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
 from harness.counting import read_callgrind, read_strace  # noqa: E402
 from harness.figures import Figures, by_difference, judge  # noqa: E402
@@ -376,6 +376,26 @@ class PickingTest(unittest.TestCase):
 
     def test_what_hardly_differs_shares_a_place(self) -> None:
         self.assertEqual(picking.order({"a": 80.0, "b": 90.0, "c": 79.8}), "b > a = c")
+
+
+class HeadlinesTest(unittest.TestCase):
+    def test_the_blast_is_judged_by_its_worst_phase(self) -> None:
+        output = """\
+  22 s      7 started    365 tok/s  first token p50  73.9 ms p99   9.99 s  6 + 0 servers
+
+                 req/s  answered    failed      TTFT p50      TTFT p99
+before             7.5        29         0        109 ms        218 ms
+the blast         60.0       719         0        247 ms        1.18 s
+after              7.5        27         0        124 ms        290 ms
+
+2 of 2 spares entered service, 2 returned to standby; p99 TTFT under 3.00 s without a failed request: met
+"""
+        self.assertEqual(headlines.worst_first_token(output), 1.18)
+
+    def test_ratios_are_taken_within_a_round(self) -> None:
+        rounds = {"least-latency": [2, 3, 40], "round-robin": [1, 2, 10]}
+        fleet_results = {"figures": {name: {"tokens": {"rounds": values}} for name, values in rounds.items()}}
+        self.assertEqual(headlines.ratio_of(fleet_results, "least-latency", "tokens"), 2)
 
 
 if __name__ == "__main__":
