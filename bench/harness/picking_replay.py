@@ -103,6 +103,7 @@ class Bench:
     traces: Path
     work: Path
     only: list[str]
+    path: Path  # of the results file
     found: dict[str, Any] = field(default_factory=dict)  # the contents of the results file
 
     def run(self) -> None:
@@ -114,16 +115,26 @@ class Bench:
             say(f"{len(chosen)} rules, {len(SCENARIOS)} scenarios")
             for each, rows in zip(chosen, pool.map(self.scenarios_of, chosen), strict=True):
                 self.found["rows"][each.name] = rows
+                self.save()
             say("capacity")
             searched = [
                 each for each in chosen if each.program == PROGRAM and each.name not in NO_CAPACITY
             ]
             for each, speeds in zip(searched, pool.map(self.capacity_of, searched), strict=True):
                 self.found["capacity"][each.name] = speeds
+                self.save()
             say("overload")
             overloaded = [name for name, (rule, _) in OVERLOADED.items() if not self.only or rule in self.only]
             for name, row in zip(overloaded, pool.map(self.overload_of, overloaded), strict=True):
                 self.found["overload"][name] = row
+                self.save()
+
+    def save(self, **more: Any) -> None:
+        """What is known so far, so that a run that is cut off loses little."""
+        contents = {"name": "picking-replay", "machine": machine(), "settings": settings()}
+        contents |= {key: self.found[key] for key in ("rows", "capacity", "overload")} | more
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(contents, indent=1) + "\n")
 
     def scenarios_of(self, contender: Contender) -> dict[str, Row]:
         return {each.name: self.measure(contender, each, ()) for each in SCENARIOS}
@@ -183,7 +194,7 @@ def main(build: Path, traces: Path | None, work: Path, results: Path, only: list
         raise SystemExit(f"unknown: {', '.join(sorted(unknown))}")
     path = results / "picking-replay.json"
     found = json.loads(path.read_text()) if only and path.exists() else {}
-    bench = Bench(build, traces, work, only, found)
+    bench = Bench(build, traces, work, only, path, found)
     if bench.missing():
         say(f"{', '.join(bench.missing())} not found in {build}: build {PROGRAM} and bench_ablations")
         return 1
@@ -192,12 +203,7 @@ def main(build: Path, traces: Path | None, work: Path, results: Path, only: list
             trace_file(source, seed, traces, work)
     bench.run()
     targets = picking_targets.targets(bench.found)
-    as_json = {"name": "picking-replay", "machine": machine(), "settings": settings()} | {
-        key: bench.found[key] for key in ("rows", "capacity", "overload")
-    }
-    as_json["targets"] = [target.as_dict() for target in targets]
-    results.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(as_json, indent=1) + "\n")
+    bench.save(targets=[target.as_dict() for target in targets])
     text = picking_tables.as_markdown(bench.found, targets)
     (results / "picking-replay.md").write_text(text)
     print(text)

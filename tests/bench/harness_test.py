@@ -299,12 +299,12 @@ class PickingReplayTest(unittest.TestCase):
     def test_the_page_says_by_how_much_a_target_is_missed(self) -> None:
         found = self.found()
         text = picking_tables.as_markdown(found, picking_targets.targets(found))
-        self.assertIn("| power of two choices | SLO violations | <= 0.250 | 0.500 | **missed by 100 %** |", text)
-        self.assertIn("| llm-d sticky (token-aware) | SLO violations | <= 0.600 | 0.500 | met by 17 % |", text)
+        self.assertIn("| power of two choices | SLO violations | <= 0.250 | 0.500 | **missed by 100.0 %** |", text)
+        self.assertIn("| llm-d sticky (token-aware) | SLO violations | <= 0.600 | 0.500 | met by 16.7 % |", text)
         self.assertIn("| ties (always the least cost) | 1.00 |", text)
 
     def test_capacity_is_found_by_halving(self) -> None:
-        bench = picking_replay.Bench(Path("build"), Path("traces"), Path("work"), [])
+        bench = picking_replay.Bench(Path("build"), Path("traces"), Path("work"), [], Path("results.json"))
 
         def measure(contender: object, scenario: scenarios.Scenario, more: object) -> dict[str, float]:
             speed = float(scenario.options[scenario.options.index("--speed") + 1])
