@@ -6,8 +6,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr double overdue = 0.3;     // how much longer a late head is expected to take
-constexpr double least_left = 0.1;  // of a head's S
+constexpr double least_patience = 0.5;  // seconds, with a head that shows no first token
+constexpr double overdue_factor = 3;    // likewise, times its predicted prefill
+constexpr double overdue = 0.3;         // how much longer a late head is expected to take
+constexpr double least_left = 0.1;      // of a head's S
 constexpr double max_unseen_tokens = BackendLedger::sampled_tokens - 1;
 // A step to come takes longer than one without prompts: further prompts will come in between.
 constexpr double interference = 1.5;
@@ -53,7 +55,28 @@ EngineHistory BackendLedger::history(double now) {
   return all;
 }
 
+bool BackendLedger::stuck(double now) const {
+  if (queue_.empty() || !queue_.front()->streams) return false;
+  return now - head_since_ > patience();
+}
+
+double BackendLedger::patience() const {
+  return std::max(least_patience, overdue_factor * queue_.front()->prefill_seconds);
+}
+
+bool BackendLedger::takes_probe(double now) const {
+  return stuck(now) && now - sent_at_ > patience();
+}
+
+void BackendLedger::make_room() {
+  const std::size_t needed = in_flight() + 1;
+  for (std::vector<LedgerEntry*>* each : {&queue_, &streams_}) {
+    if (each->capacity() < needed) each->reserve(2 * needed);
+  }
+}
+
 void BackendLedger::dispatched(LedgerEntry& entry, double now) {
+  sent_at_ = now;
   entry.at_dispatch = history(now);
   entry.stage = LedgerEntry::Stage::prefill;
   entry.found_queue_empty = queue_.empty();
@@ -101,7 +124,9 @@ void BackendLedger::end_unseen_head(double at) {
 void BackendLedger::first_token(LedgerEntry& entry, double now) {
   if (entry.stage != LedgerEntry::Stage::prefill) return;
   // The engine works in order: what was sent before it and does not show its first token is done.
-  while (!queue_.empty() && queue_.front() != &entry && !queue_.front()->streams) {
+  // Of a stream that is long overdue it will not be shown either.
+  const bool is_stuck = stuck(now);
+  while (!queue_.empty() && queue_.front() != &entry && (is_stuck || !queue_.front()->streams)) {
     end_unseen_head(now);
   }
   if (queue_.front() == &entry) {

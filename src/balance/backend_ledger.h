@@ -103,6 +103,13 @@ class BackendLedger {
   double memory_use(double mean_output) const;
   double kv_tokens() const { return kv_tokens_; }
 
+  /// The head of the queue is so late that its first token may never be seen: the engine shows
+  /// none, or the request was not complete. One more request may then be sent in spite of W. If its
+  /// first token comes, the engine is past the head.
+  bool takes_probe(double now) const;
+  /// After this, `dispatched` and later events need no memory.
+  void make_room();
+
   bool idle() const { return queue_.empty() && streams() < 1; }
   bool computes_prompts() const { return !queue_.empty(); }
   double streams() const { return static_cast<double>(streams_.size()) + foreign_running_; }
@@ -117,6 +124,8 @@ class BackendLedger {
   }
   void integrate(double now);
   /// Up to now, with the share of the head that is predicted to be computed.
+  bool stuck(double now) const;
+  double patience() const;
   EngineHistory history(double now);
   void pop_head(double now);
   void end_unseen_head(double at);
@@ -131,6 +140,7 @@ class BackendLedger {
   std::vector<LedgerEntry*> queue_;    // prefills, in the order of dispatch
   std::vector<LedgerEntry*> streams_;  // decodes
   double head_since_ = 0;
+  double sent_at_ = 0;          // the last request
   double rest_seconds_ = 0;     // S of the queue without its head
   double uncached_tokens_ = 0;  // of prompts of the queue and of the streams
   double prompt_context_ = 0;   // prompts of the streams

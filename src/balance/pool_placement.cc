@@ -1,6 +1,7 @@
 // How a pool places the requests whose backend its scheduler chooses (picker `expected-time`).
 #include <algorithm>
 #include <array>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -25,8 +26,8 @@ constexpr Duration recheck_period = milliseconds(500);
 class Pool::Pacing {
  public:
   explicit Pacing(Pool& pool) : pool_(pool) {
+    if (!pool_.keeps_pace_) pool_.pace_ = pool_.keep_pace();
     ++pool_.waiting_here_;
-    if (!std::exchange(pool_.keeps_pace_, true)) pool_.pace_ = pool_.keep_pace();
   }
   Pacing(const Pacing&) = delete;
   Pacing& operator=(const Pacing&) = delete;
@@ -37,10 +38,11 @@ class Pool::Pacing {
 };
 
 Task<void> Pool::keep_pace() {
-  while (waiting_here_ > 0) {
+  keeps_pace_ = true;
+  do {
     co_await loop_.sleep_for(pass_interval);
     state_->scheduled()->scheduler().pass(loop_.now());
-  }
+  } while (waiting_here_ > 0);
   keeps_pace_ = false;
 }
 
@@ -65,12 +67,21 @@ Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
   auto request =
       std::make_shared<PlacedRequest>(scheduled, scheduled->section(subset), loop_, hint.priority);
   using Arrived = PoolScheduler::Arrived;
-  switch (
-      scheduled->scheduler().arrive(*request, arrival, state_->spec().queue.size, loop_.now())) {
+  const Arrived arrived =
+      scheduled->scheduler().arrive(*request, arrival, state_->spec().queue.size, loop_.now());
+  switch (arrived) {
     case Arrived::placed: return lease_of(std::move(request), {});
     case Arrived::refused: return refused_error(request->retry_after());
     case Arrived::full: break;
-    case Arrived::waits: return wait_for_placement(std::move(request), hint, deadline);
+    case Arrived::waits: break;
+  }
+  if (arrived == Arrived::waits) {
+    try {
+      return wait_for_placement(request, hint, deadline);
+    } catch (const std::bad_alloc&) {
+      const PlacementWait gives_up(request);  // it is not to stay where others see it
+      throw;
+    }
   }
   return queue_error(Fault::queue_full, "no backend can start the request and the queue is full");
 }

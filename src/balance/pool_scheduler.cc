@@ -118,10 +118,13 @@ PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival arr
   arrival.cookie = reinterpret_cast<std::uintptr_t>(&request);
   arrival.allowed = &section.slots;
   arrival.priority = request.priority_;
-  request.waiting_index_ = static_cast<std::uint32_t>(section.waiting.size());
-  section.waiting.push_back(&request);
-  request.arrived_at_ = now;
+  if (section.waiting.size() == section.waiting.capacity()) {
+    section.waiting.reserve(std::max<std::size_t>(64, 2 * section.waiting.size()));
+  }
   request.ticket_ = scheduler_.arrive(arrival, now);
+  request.arrived_at_ = now;
+  request.waiting_index_ = static_cast<std::uint32_t>(section.waiting.size());
+  section.waiting.push_back(&request);  // there is room
   waiting_.fetch_add(1, std::memory_order_relaxed);
 
   arriving_ = &request;
@@ -296,6 +299,11 @@ void PlacedRequest::first_token(Instant now) {
   stats.ttft_error_sum += std::chrono::abs(now - placed_at_ - predicted_ttft_);
   scheduler_.scheduler_.first_token(ticket_, now);
   scheduler_.pass_locked(now);
+}
+
+void PlacedRequest::unseen() {
+  std::lock_guard lock(scheduler_.mutex_);
+  if (stage_ == Stage::placed) scheduler_.scheduler_.unseen(ticket_);
 }
 
 void PlacedRequest::output(std::uint32_t events, Duration gap, Instant now) {

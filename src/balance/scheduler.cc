@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <new>
 
 #include "balance/scheduler_state.h"
 #include "evenkeel/base/hash.h"
@@ -242,7 +243,11 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
     state.free_tickets.push_back(ticket);
   }
   ScheduledRequest& request = state.request(state.free_tickets.back());
-  state.free_tickets.pop_back();
+  request.blocks.assign(arrival.prefix_blocks.begin(), arrival.prefix_blocks.end());
+  if (state.waiting.size() == state.waiting.capacity()) {
+    state.waiting.reserve(std::max<std::size_t>(64, 2 * state.waiting.size()));
+  }
+  state.free_tickets.pop_back();  // from here on nothing fails
 
   const double tokens = std::max(arrival.prompt_tokens, 1u);
   request.least_prefill = state.unloaded_prefill(tokens);
@@ -254,7 +259,6 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
                                                       : state.default_tpot_target(),
                    .output_class = output_class_of(arrival),
                    .streams = arrival.streams};
-  request.blocks.assign(arrival.prefix_blocks.begin(), arrival.prefix_blocks.end());
   request.tokens_per_block = arrival.tokens_per_block;
   request.arrived_at = seconds_since_epoch(now);
   request.cookie = arrival.cookie;
@@ -270,8 +274,9 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
 
   // A tenant without requests gains no credit in the meantime.
   TenantCounter& counter = state.tenant(arrival.tenant);
-  if (counter.waiting++ == 0 && !state.waiting.empty()) {
-    double least = std::numeric_limits<double>::infinity();
+  if (counter.waiting++ == 0) {
+    double least =
+        state.waiting.empty() ? state.last_served : std::numeric_limits<double>::infinity();
     for (const Ticket other : state.waiting) {
       least = std::min(least, state.tenant(state.request(other).tenant).served);
     }
@@ -283,7 +288,11 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
 }
 
 std::span<const Scheduler::Placement> Scheduler::place(Instant now, SlotTaker* slots) {
-  SchedulingPass(*state_, seconds_since_epoch(now), slots).run();
+  try {
+    SchedulingPass(*state_, seconds_since_epoch(now), slots).run();
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+    // What has been placed until then is; the next pass goes on.
+  }
   return state_->placements;
 }
 
@@ -295,8 +304,11 @@ std::size_t Scheduler::waiting() const { return state_->waiting.size(); }
 
 void Scheduler::first_token(Ticket ticket, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
+  state_->learn_prefill(request);
   state_->backends[request.backend].ledger.first_token(request.entry, seconds_since_epoch(now));
 }
+
+void Scheduler::unseen(Ticket ticket) { state_->request(ticket).entry.streams = false; }
 
 void Scheduler::token(Ticket ticket, std::uint32_t generated, Duration gap, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
@@ -309,6 +321,7 @@ void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
   ScheduledBackend& backend = state_->backends[request.backend];
   backend.ledger.finishing(request.entry, static_cast<double>(outcome.output_tokens.value_or(0)),
                            seconds_since_epoch(now));
+  if (!request.entry.streams) state_->learn_prefill(request);
   if (outcome.output_tokens) {
     state_->lengths.learn(request.entry.output_class, static_cast<double>(*outcome.output_tokens));
   }

@@ -95,6 +95,10 @@ struct Scheduler::State {
   static double behind_match(const ScheduledRequest& request, double matched) {
     return std::clamp(request.entry.prompt_tokens - 1 - matched, 0.0, request.tokens_per_block);
   }
+  /// Its prompt has been computed; what is only announced may never come.
+  void learn_prefill(const ScheduledRequest& request) {
+    mean_prefill += 0.02 * (request.entry.prefill_seconds - mean_prefill);
+  }
   /// The engine reports how much of the prompt it had cached.
   void learn_hit(const ScheduledRequest& request, double cached_tokens);
   /// Sets the index's capacity of a backend from its KV cache, when the size of a block is known.
@@ -121,6 +125,7 @@ struct Scheduler::State {
   std::vector<Ticket> waiting;
   std::vector<Placement> placements;
   double mean_prefill = 0.3;  // seconds
+  double last_served = 0;     // of the tenant whose request started last
 
   /// A waiting request in the order of a pass.
   struct Turn {
@@ -149,6 +154,7 @@ struct Scheduler::State {
     double step_per_context_token = 0;
     EngineSpeed::Prefill prefill_speed;
     bool is_new_and_busy = false;
+    bool takes_probe = false;
     SlotState state = SlotState::open;
     // For the request that is being placed:
     double uncached = 0;

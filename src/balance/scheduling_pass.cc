@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "balance/scheduler_state.h"
 #include "evenkeel/base/rng.h"
@@ -68,6 +69,7 @@ void SchedulingPass::place(ScheduledRequest& request) {
       chosen->promised += chosen->prefill;
       return;
     }
+    state_.backends[chosen->slot].ledger.make_room();  // nothing fails once the slot is taken
     if (slots_ == nullptr || slots_->take(chosen->slot)) return start(request, *chosen);
     chosen->state = SlotState::full;
     chosen->cost = std::numeric_limits<double>::infinity();
@@ -121,14 +123,16 @@ void SchedulingPass::look_at_backends() {
          .step_per_context_token = speed.coefficients().per_context_token,
          .prefill_speed = speed.prefill(step),
          .is_new_and_busy = is_new_and_busy(backend.ledger),
+         .takes_probe = backend.ledger.takes_probe(now_),
          .state = backend.state});
   }
   slack_refresh_ = std::clamp(5e-5 * static_cast<double>(state_.candidates.size()), 0.005, 0.05);
 }
 
 bool SchedulingPass::ready(const Candidate& candidate) const {
-  return candidate.state != SlotState::full && candidate.wait < candidate.max_wait &&
-         !candidate.is_new_and_busy;
+  if (candidate.state == SlotState::full) return false;
+  return candidate.takes_probe ||
+         (candidate.wait < candidate.max_wait && !candidate.is_new_and_busy);
 }
 
 bool SchedulingPass::any_ready() const {
@@ -144,6 +148,7 @@ double SchedulingPass::drain_seconds() const {
 }
 
 void SchedulingPass::refuse_late() {
+  std::optional<double> drain;  // the same for all that are refused now
   for (std::size_t i = 0; i < state_.waiting.size();) {
     ScheduledRequest& request = state_.request(state_.waiting[i]);
     const double patience = request.priority == Priority::batch ? batch_patience : 1;
@@ -152,9 +157,9 @@ void SchedulingPass::refuse_late() {
       ++i;
       continue;
     }
-    state_.placements.push_back({.ticket = request.ticket,
-                                 .cookie = request.cookie,
-                                 .retry_after = duration_of(drain_seconds())});
+    if (!drain) drain = drain_seconds();
+    state_.placements.push_back(
+        {.ticket = request.ticket, .cookie = request.cookie, .retry_after = duration_of(*drain)});
     state_.remove_waiting(request);
     state_.free(request);
   }
@@ -170,9 +175,17 @@ void SchedulingPass::find_ready_slots() {
 
 /// So many requests that wait for backends which are busy do not keep others from theirs.
 bool SchedulingPass::may_find_slot(const ScheduledRequest& request) {
-  if (request.pinned == Arrival::any_slot && request.allowed == nullptr) return true;
+  if (request.pinned == Arrival::any_slot && request.allowed == nullptr &&
+      request.excluded_count == 0) {
+    return true;
+  }
   if (!knows_ready_slots_) find_ready_slots();
   if (request.pinned != Arrival::any_slot) return state_.ready_slots.contains(request.pinned);
+  if (request.excluded_count > 0) {
+    find_usable(request);
+    return std::ranges::any_of(
+        state_.candidates, [this](const Candidate& each) { return each.usable && ready(each); });
+  }
   if (request.allowed != last_allowed_) {
     last_allowed_ = request.allowed;
     last_allowed_ready_ = state_.ready_slots.intersects(*request.allowed);
@@ -316,8 +329,9 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
                                .backend = candidate.slot,
                                .predicted_ttft = duration_of(candidate.wait + candidate.prefill)});
   state_.remove_waiting(request);
-  state_.tenant(request.tenant).served += candidate.prefill / request.tenant_weight;
-  state_.mean_prefill += 0.02 * (candidate.prefill - state_.mean_prefill);
+  TenantCounter& tenant = state_.tenant(request.tenant);
+  tenant.served += candidate.prefill / request.tenant_weight;
+  state_.last_served = tenant.served;
 
   request.backend = candidate.slot;
   request.entry.uncached = candidate.uncached;
@@ -330,6 +344,7 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   state_.index.add(candidate.slot, request.blocks);
   candidate.wait += candidate.prefill;
   candidate.is_new_and_busy = is_new_and_busy(backend.ledger);
+  candidate.takes_probe = false;
   if (backend.ledger.kv_tokens() > 0) {
     candidate.use += candidate.uncached / backend.ledger.kv_tokens();
   }

@@ -173,17 +173,24 @@ struct Fields<ExpectedTimeConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = ExpectedTimeConfig;
-    visit(Key{"shed",
-              "A request gets 429 with `retry-after` once its first token is expected to take more "
-              "than this many times the `ttft` of its SLO; with priority `batch` four times as "
-              "many. 0: never."},
-          &T::shed, RatioForm{0, 100});
+    visit(
+        Key{"shed",
+            "A request gets 429 with `retry-after` once its age and its prompt's time exceed this "
+            "many times the `ttft` of its SLO; with priority `batch` four times as many. 0: "
+            "never, else at least 1."},
+        &T::shed, RatioForm{0, 100});
     visit(Key{"index_memory", "Memory for what the backends' prefix caches are believed to hold."},
           &T::index_bytes, SizeForm{1UL << 20, 16UL << 30});
     visit(Key{"shared_backends",
               "Whether others send requests to these backends too; how many is then estimated from "
               "what the engines report (`metrics`)."},
           &T::shared_backends, FlagForm{});
+  }
+
+  static void finish(Node& node, ExpectedTimeConfig& config) {
+    if (config.shed <= 0 || config.shed >= 1) return;
+    node.fail("has a `shed` between 0 and 1, which would refuse long prompts on idle backends",
+              "write 0 for never, or 1 or more");
   }
 };
 

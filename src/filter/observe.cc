@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "evenkeel/balance/placed_request.h"
 #include "filter/observed_body.h"
 
 namespace evenkeel {
@@ -25,7 +26,10 @@ Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
   auto response = co_await next.handle(request);
   if (!response) co_return response;
   const auto format = format_of(request, *response);
-  if (!format) co_return response;
+  if (!format) {
+    if (const auto& placed = request.info.inference->placed) placed->unseen();
+    co_return response;
+  }
   RequestInfo& info = request.info;
   const std::uint32_t model = models_.index_of(info.inference->request.model);
   ModelMetrics& metrics = worker_metrics_.model(info.identity.pool_index, model);

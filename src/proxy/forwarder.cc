@@ -119,7 +119,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
   if (options_.schedules && has_predicted_cost(request)) {
-    progress.hint.arrival = &progress.arrival.emplace(arrival_of(request));
+    progress.hint.arrival = &progress.arrival.emplace(arrival_of(request, options_.slo));
   }
   if (options_.sessions != nullptr) find_session(request, progress);
   if (options_.reads_load_reports) ask_for_load_report(request);

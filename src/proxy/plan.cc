@@ -195,6 +195,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   ForwarderOptions options{.pool = pool.name,
                            .pool_index = label_uses_.pool(pool.name),
                            .schedules = pool.picker == "expected-time",
+                           .slo = pool.slo,
                            .debug_headers = pool.debug_headers,
                            .reads_load_reports = pool.metrics.orca,
                            .retry = RetryPolicy(pool.retry),

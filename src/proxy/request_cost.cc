@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/config/config.h"
@@ -31,6 +30,13 @@ std::optional<Duration> target_of(milliseconds target) {
   return target;
 }
 
+/// Of the route where that says it, else of the pool.
+SloConfig nearest(const SloConfig* route, const SloConfig& pool) {
+  if (route == nullptr) return pool;
+  return {.ttft = route->ttft != milliseconds{} ? route->ttft : pool.ttft,
+          .tpot = route->tpot != milliseconds{} ? route->tpot : pool.tpot};
+}
+
 /// Tokens of a block of the prompt, by those of the whole.
 double tokens_per_block(const InferenceRequest& asked) {
   constexpr double usual = InferenceRequest::block_bytes / 4.0;
@@ -47,25 +53,28 @@ bool has_predicted_cost(const Request& request) {
   return task == InferenceTask::chat || task == InferenceTask::completion;
 }
 
-Arrival arrival_of(const Request& request) {
+Arrival arrival_of(const Request& request, const SloConfig& pool_slo) {
   const InferenceRequest& asked = request.info.inference->request;
   const RequestIdentity& identity = request.info.identity;
-  constexpr std::uint64_t max_tokens = std::numeric_limits<std::uint32_t>::max();
+  const SloConfig slo = nearest(identity.slo, pool_slo);
+  constexpr std::uint64_t max_tokens = 2'000'000;  // no model takes more
   Arrival arrival{.prompt_tokens = static_cast<std::uint32_t>(
                       std::clamp<std::uint64_t>(asked.estimated_prompt_tokens, 1, max_tokens)),
                   .prefix_blocks = asked.prefix_blocks,
                   .tokens_per_block = tokens_per_block(asked),
                   .max_tokens = asked.max_tokens.value_or(0),
-                  .streams = asked.stream,
-                  .ttft_target = named_target(request, "x-slo-ttft-ms"),
-                  .tpot_target = named_target(request, "x-slo-tpot-ms")};
+                  // The first token of one whose body is still to come may never be.
+                  .streams = asked.stream && asked.complete,
+                  .ttft_target = target_of(slo.ttft),
+                  .tpot_target = target_of(slo.tpot)};
+  // A request may not spare itself a refusal, nor have others wait for its streams.
+  const auto ttft = named_target(request, "x-slo-ttft-ms");
+  const auto tpot = named_target(request, "x-slo-tpot-ms");
+  if (ttft) arrival.ttft_target = std::min(*ttft, arrival.ttft_target.value_or(*ttft));
+  if (tpot) arrival.tpot_target = std::max(*tpot, arrival.tpot_target.value_or(*tpot));
   if (identity.tenant != nullptr) {
     arrival.tenant = hash_of(identity.tenant->name);
     arrival.tenant_weight = identity.tenant->weight;
-  }
-  if (identity.slo != nullptr) {
-    if (!arrival.ttft_target) arrival.ttft_target = target_of(identity.slo->ttft);
-    if (!arrival.tpot_target) arrival.tpot_target = target_of(identity.slo->tpot);
   }
   return arrival;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "evenkeel/balance/scheduler.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 
 namespace evenkeel {
@@ -10,8 +11,9 @@ namespace evenkeel {
 /// Engines compute others, such as embeddings, many at a time.
 bool has_predicted_cost(const Request& request);
 
-/// Its size, prefix, tenant and targets; a target that it names itself (`x-slo-ttft-ms`,
-/// `x-slo-tpot-ms`) goes before its route's. Points into the request. REQUIRES: has_predicted_cost.
-Arrival arrival_of(const Request& request);
+/// Its size, prefix, tenant and targets. A request may name a shorter TTFT than the file
+/// (`x-slo-ttft-ms`) and a longer TPOT (`x-slo-tpot-ms`); where the file names none, any. Points
+/// into the request. REQUIRES: has_predicted_cost.
+Arrival arrival_of(const Request& request, const SloConfig& pool_slo);
 
 }  // namespace evenkeel

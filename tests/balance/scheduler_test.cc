@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace evenkeel::testing {
@@ -484,6 +485,71 @@ TEST(Scheduler, TakesAWholeResponseForTheLongestThatItsPromptCanHaveTaken) {
   }
 
   EXPECT_LT(placing.scheduler.predicted_prefill(0, 1000, 0), milliseconds(6));
+}
+
+TEST(Scheduler, AStreamWithoutASeenFirstTokenDoesNotBlockItsBackend) {
+  Placing placing(1);
+  warm_up(placing, 1);
+  const auto silent = placing.arrive_and_place({.prompt_tokens = 100});
+  ASSERT_TRUE(placing.placed(silent));
+  std::uint64_t other = 0;
+  int served = 0;
+  for (int i = 0; i < 40; ++i) {
+    if (other == 0) other = placing.arrive_and_place({.prompt_tokens = 100});
+    placing.now += milliseconds(100);
+    placing.place();
+    if (!placing.placed(other)) continue;
+    placing.serve(std::exchange(other, 0));  // the engine shows the first tokens of all others
+    ++served;
+  }
+
+  EXPECT_GT(served, 25) << "after the one that took the place of a probe";
+  EXPECT_LT(placing.scheduler.predicted_wait(0, placing.now), milliseconds(300));
+}
+
+TEST(Scheduler, SendsOneProbeToABackendThatIsStuck) {
+  Placing placing(1);
+  warm_up(placing, 1);
+  placing.arrive_and_place({.prompt_tokens = 100});
+  placing.now += seconds(5);
+  const auto probe = placing.arrive_and_place({.prompt_tokens = 100});
+  EXPECT_TRUE(placing.placed(probe));
+  const auto next = placing.arrive_and_place({.prompt_tokens = 100});
+  EXPECT_FALSE(placing.placed(next)) << "it may really be stuck";
+}
+
+TEST(Scheduler, ATenantThatFloodsAnIdlePoolDoesNotDelayOneThatHasUsedItForLong) {
+  Placing placing(1);
+  warm_up(placing, 1);
+  for (int i = 0; i < 300; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 5000, .tenant = 1});
+    placing.now += seconds(1);
+    placing.serve(number);
+  }
+  std::vector<std::uint64_t> flood;
+  for (int i = 0; i < 200; ++i)
+    flood.push_back(placing.arrive({.prompt_tokens = 5000, .tenant = 2}));
+  placing.place();
+  const auto steady = placing.arrive({.prompt_tokens = 100, .tenant = 1});
+  int before = 0;
+  for (; before < 200 && !placing.placed(steady); ++before) {
+    const auto last = placing.order.back();
+    placing.now += milliseconds(500);
+    placing.serve(last);
+    placing.place();
+  }
+  EXPECT_LT(before, 5);
+}
+
+TEST(Scheduler, RetriesThatMayNotUseTheFreeBackendDoNotKeepOthersFromIt) {
+  Placing placing(2);
+  warm_up(placing, 2);
+  const auto busy = placing.arrive_and_place({.prompt_tokens = 500'000, .pinned = 0});
+  ASSERT_TRUE(placing.placed(busy));
+  constexpr std::uint32_t excluded[] = {1};
+  for (int i = 0; i < 60; ++i) placing.arrive({.prompt_tokens = 50, .excluded = excluded});
+  const auto free = placing.arrive_and_place({.prompt_tokens = 100});
+  EXPECT_TRUE(placing.placed(free));
 }
 
 TEST(Scheduler, ExpectsANewBackendToBeLikeTheOthersAndSlower) {

@@ -28,6 +28,8 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
 
   /// The first output of the response arrived.
   void first_token(Instant now);
+  /// The response is not read: its first output will not be seen.
+  void unseen();
   /// Of one in `Scheduler::sampled_tokens`: that many events of it had output, and the last one
   /// came `gap` after the one before it. How many tokens an event has is learned.
   void output(std::uint32_t events, Duration gap, Instant now);

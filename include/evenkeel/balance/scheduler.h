@@ -179,6 +179,8 @@ class Scheduler {
   // Events of placed requests, in this order; others than `finished` may be missing.
 
   void first_token(Ticket ticket, Instant now);
+  /// Its first token will not be seen.
+  void unseen(Ticket ticket);
   /// Of one in so many tokens of a stream: it has `generated` tokens, and the last came `gap` after
   /// the one before it.
   static constexpr std::uint32_t sampled_tokens = 10;

@@ -13,6 +13,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/overload.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/engine.h"
 #include "evenkeel/proxy/retry_policy.h"
@@ -36,6 +37,7 @@ struct ForwarderOptions {
   std::optional<std::string> hash_header;  ///< requests with the same value share a backend
   /// The pool has a scheduler, which is told what requests to models cost.
   bool schedules = false;
+  SloConfig slo;  ///< of the pool
   /// What names the sessions that the pool pins to backends; null: it pins none.
   std::shared_ptr<const SessionSources> sessions;
   bool debug_headers = false;
