@@ -60,6 +60,27 @@ Duration max_grpc_deadline(const Config& config) {
   return max;
 }
 
+/// `index`: of LabelIndex.
+ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
+                                   std::uint64_t max_held_bytes,
+                                   const MemoryPressureLevel* memory_pressure) {
+  ForwarderOptions options{.pool = pool.name,
+                           .pool_index = index,
+                           .schedules = pool.picker == "expected-time",
+                           .slo = pool.slo,
+                           .debug_headers = pool.debug_headers,
+                           .reads_load_reports = pool.metrics.orca,
+                           .retry = RetryPolicy(pool.retry),
+                           .engine = &engine_named(pool.engine),
+                           .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
+                           .max_retry_time = pool.timeouts.first_byte,
+                           .max_held_bytes = max_held_bytes,
+                           .memory_pressure = memory_pressure};
+  if (pool.picker == "consistent-hash") options.hash_header = pool.hash.header;
+  if (pool.affinity) options.sessions = std::make_shared<SessionSources>(pool.affinity->by);
+  return options;
+}
+
 /// Refuses requests that no route matches.
 class Unrouted final : public Handler {
  public:
@@ -192,20 +213,8 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
     targets[&backend] = {now.links, &metrics, resolved.authorization};
     connected.push_back(std::move(now));
   }
-  ForwarderOptions options{.pool = pool.name,
-                           .pool_index = label_uses_.pool(pool.name),
-                           .schedules = pool.picker == "expected-time",
-                           .slo = pool.slo,
-                           .debug_headers = pool.debug_headers,
-                           .reads_load_reports = pool.metrics.orca,
-                           .retry = RetryPolicy(pool.retry),
-                           .engine = &engine_named(pool.engine),
-                           .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
-                           .max_retry_time = pool.timeouts.first_byte,
-                           .max_held_bytes = config_->limits.held_bodies_bytes,
-                           .memory_pressure = worker.memory_pressure};
-  if (pool.picker == "consistent-hash") options.hash_header = pool.hash.header;
-  if (pool.affinity) options.sessions = std::make_shared<SessionSources>(pool.affinity->by);
+  ForwarderOptions options = forwarder_options(
+      pool, label_uses_.pool(pool.name), config_->limits.held_bodies_bytes, worker.memory_pressure);
   handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                                   std::move(targets), worker_metrics,
                                                   std::move(options)));
