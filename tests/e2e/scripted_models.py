@@ -69,6 +69,7 @@ class Model:
         finally:
             with self._lock:
                 self.running -= 1
+        request.end_chunks()  # last: the next one may come before this thread goes on
 
     def _stream(self, request):
         request.begin_chunks([("content-type", "text/event-stream")])
@@ -76,7 +77,6 @@ class Model:
         request.chunk(TOKEN)
         self._wait(request.end)
         request.chunk(TOKEN + END)
-        request.end_chunks()
 
     def _wait(self, event):
         if not self._free.is_set():
