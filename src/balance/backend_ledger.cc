@@ -16,6 +16,7 @@ constexpr double interference = 1.5;
 constexpr double slack_age = 0.05;        // seconds
 constexpr double same_step = 0.25;        // of a step: first tokens so close came with the same one
 constexpr double smoothing = 0.02;        // of the means
+constexpr double load_smoothing = 0.3;    // loads are rare
 constexpr double foreign_decay = 0.5;     // seconds of others' work that a second completes
 constexpr double negligible_wait = 0.02;  // seconds of others' work that spoil no sample
 
@@ -32,6 +33,7 @@ void BackendLedger::reset(const EngineSpeed::Coefficients& prior, std::uint32_t 
   pending_ = unseen_ = {};
   history_ = {};
   finished_ = 0;
+  load_seconds_ = unknown_load;
   foreign_wait_ = foreign_running_ = 0;
 }
 
@@ -148,6 +150,11 @@ void BackendLedger::learn_prefill(const LedgerEntry& head, double now) {
   const double step = step_seconds();
   const double pairs = pairs_of(head) + unseen_.pairs;
   const double uncached = head.uncached + unseen_.uncached;
+  if (head.load_seconds > 0) {
+    const double computing = head.prefill_seconds - head.load_seconds;
+    load_seconds_ += load_smoothing * (std::max(0.0, took - computing) - load_seconds_);
+    return;
+  }
   if (took < same_step * step && pending_.uncached > 0) {
     pending_.uncached += uncached;
     pending_.pairs += pairs;
@@ -169,7 +176,8 @@ void BackendLedger::reestimate() {
   rest_seconds_ = 0;
   const double step = step_seconds();
   for (LedgerEntry* entry : queue_) {
-    entry->prefill_seconds = speed_.prefill_seconds(entry->uncached, entry->cached, step);
+    entry->prefill_seconds =
+        speed_.prefill_seconds(entry->uncached, entry->cached, step) + entry->load_seconds;
     if (entry != queue_.front()) rest_seconds_ += entry->prefill_seconds;
   }
 }
@@ -186,7 +194,7 @@ void BackendLedger::finishing(LedgerEntry& entry, double output_tokens, double n
   if (entry.streams) return;
   // The engine works in order: it has computed this prompt and those before it.
   while (entry.stage == LedgerEntry::Stage::prefill) end_unseen_head(now);
-  if (foreign_wait_ > negligible_wait) return;
+  if (foreign_wait_ > negligible_wait || entry.load_seconds > 0) return;
   // Without a count of its tokens a response only tells that its prompt took no longer.
   const double seconds = now - entry.at_dispatch.time;
   if (output_tokens > 0 || seconds < entry.prefill_seconds) {

@@ -28,7 +28,8 @@ struct LedgerEntry {
   double prompt_tokens = 1;
   double uncached = 1;         ///< predicted: tokens of the prompt that are computed
   double cached = 0;           ///< predicted: tokens before them that are not
-  double prefill_seconds = 0;  ///< S, with the model of now
+  double load_seconds = 0;     ///< predicted: until its adapter is loaded; the engine does no more
+  double prefill_seconds = 0;  ///< S, with the model of now and `load_seconds`
   double tpot_target = 0;      ///< seconds per output token
   std::uint64_t output_class = 0;
   bool streams = true;  ///< its first token is seen
@@ -89,6 +90,8 @@ class BackendLedger {
   // ---- Predictions, in seconds ----
 
   double wait_seconds(double now) const;  ///< W
+  /// Of an adapter that is not loaded.
+  double load_seconds() const { return load_seconds_; }
   /// tau
   double step_seconds() const { return speed_.step_seconds(streams(), context_tokens()); }
   double prefill_seconds(double uncached, double cached, double step) const {
@@ -122,6 +125,8 @@ class BackendLedger {
   double context_tokens() const {
     return prompt_context_ + output_context_ + foreign_running_ * mean_context_;
   }
+  static constexpr double unknown_load = 1;  // seconds: of a few hundred megabytes from a disk
+
   void integrate(double now);
   /// Up to now, with the share of the head that is predicted to be computed.
   bool stuck(double now) const;
@@ -148,6 +153,7 @@ class BackendLedger {
   double emptied_at_ = 0;       // when the queue last became empty
   EngineHistory history_;       // without the head of the queue, until the last event
   std::size_t finished_ = 0;
+  double load_seconds_ = unknown_load;
 
   struct PrefillSample {
     double uncached = 0;

@@ -190,6 +190,7 @@ void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
   backend.facts = facts;
   backend.known = true;
   backend.state = SlotState::open;
+  backend.adapters.clear();
   backend.index_capacity = 0;
   backend.confirms_hits = 0;
   backend.predicted_cached = 0;
@@ -225,7 +226,14 @@ void Scheduler::set_state(std::uint32_t slot, SlotState state) {
   state_->backends[slot].state = state_->backends[slot].known ? state : SlotState::out;
 }
 
-void Scheduler::backend_cleared(std::uint32_t slot) { state_->index.clear(slot); }
+void Scheduler::adapters(std::uint32_t slot, std::span<const std::uint64_t> held, Instant now) {
+  state_->backends[slot].adapters.reported(held, seconds_since_epoch(now));
+}
+
+void Scheduler::backend_cleared(std::uint32_t slot) {
+  state_->index.clear(slot);
+  state_->backends[slot].adapters.clear();
+}
 
 void Scheduler::polled(std::uint32_t slot, const LoadSample& report, Instant now) {
   if (!state_->options.foreign_traffic) return;
@@ -262,6 +270,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   request.tokens_per_block = arrival.tokens_per_block;
   request.arrived_at = seconds_since_epoch(now);
   request.cookie = arrival.cookie;
+  request.adapter = arrival.adapter;
   request.tenant = arrival.tenant;
   request.tenant_weight = std::max(arrival.tenant_weight, 1e-3);
   request.priority = arrival.priority;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "balance/adapter_cache.h"
 #include "balance/associative_table.h"
 #include "balance/backend_ledger.h"
 #include "balance/output_lengths.h"
@@ -28,6 +29,7 @@ struct ScheduledRequest {
   double ttft_target = 0;
   double least_prefill = 0;  ///< S on the best backend, when it was last looked at
   std::uint64_t cookie = 0;
+  std::uint64_t adapter = 0;
   std::uint64_t tenant = 0;
   double tenant_weight = 1;
   Priority priority = Priority::standard;
@@ -43,6 +45,7 @@ struct ScheduledRequest {
 /// A backend and how well its signals are known.
 struct ScheduledBackend {
   BackendLedger ledger;
+  AdapterCache adapters;
   EngineFacts facts;
   bool known = false;
   SlotState state = SlotState::out;
@@ -159,7 +162,8 @@ struct Scheduler::State {
     // For the request that is being placed:
     double uncached = 0;
     double cached = 0;
-    double prefill = 0;     // S
+    double load = 0;        // of its adapter, in seconds
+    double prefill = 0;     // S, with `load`
     double violations = 0;  // X
     double cost = 0;        // without X until it is computed; infinite: it may not go there
     bool usable = false;
@@ -200,6 +204,7 @@ class SchedulingPass {
   bool any_ready() const;
   void find_usable(const ScheduledRequest& request);
   void estimate(ScheduledRequest& request);
+  double load_seconds(const ScheduledRequest& request, const Candidate& candidate) const;
   Candidate* cheapest();
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);

@@ -230,6 +230,12 @@ void SchedulingPass::find_last_late() {
   }
 }
 
+double SchedulingPass::load_seconds(const ScheduledRequest& request,
+                                    const Candidate& candidate) const {
+  const ScheduledBackend& backend = state_.backends[candidate.slot];
+  return backend.adapters.has(request.adapter) ? 0 : backend.ledger.load_seconds();
+}
+
 /// All of the cost but X.
 void SchedulingPass::estimate(ScheduledRequest& request) {
   state_.index.match(request.blocks, state_.depths);
@@ -248,7 +254,8 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
     const double behind = depth == 0 ? 0 : Scheduler::State::behind_match(request, matched);
     each.cached = std::min(matched + state_.remainder.of(behind), tokens - 1);
     each.uncached = tokens - each.cached;
-    each.prefill = each.prefill_speed.seconds(each.uncached, each.cached);
+    each.load = request.adapter == 0 ? 0 : load_seconds(request, each);
+    each.prefill = each.prefill_speed.seconds(each.uncached, each.cached) + each.load;
     least_prefill = std::min(least_prefill, each.prefill);
 
     const double ttft = each.wait + each.promised + each.prefill;
@@ -338,7 +345,9 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   request.entry.cached = candidate.cached;
   request.whole_blocks_cached =
       std::min(state_.depths[candidate.slot] * request.tokens_per_block, candidate.cached);
+  request.entry.load_seconds = candidate.load;
   request.entry.prefill_seconds = candidate.prefill;
+  if (request.adapter != 0) backend.adapters.used(request.adapter, now_);
   backend.ledger.dispatched(request.entry, now_);
   state_.size_index(candidate.slot, request.tokens_per_block);
   state_.index.add(candidate.slot, request.blocks);

@@ -588,6 +588,53 @@ TEST(Scheduler, AvoidsABackendOnWhichOthersWait) {
   EXPECT_EQ(placing.backend_of[number], 1u);
 }
 
+TEST(Scheduler, SendsARequestToABackendThatHasItsAdapter) {
+  Placing placing(4);
+  warm_up(placing, 4);
+  const auto backend_for = [&placing](std::uint64_t adapter) {
+    placing.now += seconds(10);
+    const auto number = placing.arrive_and_place({.prompt_tokens = 1000, .adapter = adapter});
+    placing.now += milliseconds(100);
+    placing.serve(number);
+    return placing.backend_of.at(number);
+  };
+
+  // The ties of requests without an adapter go to other backends each time.
+  const std::uint32_t own = backend_for(7);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(backend_for(7), own) << "it was sent there before";
+
+  const std::uint32_t reported = (own + 1) % 4;
+  const std::uint64_t held[] = {7};
+  for (std::uint32_t slot = 0; slot < 4; ++slot) {
+    const bool holds = slot == reported;
+    placing.scheduler.adapters(slot, {held, holds ? 1u : 0u}, placing.now + seconds(10));
+  }
+  EXPECT_EQ(backend_for(7), reported);
+}
+
+TEST(Scheduler, LearnsHowLongABackendLoadsAnAdapter) {
+  Placing placing(1);
+  warm_up(placing, 1);
+  const double prefill = seconds_of(placing.scheduler.predicted_prefill(0, 1000, 0));
+  const auto ttft_of = [&placing](std::uint64_t adapter) {
+    const auto number = placing.arrive({.prompt_tokens = 1000, .adapter = adapter});
+    const auto placements = placing.scheduler.place(placing.now);
+    const Duration predicted = placements[0].predicted_ttft;
+    placing.now += milliseconds(300);
+    placing.serve(number);
+    placing.now += seconds(1);
+    return seconds_of(predicted);
+  };
+
+  EXPECT_NEAR(ttft_of(1), 1 + prefill, 0.1) << "a second, before it is known";
+  EXPECT_LT(ttft_of(1), 0.3) << "it is loaded";
+  for (std::uint64_t adapter = 2; adapter < 20; ++adapter) ttft_of(adapter);
+
+  EXPECT_NEAR(ttft_of(30), 0.3, 0.06);
+  placing.scheduler.backend_cleared(0);
+  EXPECT_NEAR(ttft_of(30), 0.3, 0.06) << "it loads it again";
+}
+
 TEST(Scheduler, AnAbandonedRequestLeavesNothingBehind) {
   Placing placing(1);
   const auto running = placing.arrive_and_place({.prompt_tokens = 50'000});

@@ -71,6 +71,9 @@ struct Arrival {
   std::optional<Duration> ttft_target;
   std::optional<Duration> tpot_target;
   std::uint64_t cookie = 0;  ///< returned with its placement
+  /// A hash of the name of the LoRA adapter that it asks for; 0: none. An engine that has not
+  /// loaded it does so first, which takes a second or as long as it took there before.
+  std::uint64_t adapter = 0;
   /// The backends that it may go to; null: all. Outlives its wait.
   const SlotSet* allowed = nullptr;
   static constexpr std::uint32_t any_slot = ~std::uint32_t{0};
@@ -143,7 +146,10 @@ class Scheduler {
   /// What its engine has told of itself since then; values that are 0 change nothing.
   void describe(std::uint32_t slot, std::uint64_t kv_tokens, std::uint32_t step_tokens);
   void set_state(std::uint32_t slot, SlotState state);
-  /// Its engine has restarted: its cache is empty.
+  /// Its engine reports that it holds these adapters. What was sent there in the last seconds
+  /// counts as held too.
+  void adapters(std::uint32_t slot, std::span<const std::uint64_t> held, Instant now);
+  /// Its engine has restarted: its cache is empty, and it has loaded no adapter.
   void backend_cleared(std::uint32_t slot);
   /// Its engine's load was polled. Only read with `foreign_traffic`. A report that says too little
   /// changes nothing.
