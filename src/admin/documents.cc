@@ -96,6 +96,29 @@ json::value replaced_in_flight(const RuntimeStatus& status, const std::string& p
   return found == replaced.in_flight.end() ? 0 : found->second;
 }
 
+/// Null if no scheduler places the requests of its pool.
+json::value forecast_document(const PoolState& pool, const Backend& backend, Instant now) {
+  const auto forecast = pool.forecast(backend, now);
+  if (!forecast) return nullptr;
+  return json::object{{"rung", to_string(forecast->rung)},
+                      {"wait_seconds", seconds_of(forecast->wait)}};
+}
+
+/// The same.
+json::value scheduler_document(const PoolState& pool) {
+  const auto stats = pool.scheduler_stats();
+  if (!stats) return nullptr;
+  json::object document;
+  document["placed_total"] = stats->placed_total;
+  document["refused_total"] = stats->refused_total;
+  document["first_tokens_total"] = stats->first_tokens_total;
+  document["predicted_ttft_seconds_total"] = seconds_of(stats->predicted_ttft_sum);
+  document["ttft_seconds_total"] = seconds_of(stats->ttft_sum);
+  document["ttft_error_seconds_total"] = seconds_of(stats->ttft_error_sum);
+  document["index_bytes"] = stats->index_bytes;
+  return document;
+}
+
 /// The parts of a pool that a split names by labels.
 json::array subsets_document(const PoolState& pool) {
   json::array subsets;
@@ -187,6 +210,7 @@ json::array pools_document(const RuntimeView& view) {
     const auto affinity = state.affinity_stats();
     document["sessions"] = affinity ? json::value(affinity->sessions) : json::value();
     document["subsets"] = subsets_document(state);
+    document["scheduler"] = scheduler_document(state);
     pools.push_back(std::move(document));
   }
   return pools;
@@ -251,6 +275,7 @@ json::object backend_document(const RuntimeView& view, const BackendStateHistory
   document["latency"] = std::move(latency);
   document["polled"] = polled_document(monitored, load.signals(), view.now);
   document["engine_state"] = engine_document(load.signals().engine());
+  document["forecast"] = forecast_document(pool, backend, view.now);
   return document;
 }
 

@@ -34,6 +34,20 @@ std::optional<AffinitySnapshot> collect_affinity(const PoolState& pool) {
                           .evictions = stats->evictions};
 }
 
+std::optional<SchedulerSnapshot> collect_scheduler(const PoolState& pool) {
+  const auto stats = pool.scheduler_stats();
+  if (!stats) return std::nullopt;
+  return SchedulerSnapshot{.placed = stats->placed_total,
+                           .refused = stats->refused_total,
+                           .first_tokens = stats->first_tokens_total,
+                           .predicted_ttft_sum = seconds_of(stats->predicted_ttft_sum),
+                           .ttft_sum = seconds_of(stats->ttft_sum),
+                           .ttft_error_sum = seconds_of(stats->ttft_error_sum),
+                           .prefill_sum = seconds_of(stats->prefill_sum),
+                           .decode_sum = seconds_of(stats->decode_sum),
+                           .index_bytes = stats->index_bytes};
+}
+
 std::vector<SubsetSnapshot> collect_subsets(const PoolState& pool) {
   std::vector<SubsetSnapshot> snapshots;
   for (const Subset& subset : pool.subsets()) {
@@ -54,12 +68,16 @@ MetricsSnapshot RuntimeCollector::collect() {
     snapshot.pools.push_back({.name = pool.state->spec().name,
                               .panics = pool.state->panics(),
                               .affinity = collect_affinity(*pool.state),
-                              .subsets = collect_subsets(*pool.state)});
+                              .subsets = collect_subsets(*pool.state),
+                              .scheduler = collect_scheduler(*pool.state)});
     for (const BackendPtr& backend : pool.state->backends()) {
-      snapshot.backends.push_back(collect(view, pool.state->spec().name, *backend));
+      BackendSnapshot& reading =
+          snapshot.backends.emplace_back(collect(view, pool.state->spec().name, *backend));
       if (const auto forecast = pool.state->forecast(*backend, view.now)) {
+        reading.rung = to_string(forecast->rung);
+        reading.predicted_wait_seconds = seconds_of(forecast->wait);
         const Scheduler::CachedTokens tokens = forecast->cached_tokens;
-        snapshot.backends.back().cached_tokens = {tokens.predicted, tokens.reported};
+        reading.cached_tokens = {tokens.predicted, tokens.reported};
       }
     }
   }

@@ -191,6 +191,8 @@ void PoolScheduler::pass_locked(Instant now) {
   Taker taker(slots_, now);
   for (const Scheduler::Placement& placement : scheduler_.place(now, &taker)) {
     auto& request = *reinterpret_cast<PlacedRequest*>(placement.cookie);
+    stats_.prefill_sum += placement.prefill;
+    stats_.decode_sum += placement.decode;
     if (placement.backend == Scheduler::no_backend) {
       ++stats_.refused_total;
       request.retry_after_ = placement.retry_after;

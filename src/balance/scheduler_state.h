@@ -211,6 +211,7 @@ class SchedulingPass {
   bool may_start(const ScheduledRequest& request, const Candidate& candidate) const;
   void start(ScheduledRequest& request, Candidate& candidate);
   double drain_seconds() const;
+  double decode_seconds(const ScheduledRequest& request, double step) const;
 
   Scheduler::State& state_;
   double now_;

@@ -147,6 +147,11 @@ double SchedulingPass::drain_seconds() const {
   return work / static_cast<double>(std::max<std::size_t>(state_.candidates.size(), 1));
 }
 
+double SchedulingPass::decode_seconds(const ScheduledRequest& request, double step) const {
+  if (!std::isfinite(step)) return 0;  // no backend is in rotation
+  return state_.lengths.remaining(request.entry.output_class, 0) * step;
+}
+
 void SchedulingPass::refuse_late() {
   std::optional<double> drain;  // the same for all that are refused now
   for (std::size_t i = 0; i < state_.waiting.size();) {
@@ -158,8 +163,11 @@ void SchedulingPass::refuse_late() {
       continue;
     }
     if (!drain) drain = drain_seconds();
-    state_.placements.push_back(
-        {.ticket = request.ticket, .cookie = request.cookie, .retry_after = duration_of(*drain)});
+    state_.placements.push_back({.ticket = request.ticket,
+                                 .cookie = request.cookie,
+                                 .retry_after = duration_of(*drain),
+                                 .prefill = duration_of(request.least_prefill),
+                                 .decode = duration_of(decode_seconds(request, least_step_))});
     state_.remove_waiting(request);
     state_.free(request);
   }
@@ -331,10 +339,13 @@ bool SchedulingPass::may_start(const ScheduledRequest& request, const Candidate&
 
 void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   ScheduledBackend& backend = state_.backends[candidate.slot];
-  state_.placements.push_back({.ticket = request.ticket,
-                               .cookie = request.cookie,
-                               .backend = candidate.slot,
-                               .predicted_ttft = duration_of(candidate.wait + candidate.prefill)});
+  state_.placements.push_back(
+      {.ticket = request.ticket,
+       .cookie = request.cookie,
+       .backend = candidate.slot,
+       .predicted_ttft = duration_of(candidate.wait + candidate.prefill),
+       .prefill = duration_of(candidate.prefill),
+       .decode = duration_of(decode_seconds(request, candidate.decode_step))});
   state_.remove_waiting(request);
   TenantCounter& tenant = state_.tenant(request.tenant);
   tenant.served += candidate.prefill / request.tenant_weight;

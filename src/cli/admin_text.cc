@@ -84,13 +84,19 @@ std::string failure_rate(const BackendRow& row) {
 struct BackendColumn {
   TableColumn table;
   std::string (*cell)(const BackendRow& row);
+  bool of_scheduler = false;  // only shown where a pool has one
 };
+
+std::string rung_text(const BackendRow& row) {
+  const std::string rung{row["forecast"]["rung"].text()};
+  return rung.empty() ? "-" : rung;
+}
 
 constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
 /// From left to right. Id, state and reason are in every table; the others go when it is narrow.
-constexpr std::array<BackendColumn, 19> backend_columns = {{
+constexpr std::array<BackendColumn, 21> backend_columns = {{
     {{"POOL", left, 2}, [](const BackendRow& row) { return row["pool"].text(); }},
     {{"BACKEND", left}, [](const BackendRow& row) { return row["id"].text(); }},
     {{"STATE", left}, [](const BackendRow& row) { return row["state"].text(); }},
@@ -121,6 +127,10 @@ constexpr std::array<BackendColumn, 19> backend_columns = {{
        return percent_text(row["polled"]["gpu_utilization_ratio"].number());
      }},
     {{"VRAM", right, 14}, [](const BackendRow& row) { return memory_text(row["polled"]); }},
+    {{"BEGINS IN", right, 17},
+     [](const BackendRow& row) { return latency_text(row["forecast"]["wait_seconds"].number()); },
+     true},
+    {{"RUNG", left, 18}, rung_text, true},
     {{"WHY", left}, [](const BackendRow& row) { return row["reason"].text(); }},
 }};
 
@@ -285,10 +295,14 @@ Lines backends_text(const JsonValue& backends, const BackendsView& view) {
   }
   sort_rows(rows, view.order);
 
+  const bool scheduled = std::ranges::any_of(rows, [](const BackendRow& row) {
+    return row["forecast"]["wait_seconds"].number().has_value();
+  });
   std::vector<const BackendColumn*> shown;
   std::vector<TableColumn> columns;
   for (const BackendColumn& column : backend_columns) {
     if (column.table.heading == "REQ/S" && view.rates.empty()) continue;
+    if (column.of_scheduler && !scheduled) continue;
     shown.push_back(&column);
     columns.push_back(column.table);
   }

@@ -188,6 +188,26 @@ void add_engine(MetricsPage& page, const EachBackend& each_backend) {
   });
 }
 
+/// Of pools with a scheduler.
+void add_forecasts(MetricsPage& page, const EachBackend& each_backend,
+                   const std::vector<BackendSnapshot>& backends) {
+  const auto has_rung = [](const BackendSnapshot& backend) { return !backend.rung.empty(); };
+  if (std::none_of(backends.begin(), backends.end(), has_rung)) return;
+  page.gauges("evenkeel_backend_rung",
+              "1 for the rung that the pool's scheduler stands on for a backend.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    if (backend.rung.empty()) return;
+    for (const std::string_view rung : backend_rungs) {
+      page.add(own, {"rung", rung}, std::uint64_t{backend.rung == rung});
+    }
+  });
+  page.gauges("evenkeel_backend_predicted_wait_seconds",
+              "Predicted time until a backend begins a prompt that is sent to it now.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    if (!backend.rung.empty()) page.add(own, backend.predicted_wait_seconds);
+  });
+}
+
 }  // namespace
 
 void add_backend_metrics(MetricsPage& page, const std::vector<BackendSnapshot>& backends) {
@@ -200,6 +220,7 @@ void add_backend_metrics(MetricsPage& page, const std::vector<BackendSnapshot>& 
   add_checks(page, each_backend);
   add_polled(page, each_backend);
   add_engine(page, each_backend);
+  add_forecasts(page, each_backend, backends);
 }
 
 }  // namespace evenkeel

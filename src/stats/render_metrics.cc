@@ -11,6 +11,7 @@
 #include "metric_families.h"
 #include "process_metrics.h"
 #include "response_metrics.h"
+#include "scheduler_metrics.h"
 #include "subset_metrics.h"
 #include "tenant_metrics.h"
 
@@ -44,6 +45,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     add_listeners(page);
     add_affinity_metrics(page, snapshot_.pools);
     add_subset_metrics(page, snapshot_.pools);
+    add_scheduler_metrics(page, snapshot_.pools);
     add_backend_metrics(page, snapshot_.backends);
     add_daemon(page);
     add_memory(page);

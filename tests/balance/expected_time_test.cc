@@ -91,6 +91,26 @@ TEST_F(ScheduledAcquire, HoldsARequestUntilABackendCanStartIt) {
   EXPECT_EQ(state_->scheduler_stats()->first_tokens_total, 1u);
 }
 
+TEST_F(ScheduledAcquire, CountsTheDemandOfWhatItPlacesAndOfWhatItRefuses) {
+  PoolSpec spec = scheduled_pool(1);
+  spec.scheduler->shed_factor = 1;
+  spec.scheduler->ttft_target = 100ms;
+  given(std::move(spec));
+  const Lease first = acquire_now(20'000);
+  const SchedulerStats one = *state_->scheduler_stats();
+  EXPECT_GT(one.prefill_sum, 1s);
+  EXPECT_GT(one.decode_sum, 0s);
+
+  auto refused = acquire(20'000);
+  ASSERT_TRUE(becomes_ready(refused));
+
+  EXPECT_FALSE(refused.take());
+  const SchedulerStats both = *state_->scheduler_stats();
+  EXPECT_EQ(both.refused_total, 1u);
+  EXPECT_GT(both.prefill_sum, 1.9 * one.prefill_sum);
+  EXPECT_GT(both.decode_sum, 1.9 * one.decode_sum);
+}
+
 TEST_F(ScheduledAcquire, ARequestToNoModelIsNotHeld) {
   given(scheduled_pool(1));
   Lease first = acquire_now(20'000);

@@ -71,6 +71,20 @@ TEST(AdminText, PrintsOneRowPerBackend) {
           "       -      -    -     -    -    -         -  timeout"));
 }
 
+TEST(AdminText, ShowsWhatASchedulerExpectsWhereThereIsOne) {
+  const JsonValue backends = json(
+      R"([{"pool": "chat", "id": "a", "state": "up",
+           "forecast": {"rung": "assumed_hits", "wait_seconds": 0.25}},
+          {"pool": "other", "id": "b", "state": "up", "forecast": null}])");
+
+  const Lines lines = backends_text(backends, {.now = now});
+
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(lines[0], ::testing::HasSubstr("BEGINS IN  RUNG"));
+  EXPECT_THAT(lines[1], ::testing::HasSubstr("250ms  assumed_hits"));
+  EXPECT_THAT(lines[2], ::testing::HasSubstr("-  -"));
+}
+
 TEST(AdminText, PrintsTheProblemsOfARejectedReload) {
   const JsonValue status = json(
       R"({"version": "1.2.3", "uptime_seconds": 75, "draining": true, "workers": 2,

@@ -71,7 +71,8 @@ class Admin(case.Case):
         daemon.wait_at_rest()
         self.assertEqual(daemon.api("pools"), [{
             "name": "pool", "picker": "consistent-hash", "waiting": 0, "in_flight": 0,
-            "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None, "subsets": []}])
+            "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None, "subsets": [],
+            "scheduler": None}])
 
     def test_backends(self):
         backend = self.backend()
@@ -92,6 +93,7 @@ class Admin(case.Case):
             "models": ["llama-8b", "llama-8b-lora"], "zone": "rack-1", "labels": {"gpu": "h100"},
             "weight": 3, "standby": False, "state": "up", "reason": None,
             "in_flight": 0, "replaced_in_flight": 0, "waiting": None, "picks_total": 1, "errors_total": 0,
+            "forecast": None,
             "polled": {"age_seconds": None, "running": None, "waiting": None, "kv_cache_ratio": None,
                        "gpu_utilization_ratio": None, "gpu_memory_used_bytes": None,
                        "gpu_memory_total_bytes": None}})

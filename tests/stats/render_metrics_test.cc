@@ -36,7 +36,9 @@ struct Daemon : Collector {
                             .totals = metrics_registry.backend_totals(backend),
                             .checks = checks,
                             .polled = polled,
-                            .cached_tokens = cached_tokens};
+                            .cached_tokens = cached_tokens,
+                            .rung = rung,
+                            .predicted_wait_seconds = 0.25};
     reading.errors[static_cast<std::size_t>(Fault::queue_timeout)] = 4;
     snapshot.backends.assign(1, reading);
     return snapshot;
@@ -58,6 +60,7 @@ struct Daemon : Collector {
   std::uint32_t listener = label_index.listener("public");
   std::uint32_t backend = label_index.backend("llama", "gpu1:8000");
   MetricsSnapshot snapshot;
+  std::string_view rung;
   std::vector<std::pair<std::string_view, std::uint64_t>> checks;
   std::optional<std::pair<std::uint64_t, std::uint64_t>> cached_tokens;
   PolledSnapshot polled;
@@ -145,6 +148,49 @@ TEST(Metrics, HaveTheVersionsOfPoolsThatASplitNames) {
   const std::string labels = R"({pool="llama",subset="version=v8"})";
   EXPECT_EQ(daemon.value("evenkeel_subset_in_rotation" + labels), 2);
   EXPECT_EQ(daemon.value("evenkeel_subset_fallbacks_total" + labels), 7);
+}
+
+/// As of a pool with `picker: expected-time`.
+SchedulerSnapshot some_scheduler() {
+  return {.placed = 9,
+          .refused = 2,
+          .first_tokens = 8,
+          .predicted_ttft_sum = 1.5,
+          .ttft_sum = 1.25,
+          .ttft_error_sum = 0.5,
+          .prefill_sum = 3,
+          .decode_sum = 40,
+          .index_bytes = 1 << 20};
+}
+
+TEST(Metrics, HaveWhatTheSchedulerOfAPoolHasDone) {
+  Daemon daemon;
+  EXPECT_EQ(daemon.page().find("evenkeel_scheduler"), std::string::npos);
+  daemon.snapshot.pools = {{.name = "llama", .scheduler = some_scheduler()}, {.name = "other"}};
+
+  const std::string pool = R"({pool="llama"})";
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_placed_total" + pool), 9);
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_refused_total" + pool), 2);
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_first_tokens_total" + pool), 8);
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_predicted_first_token_seconds_total" + pool), 1.5);
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_first_token_seconds_total" + pool), 1.25);
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_first_token_error_seconds_total" + pool), 0.5);
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_demand_prefill_seconds_total" + pool), 3);
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_demand_decode_seconds_total" + pool), 40);
+  EXPECT_EQ(daemon.value("evenkeel_scheduler_index_bytes" + pool), 1 << 20);
+  EXPECT_EQ(daemon.page().find(R"(evenkeel_scheduler_placed_total{pool="other"})"),
+            std::string::npos);
+}
+
+TEST(Metrics, HaveTheRungAndTheWaitOfBackendsThatAreScheduled) {
+  Daemon daemon;
+  EXPECT_EQ(daemon.page().find("evenkeel_backend_rung"), std::string::npos);
+  daemon.rung = "assumed_hits";
+
+  const std::string backend = R"({pool="llama",backend="gpu1:8000")";
+  EXPECT_EQ(daemon.value("evenkeel_backend_rung" + backend + R"(,rung="assumed_hits"})"), 1);
+  EXPECT_EQ(daemon.value("evenkeel_backend_rung" + backend + R"(,rung="cold"})"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_backend_predicted_wait_seconds" + backend + "}"), 0.25);
 }
 
 TEST(Metrics, ExportTheCollectedSnapshot) {
@@ -308,6 +354,8 @@ std::set<std::string> families_of(const std::string& page) {
 
 TEST(Metrics, AreAllDocumented) {
   Daemon daemon;
+  daemon.snapshot.pools = {{.name = "llama", .scheduler = some_scheduler()}};
+  daemon.rung = "cold";
   const std::string documentation = contents_of(EVENKEEL_SOURCE_DIR "/docs/metrics.md");
   const auto families = families_of(daemon.page());
 
@@ -320,6 +368,8 @@ TEST(Metrics, AreAllDocumented) {
 TEST(Metrics, PassPromtoolCheck) {
   if (std::system("command -v promtool >/dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool here";
   Daemon daemon;
+  daemon.snapshot.pools = {{.name = "llama", .scheduler = some_scheduler()}};
+  daemon.rung = "cold";
   daemon.metrics_registry.worker_metrics(0).count(
       {.pool = 1, .route = 1, .status = 200, .duration = 20ms});
   const TemporaryDirectory folder;

@@ -107,7 +107,11 @@ struct SchedulerStats {
   Duration predicted_ttft_sum{};         ///< from when they were sent
   Duration ttft_sum{};                   ///< likewise, as it was
   Duration ttft_error_sum{};             ///< differences of the two, without sign
-  std::size_t index_bytes = 0;           ///< memory of the prefix index
+  /// Predicted, of requests that were placed or refused: the time that engines compute their
+  /// prompts, and the time that their outputs are decoded.
+  Duration prefill_sum{};
+  Duration decode_sum{};
+  std::size_t index_bytes = 0;  ///< memory of the prefix index
   /// Share of the last seconds, 0..1, in which the backends that serve computed prompts; all of the
   /// time in which requests had to wait.
   double busy_ratio = 0;

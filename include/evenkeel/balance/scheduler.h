@@ -166,6 +166,10 @@ class Scheduler {
     /// For a refused one: when the requests that wait now are predicted to have started.
     Duration retry_after{};
     Duration predicted_ttft{};  ///< from now
+    /// What it is predicted to cost: the engine's time for its prompt, and the time that it then
+    /// decodes, one stream among others. Of a refused one, on the best backend.
+    Duration prefill{};
+    Duration decode{};
   };
   /// Takes slots on backends for requests that start.
   class SlotTaker {

@@ -22,6 +22,10 @@ namespace evenkeel {
 inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
                                                       "standby", "ejected", "sleeping"};
 
+/// The rungs of a backend whose pool has a scheduler (Rung), likewise.
+inline constexpr std::string_view backend_rungs[] = {
+    "confirmed", "assumed_hits", "unseen_first_tokens", "unknown_prompts", "cold"};
+
 /// The sample last polled from a backend.
 struct PolledSnapshot : LoadSample {
   double age_seconds = unknown;
@@ -59,6 +63,9 @@ struct BackendSnapshot {
   /// Tokens of prompts in the engine's cache, as predicted and as its responses reported them;
   /// nothing where the pool predicts none.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> cached_tokens;
+  /// What its pool's scheduler expects of it; empty and unknown without one.
+  std::string_view rung;
+  double predicted_wait_seconds = LoadSample::unknown;
 };
 
 /// The sessions of a pool with `affinity`, and its requests of a session.
@@ -77,12 +84,26 @@ struct SubsetSnapshot {
   std::uint64_t fallbacks = 0;  ///< requests for them that other backends of the pool got
 };
 
+/// What the scheduler of a pool has done: see SchedulerStats. Times are seconds.
+struct SchedulerSnapshot {
+  std::uint64_t placed = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t first_tokens = 0;
+  double predicted_ttft_sum = 0;
+  double ttft_sum = 0;
+  double ttft_error_sum = 0;
+  double prefill_sum = 0;
+  double decode_sum = 0;
+  std::size_t index_bytes = 0;
+};
+
 /// One pool at the time of a scrape.
 struct PoolSnapshot {
   std::string name;
   bool panics = false;
   std::optional<AffinitySnapshot> affinity;
   std::vector<SubsetSnapshot> subsets;
+  std::optional<SchedulerSnapshot> scheduler;
 };
 
 /// What the workers' counters do not hold.
