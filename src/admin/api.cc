@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "admin/authorization.h"
+#include "admin/decision_document.h"
 #include "admin/documents.h"
 #include "admin/gzip.h"
 #include "admin/json_text.h"
@@ -32,6 +33,7 @@ enum class AdminEndpoint : std::uint8_t {
   backends,
   backend_action,
   recent_requests,
+  decisions,
   reload,
   upgrade,
   check,
@@ -53,9 +55,12 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 11> endpoints =
 
 constexpr std::string_view no_such_endpoint =
     "no such endpoint; there are GET /healthz /readyz /metrics /api/v1/status /api/v1/pools "
-    "/api/v1/backends /api/v1/requests/recent /api/v1/live, POST /api/v1/backends/{id}/drain "
+    "/api/v1/backends /api/v1/requests/recent /api/v1/decisions/{request-id} /api/v1/live, POST "
+    "/api/v1/backends/{id}/drain "
     "/undrain /weight, "
     "POST /api/v1/reload /api/v1/upgrade /api/v1/check";
+
+constexpr std::string_view decisions_prefix = "/api/v1/decisions/";
 
 bool is_post(AdminEndpoint endpoint) {
   return endpoint == AdminEndpoint::backend_action || endpoint == AdminEndpoint::reload ||
@@ -153,6 +158,7 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
   auto endpoint = find_endpoint(request.path());
   auto backend_call = parse_backend_call(request.path(), request.query());
   if (backend_call) endpoint = AdminEndpoint::backend_action;
+  if (request.path().starts_with(decisions_prefix)) endpoint = AdminEndpoint::decisions;
   const bool post = endpoint && is_post(*endpoint);
   const bool reads = request.method == "GET" || request.method == "HEAD";
   const bool right_method = post ? request.method == "POST" : reads;
@@ -181,6 +187,8 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
     }
     case AdminEndpoint::recent_requests:
       co_return json_reply(200, to_text(recent_requests_document(*runtime_.metrics_registry)));
+    case AdminEndpoint::decisions:
+      co_return decisions(request.path().substr(decisions_prefix.size()));
     case AdminEndpoint::live:
       co_return AdminReply{.content_type = "text/event-stream", .live = true};
     case AdminEndpoint::healthz: {
@@ -231,6 +239,21 @@ AdminReply AdminApi::readyz(std::string_view query) const {
     }
   }
   return text_reply(reason.empty() ? 200 : 503, std::move(text));
+}
+
+AdminReply AdminApi::decisions(std::string_view request_id) const {
+  const RuntimeView view(runtime_);
+  boost::json::array attempts = decisions_of(*view.status->pool_set, request_id, view.now);
+  if (attempts.empty()) {
+    return error_reply(
+        404,
+        "no decision about this request is kept: only those about some requests are, "
+        "and about those that ask for it (x-evenkeel-explain)");
+  }
+  boost::json::object document;
+  document["request_id"] = request_id;
+  document["attempts"] = std::move(attempts);
+  return json_reply(200, to_text(document));
 }
 
 AdminReply AdminApi::metrics(const AdminRequest& request) {

@@ -29,6 +29,7 @@ class AdminApi {
  private:
   void update_history();
   AdminReply metrics(const AdminRequest& request);
+  AdminReply decisions(std::string_view request_id) const;
   AdminReply readyz(std::string_view query) const;
   Awaitable<AdminReply> healthz();
   boost::json::object live_state();

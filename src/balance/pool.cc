@@ -101,6 +101,10 @@ void PoolState::make_pickers(const PoolSpec& spec, const PoolState* predecessor)
                               .observed_weights = spec.observed_weights};
   picker_factory_ = picker_factory(spec.picker, options);
   assert(picker_factory_);
+  if (spec.scheduler && !spec.shadow_picker.empty()) {
+    shadow_factory_ = picker_factory(spec.shadow_picker, options);
+    assert(shadow_factory_);
+  }
   subsets_.reserve(spec.subsets.size());
   for (const SubsetSpec& subset : spec.subsets) {
     const std::uint32_t before = predecessor == nullptr ? 0 : predecessor->subset_number(subset);
@@ -178,6 +182,11 @@ std::optional<SchedulerStats> PoolState::scheduler_stats() const {
 std::optional<BackendForecast> PoolState::forecast(const Backend& backend, Instant now) const {
   if (scheduled_ == nullptr) return std::nullopt;
   return scheduled_->scheduler().forecast(backend.load(), now);
+}
+
+std::vector<ExplainedDecision> PoolState::decisions(std::string_view name) const {
+  if (scheduled_ == nullptr) return {};
+  return scheduled_->scheduler().decisions(name);
 }
 
 std::optional<AffinityStats> PoolState::affinity_stats() const {
@@ -293,6 +302,7 @@ void PoolState::restore(const Backend& backend, const LearnedState& learned, Ins
 Pool::Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed)
     : state_(std::move(state)), loop_(loop) {
   pickers_.push_back(state_->new_picker(seed));
+  shadow_picker_ = state_->new_shadow_picker(seed);
   for (const Subset& subset : state_->subsets()) {
     pickers_.push_back(subset.new_picker(seed + pickers_.size()));
   }

@@ -46,6 +46,25 @@ Task<void> Pool::keep_pace() {
   keeps_pace_ = false;
 }
 
+/// One request in so many is recorded, with the choice of the shadow picker. That one chooses among
+/// all backends of the pool, as if it stood in the scheduler's place.
+void Pool::sample(Arrival& arrival, const Hint& hint) {
+  const std::uint32_t interval = state_->spec().explain_one_in;
+  if (interval > 0 && ++unsampled_ >= interval) {
+    unsampled_ = 0;
+    arrival.sampled = true;
+  }
+  if (!arrival.sampled && !arrival.wants_record) return;
+  if (shadow_picker_ == nullptr || hint.subset != 0 || hint.pinned != nullptr) return;
+  Hint asked = hint;
+  asked.now = loop_.now();
+  if (!asked.key) asked.key = shadow_picker_->key_of({.blocks = arrival.prefix_blocks});
+  const BackendPtr* const choice = shadow_picker_->pick(asked);
+  if (choice == nullptr) return;
+  const auto index = static_cast<std::size_t>(choice - state_->backends().data());
+  arrival.shadow = state_->scheduled()->slots()[index];
+}
+
 /// Neither suspends nor waits if the request can start now.
 Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
   const auto& scheduled = state_->scheduled();
@@ -64,6 +83,7 @@ Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
         scheduled->slots()[static_cast<std::size_t>(pinned - state_->backends().data())];
   }
   const std::uint32_t subset = hint.pinned != nullptr ? 0 : hint.subset;
+  sample(arrival, hint);
   auto request =
       std::make_shared<PlacedRequest>(scheduled, scheduled->section(subset), loop_, hint.priority);
   using Arrived = PoolScheduler::Arrived;

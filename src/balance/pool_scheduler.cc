@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 constexpr Duration min_pass_interval = milliseconds(10);  // of passes without an event
 constexpr std::size_t min_slots = 64;
 constexpr std::chrono::duration<double> busy_time_constant(3);
+constexpr std::size_t kept_decisions = 128;  // of samples, and of requests that asked
 
 std::uint32_t capacity_for(std::size_t backends) {
   return static_cast<std::uint32_t>(std::bit_ceil(std::max(min_slots, 2 * backends)));
@@ -57,7 +58,9 @@ PoolScheduler::PoolScheduler(const SchedulerOptions& options, std::size_t backen
     : scheduler_(with_slots(options, capacity_for(backends))),
       capacity_(capacity_for(backends)),
       index_bytes_(options.index_bytes),
-      slots_(capacity_) {}
+      slots_(capacity_),
+      asked_(kept_decisions),
+      samples_(kept_decisions) {}
 
 bool PoolScheduler::fits(const SchedulerOptions& options, const Backends& backends) const {
   if (options.index_bytes != index_bytes_) return false;
@@ -121,6 +124,9 @@ PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival arr
   if (section.waiting.size() == section.waiting.capacity()) {
     section.waiting.reserve(std::max<std::size_t>(64, 2 * section.waiting.size()));
   }
+  if (arrival.wants_record || arrival.sampled) {
+    request.decision_ = arrival.decision = begin_record(arrival);
+  }
   request.ticket_ = scheduler_.arrive(arrival, now);
   request.arrived_at_ = now;
   request.waiting_index_ = static_cast<std::uint32_t>(section.waiting.size());
@@ -162,6 +168,10 @@ void PoolScheduler::end_wait(PlacedRequest& request, PlacedRequest::Stage stage)
   waiting.pop_back();
   waiting_.fetch_sub(1, std::memory_order_relaxed);
   request.stage_ = stage;
+  if (request.decision_ == nullptr) [[likely]]
+    return;
+  compare_with_shadow(*request.decision_);
+  if (stage != PlacedRequest::Stage::placed) end_record(request);
 }
 
 /// Under the lock: a waiter that is dropped takes it too, so its loop still exists. Without memory
@@ -299,6 +309,7 @@ void PlacedRequest::first_token(Instant now) {
   stats.predicted_ttft_sum += predicted_ttft_;
   stats.ttft_sum += now - placed_at_;
   stats.ttft_error_sum += std::chrono::abs(now - placed_at_ - predicted_ttft_);
+  if (decision_ != nullptr) decision_->ttft = now - placed_at_;
   scheduler_.scheduler_.first_token(ticket_, now);
   scheduler_.pass_locked(now);
 }
@@ -330,15 +341,28 @@ void PlacedRequest::finished(Scheduler::Outcome outcome, std::uint32_t events, I
   } else if (events > 0 && !outcome.output_tokens) {
     outcome.output_tokens = static_cast<std::uint64_t>(events * tokens_per_event);
   }
-  scheduler_.scheduler_.finished(ticket_, outcome, scheduler_.in_order(now));
+  now = scheduler_.in_order(now);
+  scheduler_.scheduler_.finished(ticket_, outcome, now);
+  if (decision_ == nullptr) return;
+  decision_->fate = Decision::Fate::finished;
+  decision_->cached = outcome.cached_tokens;
+  decision_->output = outcome.output_tokens;
+  decision_->took = now - placed_at_;
 }
 
 void PlacedRequest::released(Instant now) noexcept {
   const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
   now = scheduler_.in_order(now);
-  if (stage_ == Stage::placed) scheduler_.scheduler_.abandoned(ticket_, now);
+  if (stage_ == Stage::placed) {
+    scheduler_.scheduler_.abandoned(ticket_, now);
+    if (decision_ != nullptr) {
+      decision_->fate = Decision::Fate::failed;
+      decision_->took = now - placed_at_;
+    }
+  }
   stage_ = Stage::ended;
+  scheduler_.end_record(*this);
   try {
     scheduler_.pass_locked(now);
   } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)

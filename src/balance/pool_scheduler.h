@@ -1,15 +1,18 @@
 // The scheduler of a pool whose picker is `expected-time`, shared by all workers.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "balance/decision_log.h"
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/placed_request.h"
 #include "evenkeel/balance/pool.h"
@@ -21,6 +24,14 @@ namespace evenkeel {
 struct ScheduledSection {
   SlotSet slots;
   std::vector<PlacedRequest*> waiting{};  // guarded by the scheduler's lock
+};
+
+/// A decision and the backends of its candidates, as copied under the lock.
+struct CopiedDecision {
+  Decision decision;
+  std::array<BackendPtr, Decision::max_candidates> backends{};
+
+  ExplainedDecision explained() const;
 };
 
 /// A Scheduler behind a lock, which is held for microseconds: for an arrival, for an event of a
@@ -56,6 +67,7 @@ class PoolScheduler {
   bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   QueueStats queue() const;
   SchedulerStats stats() const;
+  std::vector<ExplainedDecision> decisions(std::string_view name) const;
   /// Nothing of a backend that has no slot.
   std::optional<BackendForecast> forecast(const Load& load, Instant now) const;
 
@@ -79,6 +91,13 @@ class PoolScheduler {
   void wake(PlacedRequest& request) const noexcept;
   bool displace(ScheduledSection& section, Priority priority);
 
+  // ---- records of decisions (pool_decisions.cc) ----
+  Decision* begin_record(const Arrival& arrival);
+  /// Others may take its place.
+  void end_record(PlacedRequest& request);
+  void compare_with_shadow(const Decision& decision);
+  void copy(const Decision& decision, CopiedDecision& copied) const;
+
   mutable std::mutex mutex_;
   Scheduler scheduler_;
   const std::uint32_t capacity_;  // slots
@@ -96,6 +115,8 @@ class PoolScheduler {
   Instant last_tick_{};
   QueueStats queue_;
   SchedulerStats stats_;
+  DecisionLog asked_;
+  DecisionLog samples_;  // apart: they do not push out what a client asks for
   std::atomic<std::uint32_t> waiting_{0};
 };
 

@@ -36,6 +36,16 @@ std::uint64_t output_class_of(const Arrival& arrival) {
   return static_cast<std::uint64_t>(std::bit_width(arrival.max_tokens)) + 1;
 }
 
+void begin_record(const ScheduledRequest& request, Instant now) {
+  Decision& decision = *request.decision;
+  decision.arrived_at = now;
+  decision.held_since = request.arrived_at;
+  decision.priority = request.priority;
+  decision.prompt_tokens = static_cast<std::uint32_t>(request.entry.prompt_tokens);
+  decision.ttft_target = request.ttft_target;
+  decision.tpot_target = request.entry.tpot_target;
+}
+
 /// Moves a share towards 1 or 0.
 void count_share(double& share, bool is_so) { share += smoothing * ((is_so ? 1 : 0) - share); }
 
@@ -65,6 +75,7 @@ Scheduler::State::State(const SchedulerOptions& given)
 
 void Scheduler::State::free(ScheduledRequest& request) {
   request.backend = no_backend;
+  request.decision = nullptr;
   request.blocks.clear();
   free_tickets.push_back(request.ticket);
 }
@@ -196,6 +207,7 @@ void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
   backend.predicted_cached = 0;
   backend.reported_cached = 0;
   backend.streams = backend.has_blocks = 1;
+  backend.heard_at = backend.reported_at = -std::numeric_limits<double>::infinity();
   backend.ledger.reset(prior, facts.step_tokens, static_cast<double>(facts.kv_tokens));
   state_->index.clear(slot);
   state_->index.set_capacity(slot, state_->index.max_capacity());
@@ -236,6 +248,7 @@ void Scheduler::backend_cleared(std::uint32_t slot) {
 }
 
 void Scheduler::polled(std::uint32_t slot, const LoadSample& report, Instant now) {
+  state_->backends[slot].reported_at = seconds_since_epoch(now);
   if (!state_->options.foreign_traffic) return;
   state_->backends[slot].ledger.polled(report, seconds_since_epoch(now));
 }
@@ -281,6 +294,10 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   std::ranges::copy(excluded, request.excluded.begin());
   request.excluded_count = static_cast<std::uint32_t>(excluded.size());
 
+  request.decision = arrival.decision;
+  if (request.decision != nullptr) [[unlikely]]
+    begin_record(request, now);
+
   // A tenant without requests gains no credit in the meantime.
   TenantCounter& counter = state.tenant(arrival.tenant);
   if (counter.waiting++ == 0) {
@@ -314,20 +331,24 @@ std::size_t Scheduler::waiting() const { return state_->waiting.size(); }
 void Scheduler::first_token(Ticket ticket, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
   state_->learn_prefill(request);
-  state_->backends[request.backend].ledger.first_token(request.entry, seconds_since_epoch(now));
+  ScheduledBackend& backend = state_->backends[request.backend];
+  backend.heard_at = seconds_since_epoch(now);
+  backend.ledger.first_token(request.entry, backend.heard_at);
 }
 
 void Scheduler::unseen(Ticket ticket) { state_->request(ticket).entry.streams = false; }
 
 void Scheduler::token(Ticket ticket, std::uint32_t generated, Duration gap, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
-  state_->backends[request.backend].ledger.token(request.entry, generated, seconds_of(gap),
-                                                 seconds_since_epoch(now));
+  ScheduledBackend& backend = state_->backends[request.backend];
+  backend.heard_at = seconds_since_epoch(now);
+  backend.ledger.token(request.entry, generated, seconds_of(gap), backend.heard_at);
 }
 
 void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
   ScheduledBackend& backend = state_->backends[request.backend];
+  backend.heard_at = seconds_since_epoch(now);
   backend.ledger.finishing(request.entry, static_cast<double>(outcome.output_tokens.value_or(0)),
                            seconds_since_epoch(now));
   if (!request.entry.streams) state_->learn_prefill(request);
@@ -346,6 +367,10 @@ void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
 void Scheduler::abandoned(Ticket ticket, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
   if (request.backend == no_backend) {
+    if (request.decision != nullptr) [[unlikely]] {
+      note_hold(*request.decision, request.decision->held_by, seconds_since_epoch(now));
+      request.decision->fate = Decision::Fate::left;
+    }
     state_->remove_waiting(request);
   } else {
     state_->backends[request.backend].ledger.ended(request.entry, seconds_since_epoch(now));
@@ -355,13 +380,14 @@ void Scheduler::abandoned(Ticket ticket, Instant now) {
 
 // ---- Estimates ----
 
-Rung Scheduler::rung(std::uint32_t slot) const {
-  const ScheduledBackend& backend = state_->backends[slot];
-  if (backend.ledger.speed().prefill_samples() < warm_samples) return Rung::cold;
-  if (backend.has_blocks < 0.5) return Rung::unknown_prompts;
-  if (backend.streams < 0.5) return Rung::unseen_first_tokens;
-  return backend.confirms_hits < 0.5 ? Rung::assumed_hits : Rung::confirmed;
+Rung ScheduledBackend::rung() const {
+  if (ledger.speed().prefill_samples() < warm_samples) return Rung::cold;
+  if (has_blocks < 0.5) return Rung::unknown_prompts;
+  if (streams < 0.5) return Rung::unseen_first_tokens;
+  return confirms_hits < 0.5 ? Rung::assumed_hits : Rung::confirmed;
 }
+
+Rung Scheduler::rung(std::uint32_t slot) const { return state_->backends[slot].rung(); }
 
 Scheduler::CachedTokens Scheduler::cached_tokens(std::uint32_t slot) const {
   const ScheduledBackend& backend = state_->backends[slot];

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "balance/backend_ledger.h"
 #include "balance/output_lengths.h"
 #include "balance/prefix_index.h"
+#include "evenkeel/balance/decision.h"
 #include "evenkeel/balance/scheduler.h"
 
 namespace evenkeel {
@@ -40,6 +42,7 @@ struct ScheduledRequest {
   std::uint32_t excluded_count = 0;
   std::uint32_t waiting_index = 0;
   Scheduler::Ticket ticket = 0;
+  Decision* decision = nullptr;
 };
 
 /// A backend and how well its signals are known.
@@ -57,6 +60,11 @@ struct ScheduledBackend {
   // Of the responses that report cached tokens.
   double predicted_cached = 0;
   double reported_cached = 0;
+  // When one of its responses told something, and when its engine reported; only for records.
+  double heard_at = -std::numeric_limits<double>::infinity();
+  double reported_at = -std::numeric_limits<double>::infinity();
+
+  Rung rung() const;
 };
 
 /// What engines have cached behind the blocks that the index matched, as they report it: on average
@@ -182,6 +190,13 @@ inline Duration duration_of(double seconds) {
       std::chrono::duration<double>(std::min(seconds, day)));
 }
 
+/// From now on the request is held for this reason.
+inline void note_hold(Decision& decision, HeldBy held_by, double now) {
+  decision.held_seconds[static_cast<std::size_t>(decision.held_by)] += now - decision.held_since;
+  decision.held_since = now;
+  decision.held_by = held_by;
+}
+
 /// One pass: looks at the backends once, then places waiting requests in their order.
 class SchedulingPass {
  public:
@@ -208,7 +223,16 @@ class SchedulingPass {
   Candidate* cheapest();
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);
-  bool may_start(const ScheduledRequest& request, const Candidate& candidate) const;
+
+  // ---- for requests with a record (record_decision.cc) ----
+  /// It is looked at; `chosen` is the cheapest candidate, null: there is none. Without `held_by` it
+  /// starts there.
+  void record(const ScheduledRequest& request, Candidate* chosen, std::optional<HeldBy> held_by);
+  void record_costs(const ScheduledRequest& request, Candidate* chosen);
+  void record_shadow(Decision& decision, const Candidate& chosen);
+  CandidateCost cost_of(const ScheduledRequest& request, const Candidate& candidate) const;
+  std::optional<HeldBy> reason_to_hold(const ScheduledRequest& request,
+                                       const Candidate& candidate) const;
   void start(ScheduledRequest& request, Candidate& candidate);
   double drain_seconds() const;
   double decode_seconds(const ScheduledRequest& request, double step) const;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "balance/cost_parts.h"
 #include "balance/scheduler_state.h"
 #include "evenkeel/base/rng.h"
 
@@ -17,9 +18,6 @@ constexpr double bucket_seconds = 0.5;     // of a tenant's counter
 constexpr double gpu_price = 0.5;          // kappa: of a second of prefill, which all wait for
 constexpr double violation_price = 2;      // nu: seconds for one expected violation
 constexpr double decode_price = 0.1;       // delta
-constexpr double max_lateness = 4;         // of the squared share of the TTFT budget
-constexpr double memory_price = 50;        // for each share of the KV cache above `tight`
-constexpr double tight = 0.95;
 constexpr double tie_ratio = 0.05;
 constexpr double tie_seconds = 0.002;
 // A request is held while X > held_from + held_per_budget * x, x the share of its TTFT budget.
@@ -65,15 +63,22 @@ void SchedulingPass::place(ScheduledRequest& request) {
   find_usable(request);
   estimate(request);
   while (Candidate* const chosen = cheapest()) {
-    if (!may_start(request, *chosen)) {
+    const auto held_by = reason_to_hold(request, *chosen);
+    // Nothing fails once the slot is taken.
+    if (!held_by) state_.backends[chosen->slot].ledger.make_room();
+    const bool starts = !held_by && (slots_ == nullptr || slots_->take(chosen->slot));
+    if (held_by || starts) {
+      if (request.decision != nullptr) [[unlikely]]
+        record(request, chosen, held_by);
+      if (starts) return start(request, *chosen);
       chosen->promised += chosen->prefill;
       return;
     }
-    state_.backends[chosen->slot].ledger.make_room();  // nothing fails once the slot is taken
-    if (slots_ == nullptr || slots_->take(chosen->slot)) return start(request, *chosen);
     chosen->state = SlotState::full;
     chosen->cost = std::numeric_limits<double>::infinity();
   }
+  if (request.decision != nullptr) [[unlikely]]
+    record(request, nullptr, HeldBy::usable);
 }
 
 /// The backends that the request may go to now. One that is avoided takes it if all others are too;
@@ -168,6 +173,10 @@ void SchedulingPass::refuse_late() {
                                  .retry_after = duration_of(*drain),
                                  .prefill = duration_of(request.least_prefill),
                                  .decode = duration_of(decode_seconds(request, least_step_))});
+    if (request.decision != nullptr) [[unlikely]] {
+      note_hold(*request.decision, request.decision->held_by, now_);
+      request.decision->fate = Decision::Fate::refused;
+    }
     state_.remove_waiting(request);
     state_.free(request);
   }
@@ -266,13 +275,9 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
     each.prefill = each.prefill_speed.seconds(each.uncached, each.cached) + each.load;
     least_prefill = std::min(least_prefill, each.prefill);
 
-    const double ttft = each.wait + each.promised + each.prefill;
-    const double budget = (age + ttft) * per_target;
-    const double decode =
-        output * (each.decode_step - least_step_ + each.step_per_context_token * tokens);
-    const double use = each.use + each.uncached * each.use_per_token;
-    each.cost = ttft + std::min(max_lateness, budget * budget) + gpu_price * each.prefill +
-                decode_price * decode + memory_price * std::max(0.0, use - tight);
+    const CostParts parts = parts_of(each, tokens, age, per_target, output, least_step_);
+    each.cost = parts.ttft + parts.lateness + gpu_price * each.prefill +
+                decode_price * parts.decode + parts.memory;
     each.violations = hurries_ ? 0 : -1;
   }
   if (std::isfinite(least_prefill)) request.least_prefill = least_prefill;
@@ -324,17 +329,24 @@ SchedulingPass::Candidate* SchedulingPass::cheapest() {
   return best;
 }
 
-bool SchedulingPass::may_start(const ScheduledRequest& request, const Candidate& candidate) const {
+/// Nothing: it may start there now.
+std::optional<HeldBy> SchedulingPass::reason_to_hold(const ScheduledRequest& request,
+                                                     const Candidate& candidate) const {
   const BackendLedger& ledger = state_.backends[candidate.slot].ledger;
-  if (ledger.idle()) return true;
-  const bool fits =
-      ledger.kv_tokens() <= 0 || candidate.use + candidate.uncached / ledger.kv_tokens() < 1;
-  if (!ready(candidate) || !fits) return false;
+  if (ledger.idle()) return std::nullopt;
+  if (!ready(candidate)) {
+    const bool soon = candidate.state != SlotState::full && candidate.wait < candidate.max_wait;
+    return soon ? HeldBy::learning : HeldBy::backlog;
+  }
+  if (ledger.kv_tokens() > 0 && candidate.use + candidate.uncached / ledger.kv_tokens() >= 1) {
+    return HeldBy::memory;
+  }
   const double age = now_ - request.arrived_at;
   const double budget = (age + candidate.wait + candidate.prefill) / request.ttft_target;
-  return age >= max_held_age || budget >= max_held_budget ||
-         candidate.prefill >= max_held_prefill ||
-         candidate.violations <= held_from + held_per_budget * budget;
+  const bool starts = age >= max_held_age || budget >= max_held_budget ||
+                      candidate.prefill >= max_held_prefill ||
+                      candidate.violations <= held_from + held_per_budget * budget;
+  return starts ? std::nullopt : std::optional(HeldBy::streams);
 }
 
 void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {

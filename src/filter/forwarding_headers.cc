@@ -58,8 +58,9 @@ struct Believed {
   bool host = false;
 };
 
-/// Removes every field that the filter sets itself or that the peer may not set.
-void remove_forged(Fields& fields, bool trusted, const Believed& believed) {
+/// Removes every field that the filter sets itself or that the peer may not set. Notes whether the
+/// request asks for an explanation; whether it gets one depends on its pool.
+void remove_forged(Fields& fields, bool trusted, const Believed& believed, bool& asks_why) {
   fields.remove_if([&](const Field& field) {
     switch (field.id) {
       case FieldId::x_request_id:
@@ -68,7 +69,12 @@ void remove_forged(Fields& fields, bool trusted, const Believed& believed) {
       case FieldId::x_forwarded_host: return !believed.host;
       case FieldId::forwarded:
       case FieldId::x_forwarded_client_cert: return !trusted;
-      case FieldId::other: return !trusted && is_proxy_only_field(field.name());
+      case FieldId::other: {
+        if (!is_proxy_only_field(field.name())) return false;
+        const bool asks = equals_ignore_case(field.name(), "x-evenkeel-explain");
+        asks_why |= asks;
+        return asks || !trusted;
+      }
       default: return false;
     }
   });
@@ -150,7 +156,11 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
     believed.proto = fields.count(FieldId::x_forwarded_proto) == 1;  // two contradict each other
     believed.host = fields.count(FieldId::x_forwarded_host) == 1;
   }
-  remove_forged(fields, listener != nullptr, believed);
+  bool asks_why = false;
+  remove_forged(fields, listener != nullptr, believed, asks_why);
+  if (asks_why) [[unlikely]] {
+    fields.add("x-evenkeel-explain", listener != nullptr ? "proxy" : "client");
+  }
   if (!tenant_headers_.empty()) remove_forged_tenants(fields, listener != nullptr, tenant_headers_);
   fields.add("x-request-id", id, FieldId::x_request_id);
   fields.add("x-forwarded-for", chain, FieldId::x_forwarded_for);

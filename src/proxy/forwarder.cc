@@ -119,7 +119,9 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
   if (options_.schedules && has_predicted_cost(request)) {
-    progress.hint.arrival = &progress.arrival.emplace(arrival_of(request, options_.slo));
+    Arrival& arrival = progress.arrival.emplace(arrival_of(request, options_.slo));
+    arrival.wants_record = wants_explanation(request);
+    progress.hint.arrival = &arrival;
   }
   if (options_.sessions != nullptr) find_session(request, progress);
   if (options_.reads_load_reports) ask_for_load_report(request);
@@ -226,6 +228,9 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease l
   if (counts && !body_decides) [[unlikely]]
     record_attempt(backend, result, info.timings.head_sent, loop_.now());
   if (options_.debug_headers) add_debug_headers(backend, response);
+  if (lease.placed() != nullptr && wants_explanation(request)) [[unlikely]] {
+    add_explanation(*lease.placed(), response);
+  }
   const bool is_event_stream = EventStreamBody::applies_to(response);
   // With `engine: auto` the engine of the pool is none, and the backend's may be known.
   const bool finds_errors = options_.finds_stream_errors || backend.load().detected_refusals() != 0;
@@ -338,6 +343,19 @@ Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, Request
   const QueuedTime waiting(loop_, metrics_.waiting, timings);
   auto lease = co_await placed;
   co_return lease;
+}
+
+/// For clients that may know of backends: behind a trusted proxy, or of pools that name them to
+/// all.
+bool Forwarder::wants_explanation(const Request& request) const {
+  const auto asked_by = request.fields.value("x-evenkeel-explain");
+  return asked_by && (*asked_by == "proxy" || options_.debug_headers);
+}
+
+void Forwarder::add_explanation(const PlacedRequest& placed, Response& response) {
+  const auto explanation = placed.explanation();
+  if (!explanation) return;
+  response.fields.add("x-evenkeel-decision", response.fields.keep(compact_text(*explanation)));
 }
 
 void Forwarder::add_debug_headers(const Backend& backend, Response& response) const {

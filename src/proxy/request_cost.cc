@@ -66,7 +66,8 @@ Arrival arrival_of(const Request& request, const SloConfig& pool_slo) {
                   // The first token of one whose body is still to come may never be.
                   .streams = asked.stream && asked.complete,
                   .ttft_target = target_of(slo.ttft),
-                  .tpot_target = target_of(slo.tpot)};
+                  .tpot_target = target_of(slo.tpot),
+                  .name = identity.request_id};
   // A request may not spare itself a refusal, nor have others wait for its streams.
   const auto ttft = named_target(request, "x-slo-ttft-ms");
   const auto tpot = named_target(request, "x-slo-tpot-ms");

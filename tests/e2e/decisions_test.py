@@ -6,6 +6,7 @@ import case
 from process import command
 from stream import Stream, exchange
 
+EXPLAIN = ("x-evenkeel-explain", "1")
 CHAT = "/v1/chat/completions"
 POOL = {"picker": "expected-time", "engine": "vllm", "health": {"check": "off"}, "metrics": {"scrape": "off"}}
 
@@ -67,6 +68,99 @@ class Watching(case.Case):
         answer = exchange(self.daemon_.address, "POST", CHAT, (), chat(2000))
         self.assertEqual(answer.status, 429)
         self.assertEqual(self.counted("refused_total"), 1)
+
+
+class Explaining(case.Case):
+    def start(self, *servers, pool=(), **config):
+        self.daemon_ = self.start_daemon(*servers, pool={**POOL, **dict(pool)}, workers=1, **config)
+
+    def trusting(self):
+        return {"listeners": [{"address": "127.0.0.1:0", "trusted_proxies": ["127.0.0.0/8"]}]}
+
+    def ask(self, name, *fields, words=300):
+        return exchange(self.daemon_.address, "POST", CHAT, (("x-request-id", name), *fields), chat(words))
+
+    def kept(self, name):
+        answer = self.daemon_.ask_admin(f"/api/v1/decisions/{name}")
+        return json.loads(answer.body)["attempts"] if answer.status == 200 else []
+
+    def test_a_trusted_client_is_told_why(self):
+        servers = self.simulators("--model", "llama", "--prompt-tokens-details", count=2, speed=5)
+        self.start(*servers.addresses, **self.trusting())
+        self.assertEqual(self.ask("first", EXPLAIN).status, 200)
+        answer = self.ask("again", EXPLAIN)  # the same prompt: now it is cached
+        told = answer.field("x-evenkeel-decision")
+        self.daemon_.wait_at_rest()
+
+        attempt, = self.kept("again")
+        self.assertEqual(attempt["state"], "finished")
+        self.assertEqual(attempt["pool"], "pool")
+        self.assertIn(f'backend="{attempt["backend"]}"', told)
+        self.assertIn("rung=", told)
+        chosen = attempt["candidates"][0]
+        self.assertEqual(chosen["backend"], attempt["backend"])
+        self.assertGreater(chosen["cached_tokens"], 100)
+        self.assertEqual({each["backend"] for each in attempt["candidates"]}, set(servers.addresses))
+        self.assertGreaterEqual(chosen["heard_age_seconds"], 0)
+        self.assertIsNone(chosen["report_age_seconds"])  # its metrics are not polled
+        self.assertEqual(attempt["predicted"]["cached_tokens"], chosen["cached_tokens"])
+        self.assertGreater(attempt["outcome"]["cached_tokens"], 100)
+        self.assertEqual(attempt["outcome"]["output_tokens"], 8)
+        self.assertGreater(attempt["outcome"]["ttft_seconds"], 0)
+        self.assertGreaterEqual(attempt["outcome"]["seconds"], attempt["outcome"]["ttft_seconds"])
+        self.assertIsNone(attempt["shadow"])
+
+    def test_others_are_told_only_by_pools_that_name_their_backends(self):
+        server = self.simulators("--model", "llama").addresses[0]
+        for pool, tells in (({}, False), ({"debug_headers": True}, True)):
+            self.start(server, pool=pool)
+            answer = self.ask("asked", EXPLAIN)
+            self.assertEqual(answer.field("x-evenkeel-decision") is not None, tells, pool)
+            self.assertEqual(bool(self.kept("asked")), tells, pool)
+            self.assertIsNone(self.ask("silent").field("x-evenkeel-decision"))
+
+    def test_one_request_in_sixteen_is_kept_unasked(self):
+        self.start(self.simulators("--model", "llama").addresses[0])
+        for number in range(32):
+            self.ask(f"r{number}")
+        self.assertEqual([number for number in range(32) if self.kept(f"r{number}")], [15, 31])
+
+    def test_what_is_not_kept_is_an_error(self):
+        self.start(self.simulators("--model", "llama").addresses[0])
+        answer = self.daemon_.ask_admin("/api/v1/decisions/unknown")
+        self.assertEqual(answer.status, 404)
+        self.assertIn("no decision about this request is kept", json.loads(answer.body)["error"])
+        self.assertEqual(self.daemon_.ask_admin("/api/v1/decisions/unknown", method="POST").status, 405)
+
+    def test_a_held_request_tells_what_held_it(self):
+        server = self.backend(lambda request: request.wait_disconnected())
+        self.start(server, **self.trusting())
+        first = Stream.connect(self.daemon_.address)
+        self.addCleanup(first.close)
+        first.ask("POST", CHAT, (), chat(4000))
+        self.eventually(lambda: server.exchanges)
+        second = Stream.connect(self.daemon_.address)
+        self.addCleanup(second.close)
+        second.ask("POST", CHAT, (("x-request-id", "held"), EXPLAIN), chat(200))
+        self.eventually(lambda: self.kept("held"), "its record")
+        self.assertEqual(self.kept("held")[0]["state"], "waits")
+        first.close()
+        self.eventually(lambda: len(server.exchanges) == 2, "the held request")
+        held = self.kept("held")[0]
+        self.assertEqual(held["state"], "placed")
+        self.assertGreater(held["held"]["seconds"], 0)
+        self.assertIn("order", held["held"]["by"])
+        second.close()
+        self.eventually(lambda: self.kept("held")[0]["state"] == "failed", "the end of its record")
+
+    def test_each_attempt_is_told(self):
+        def fail(request):
+            request.answer(status=503)
+
+        self.start(self.backend(fail), self.backend(fail), pool={"retry": {"attempts": 2}}, **self.trusting())
+        self.ask("retried", EXPLAIN)
+        backends = [each["backend"] for each in self.kept("retried")]
+        self.assertEqual(len(set(backends)), 2, backends)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "evenkeel/balance/decision.h"
 #include "evenkeel/balance/scheduler.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
@@ -39,6 +41,8 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
   void released(Instant now) noexcept;
   /// Of a refused one: when those that wait now are predicted to have started.
   Duration retry_after() const { return retry_after_; }
+  /// Why it was placed there; nothing if that is not recorded, or no more.
+  std::optional<ExplainedDecision> explanation() const;
 
  private:
   friend class PoolScheduler;
@@ -61,6 +65,7 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
   std::uint32_t waiting_index_ = 0;  // in the section
   Instant arrived_at_{};
   Instant placed_at_{};
+  Decision* decision_ = nullptr;  // null: nothing is recorded
   Duration predicted_ttft_{};
   Duration retry_after_{};
 };

@@ -7,11 +7,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "evenkeel/balance/affinity_table.h"
 #include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/decision.h"
 #include "evenkeel/balance/hint.h"
 #include "evenkeel/balance/learned_state.h"
 #include "evenkeel/balance/lease.h"
@@ -80,6 +82,11 @@ struct PoolSpec {
   std::optional<AffinitySpec> affinity;  ///< none: requests of a session go anywhere
   /// expected-time: of its scheduler; `slots` is not read. Not with another picker.
   std::optional<SchedulerOptions> scheduler;
+  /// Of a pool with a scheduler: one request in so many is recorded; 0: only those that ask for it.
+  std::uint32_t explain_one_in = 16;
+  /// Likewise: one of `known_pickers()`, whose choices for recorded requests are compared with the
+  /// scheduler's; empty: none.
+  std::string shadow_picker;
   Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
   double retry_budget = 0.2;  ///< retries per answered request, 0..1
   /// When a pool without any backend may have one again: two health checks.
@@ -99,6 +106,16 @@ struct QueueStats {
   std::uint64_t abandoned_total = 0;  ///< dropped while waiting: the client left
 };
 
+/// Choices of a pool's shadow picker beside those of its scheduler, at the same time and by the
+/// scheduler's prices, since the scheduler was made.
+struct ShadowStats {
+  std::uint64_t compared_total = 0;
+  std::uint64_t agreed_total = 0;       ///< of these: the same backend
+  std::uint64_t unavailable_total = 0;  ///< choices that the scheduler may not use: no comparison
+  Duration dearer_sum{};                ///< by how much its choices cost more, where they cost more
+  Duration cheaper_sum{};               ///< by how much they cost less, where they do
+};
+
 /// What the scheduler of a pool has done since it was made.
 struct SchedulerStats {
   std::uint64_t placed_total = 0;
@@ -115,6 +132,7 @@ struct SchedulerStats {
   /// Share of the last seconds, 0..1, in which the backends that serve computed prompts; all of the
   /// time in which requests had to wait.
   double busy_ratio = 0;
+  ShadowStats shadow;
 };
 
 /// What the scheduler expects of one backend.
@@ -156,6 +174,8 @@ class PoolState {
   std::optional<SchedulerStats> scheduler_stats() const;
   /// Likewise.
   std::optional<BackendForecast> forecast(const Backend& backend, Instant now) const;
+  /// What is recorded of the requests of this name (Arrival::name); several if it was retried.
+  std::vector<ExplainedDecision> decisions(std::string_view name) const;
   /// None if the pool does not pin sessions.
   std::optional<AffinityStats> affinity_stats() const;
   /// Fewer than half of the backends are fit to serve, so ejections are ignored.
@@ -189,6 +209,10 @@ class PoolState {
   /// Null if the pool does not pin sessions.
   const Affinity* affinity() const { return affinity_.get(); }
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return picker_factory_(seed); }
+  /// Null if the pool has no shadow picker.
+  std::unique_ptr<Picker> new_shadow_picker(std::uint64_t seed) const {
+    return shadow_factory_ ? shadow_factory_(seed) : nullptr;
+  }
   /// The backends that a request with this hint is for.
   const Backends& backends_for(const Hint& hint) const {
     return hint.subset == 0 ? *backends_ : subsets_[hint.subset - 1].backends();
@@ -255,6 +279,7 @@ class PoolState {
   std::unique_ptr<Affinity> affinity_;
   std::shared_ptr<const ScheduledPool> scheduled_;
   PickerFactory picker_factory_;
+  PickerFactory shadow_factory_;  // empty: none
   mutable std::array<DueTrial, 2> due_trials_{};
   std::array<std::size_t, 2> last_due_{};  // where `tick` found the last ones
 };
@@ -317,6 +342,7 @@ class Pool {
                                          Instant deadline);
   Lease lease_of(std::shared_ptr<PlacedRequest> request, Duration waited) const;
   Error refused_error(Duration retry_after) const;
+  void sample(Arrival& arrival, const Hint& hint);
   class Pacing;
   Task<void> keep_pace();
 
@@ -328,6 +354,8 @@ class Pool {
   std::shared_ptr<PoolState> state_;
   Loop& loop_;
   std::vector<std::unique_ptr<Picker>> pickers_;  // of the pool, then of each subset
+  std::unique_ptr<Picker> shadow_picker_;         // null: none
+  std::uint32_t unsampled_ = 0;                   // requests since the last sample
   std::uint32_t waiting_here_ = 0;                // for their scheduler
   bool keeps_pace_ = false;
   Task<void> pace_;

@@ -15,6 +15,8 @@
 
 namespace evenkeel {
 
+struct Decision;
+
 struct SchedulerOptions {
   std::uint32_t slots = 64;             ///< the most backends at a time
   std::size_t index_bytes = 64u << 20;  ///< memory of the prefix index
@@ -80,6 +82,13 @@ struct Arrival {
   std::uint32_t pinned = any_slot;          ///< it may only go there
   std::span<const std::uint32_t> excluded;  ///< never go there; the first `max_excluded` count
   static constexpr std::size_t max_excluded = 8;
+  /// Where to record why it is placed as it is; null: nowhere. Outlives the ticket.
+  Decision* decision = nullptr;
+  // For the owner of the scheduler, which does not read them:
+  std::string_view name{};          ///< of the record
+  bool wants_record = false;        ///< a client asks for one
+  bool sampled = false;             ///< it is recorded as a sample
+  std::uint32_t shadow = any_slot;  ///< where another picker would send it
 };
 
 /// Whether requests may start on a backend, as far as its owner knows.

@@ -112,6 +112,8 @@ class Forwarder final : public Handler {
   Task<Result<Lease>> acquire(Request& request, Progress& progress);
   Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, RequestTimings& timings);
   void add_debug_headers(const Backend& backend, Response& response) const;
+  bool wants_explanation(const Request& request) const;
+  static void add_explanation(const PlacedRequest& placed, Response& response);
 
   Loop& loop_;
   Pool pool_;

@@ -1,0 +1,340 @@
+// Records of what a scheduler decided: what they hold, how long they are kept, who gets one.
+#include "evenkeel/balance/decision.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "balance/decision_log.h"
+#include "balance/some_backends.h"
+#include "evenkeel/balance/pool.h"
+#include "evenkeel/base/loop.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// ---- DecisionLog ------------------------------------------------------------------------------
+
+std::size_t kept(const DecisionLog& log, std::string_view name) {
+  std::size_t count = 0;
+  log.each(name, [&](const Decision&) { ++count; });
+  return count;
+}
+
+TEST(DecisionLog, ForgetsTheOneThatEndedFirst) {
+  DecisionLog log(2);
+  Decision* const a = log.begin("a");
+  Decision* const b = log.begin("b");
+  log.end(*b);
+  log.end(*a);
+  log.begin("c");
+
+  EXPECT_EQ(kept(log, "a"), 1u);
+  EXPECT_EQ(kept(log, "b"), 0u);
+  EXPECT_EQ(kept(log, "c"), 1u);
+}
+
+TEST(DecisionLog, KeepsThoseOfRequestsInFlight) {
+  DecisionLog log(2);
+  log.begin("a");
+  log.begin("b");
+
+  EXPECT_EQ(log.begin("c"), nullptr);
+  EXPECT_EQ(kept(log, "a") + kept(log, "b"), 2u);
+}
+
+TEST(DecisionLog, FindsEveryAttemptAndBeginsEachAnew) {
+  DecisionLog log(2);
+  Decision* const first = log.begin("retried");
+  first->looks = 7;
+  log.end(*first);
+  log.begin("retried");
+  EXPECT_EQ(kept(log, "retried"), 2u);
+
+  EXPECT_EQ(log.begin("other")->looks, 0u) << "in the place of the first attempt";
+  EXPECT_EQ(kept(log, "retried"), 1u);
+}
+
+TEST(DecisionLog, FindsNamesThatAreTooLongByTheirBeginning) {
+  DecisionLog log(1);
+  const std::string name(Decision::max_name + 10, 'x');
+  EXPECT_EQ(log.begin(name)->name().size(), Decision::max_name);
+  EXPECT_EQ(kept(log, name), 1u);
+}
+
+// ---- the scheduler ----------------------------------------------------------------------------
+
+class RecordedScheduler : public ::testing::Test {
+ protected:
+  RecordedScheduler() {
+    for (std::uint32_t slot = 0; slot < 2; ++slot) {
+      scheduler_.add_backend(slot, {.identity = slot + 100, .kv_tokens = 1'000'000});
+    }
+  }
+  Scheduler::Ticket arrive(std::uint32_t tokens, Decision* decision) {
+    return scheduler_.arrive({.prompt_tokens = tokens, .decision = decision}, now_);
+  }
+
+  Scheduler scheduler_{{.slots = 2, .index_bytes = 1 << 20, .ttft_target = 2s}};
+  Instant now_{12h};
+};
+
+TEST_F(RecordedScheduler, RecordsEachPartOfTheCost) {
+  Decision decision;
+  arrive(5000, &decision);
+  now_ += 500ms;
+  scheduler_.place(now_);
+
+  ASSERT_EQ(decision.fate, Decision::Fate::placed);
+  EXPECT_EQ(decision.prompt_tokens, 5000u);
+  EXPECT_EQ(decision.ttft_target, 2.0);
+  EXPECT_EQ(decision.waited, 500ms);
+  EXPECT_EQ(decision.considered, 2u);
+  ASSERT_EQ(decision.candidate_count, 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const CandidateCost& each = decision.candidates[i];
+    const double ttft = each.wait + each.promised + each.prefill;
+    EXPECT_NEAR(each.lateness, std::pow((0.5 + ttft) / 2, 2), 1e-9);
+    EXPECT_NEAR(each.cost,
+                ttft + each.lateness + 0.5 * each.prefill + 2 * each.violations +
+                    0.1 * each.decode + each.memory,
+                1e-9);
+    EXPECT_EQ(each.cached + each.uncached, 5000);
+    EXPECT_GT(each.decode, 0);
+    EXPECT_EQ(each.rung, Rung::cold);
+    EXPECT_TRUE(std::isinf(each.heard_age)) << "none of its responses told anything yet";
+  }
+  EXPECT_NEAR(seconds_of(decision.predicted_ttft), decision.candidates[0].prefill, 1e-6);
+  EXPECT_GT(decision.predicted_output, 0);
+}
+
+TEST_F(RecordedScheduler, RecordsWhyItWasHeldAndHowLong) {
+  for (int i = 0; i < 2; ++i) arrive(40'000, nullptr);
+  const auto busy = scheduler_.place(now_);
+  ASSERT_EQ(busy.size(), 2u);
+  const auto [first, there] = std::pair(busy[0].ticket, busy[0].backend);
+  Decision decision;
+  arrive(1000, &decision);
+  scheduler_.place(now_);
+  ASSERT_EQ(decision.fate, Decision::Fate::waits);
+  EXPECT_EQ(decision.looks, 0u) << "no backend is ready";
+
+  now_ += 300ms;
+  scheduler_.first_token(first, now_);
+  scheduler_.place(now_);
+
+  ASSERT_EQ(decision.fate, Decision::Fate::placed);
+  EXPECT_EQ(decision.chosen, there);
+  EXPECT_NEAR(decision.held_seconds[static_cast<std::size_t>(HeldBy::order)], 0.3, 1e-9);
+}
+
+TEST_F(RecordedScheduler, RecordsAsHeldWhatNoBackendMayTake) {
+  Decision decision;
+  const SlotSet none;
+  scheduler_.arrive({.prompt_tokens = 100, .allowed = &none, .decision = &decision}, now_);
+  scheduler_.place(now_);
+  EXPECT_EQ(decision.fate, Decision::Fate::waits);
+  EXPECT_EQ(decision.considered, 0u);
+}
+
+TEST_F(RecordedScheduler, KnowsWhenAResponseLastToldSomething) {
+  const auto first = arrive(100, nullptr);
+  const auto placed = scheduler_.place(now_);
+  const std::uint32_t heard = placed[0].backend;
+  now_ += 20ms;
+  scheduler_.first_token(first, now_);
+  now_ += 1s;
+  Decision decision;
+  arrive(100, &decision);
+  scheduler_.place(now_);
+
+  for (std::size_t i = 0; i < decision.candidate_count; ++i) {
+    if (decision.candidates[i].slot != heard) continue;
+    EXPECT_NEAR(decision.candidates[i].heard_age, 1, 1e-9);
+    EXPECT_EQ(decision.candidates[i].streams, 1);
+  }
+}
+
+TEST_F(RecordedScheduler, PricesTheChoiceOfAShadow) {
+  Decision decision;
+  decision.shadow = 1;
+  arrive(20'000, nullptr);
+  const auto placed = scheduler_.place(now_);
+  const std::uint32_t busy = placed[0].backend;
+  decision.shadow = busy;
+  arrive(1000, &decision);
+  scheduler_.place(now_);
+
+  EXPECT_EQ(decision.best, 1 - busy);
+  EXPECT_GT(decision.shadow_cost, decision.best_cost + 1) << "it would wait for the long prompt";
+}
+
+TEST_F(RecordedScheduler, ARecordChangesNoDecision) {
+  Scheduler plain{{.slots = 2, .index_bytes = 1 << 20, .ttft_target = 2s}};
+  for (std::uint32_t slot = 0; slot < 2; ++slot) {
+    plain.add_backend(slot, {.identity = slot + 100, .kv_tokens = 1'000'000});
+  }
+  std::vector<Decision> decisions(200);
+  for (std::size_t i = 0; i < decisions.size(); ++i) {
+    const auto tokens = static_cast<std::uint32_t>(100 + i * 37 % 3000);
+    arrive(tokens, &decisions[i]);
+    plain.arrive({.prompt_tokens = tokens}, now_);
+    const auto recorded = scheduler_.place(now_);
+    const auto unrecorded = plain.place(now_);
+    ASSERT_EQ(recorded.size(), unrecorded.size());
+    for (std::size_t j = 0; j < recorded.size(); ++j) {
+      ASSERT_EQ(recorded[j].ticket, unrecorded[j].ticket);
+      ASSERT_EQ(recorded[j].backend, unrecorded[j].backend);
+      scheduler_.first_token(recorded[j].ticket, now_ + 30ms);
+      plain.first_token(unrecorded[j].ticket, now_ + 30ms);
+      scheduler_.finished(recorded[j].ticket, {.output_tokens = 10}, now_ + 60ms);
+      plain.finished(unrecorded[j].ticket, {.output_tokens = 10}, now_ + 60ms);
+    }
+    now_ += 70ms;
+  }
+}
+
+// ---- a pool -----------------------------------------------------------------------------------
+
+class RecordedPool : public ::testing::Test {
+ protected:
+  void given(int backends, std::uint32_t explain_one_in = 0, std::string shadow = {}) {
+    PoolSpec spec = some_pool(static_cast<std::size_t>(backends), 0);
+    spec.picker = "expected-time";
+    spec.scheduler = SchedulerOptions{.index_bytes = 1 << 20};
+    spec.explain_one_in = explain_one_in;
+    spec.shadow_picker = std::move(shadow);
+    state_ = PoolState::build(std::move(spec));
+    state_->activate();
+    pool_.emplace(state_, loop_, 1);
+  }
+  Task<Result<Lease>> acquire(std::uint32_t tokens, std::string_view name, bool asks) {
+    arrivals_.push_back(std::make_unique<Arrival>(
+        Arrival{.prompt_tokens = tokens, .name = name, .wants_record = asks}));
+    Hint hint;
+    hint.arrival = arrivals_.back().get();
+    return pool_->acquire(hint);
+  }
+  Lease acquire_now(std::uint32_t tokens, std::string_view name, bool asks = true) {
+    auto task = acquire(tokens, name, asks);
+    EXPECT_TRUE(task.ready());
+    return std::move(*task.take());
+  }
+
+  Loop loop_;
+  std::shared_ptr<PoolState> state_;
+  std::optional<Pool> pool_;
+  std::vector<std::unique_ptr<Arrival>> arrivals_;
+};
+
+TEST_F(RecordedPool, TellsWhatCameTrue) {
+  given(2);
+  Lease lease = acquire_now(500, "id-1");
+  const auto at_once = lease.placed()->explanation();
+  ASSERT_TRUE(at_once);
+  EXPECT_EQ(at_once->decision.fate, Decision::Fate::placed);
+  EXPECT_EQ(at_once->backend(at_once->decision.chosen), lease.backend()->id());
+  EXPECT_THAT(compact_text(*at_once), StartsWith("backend=\"" + lease.backend()->id() + "\""));
+  EXPECT_THAT(compact_text(*at_once), HasSubstr("of=2"));
+
+  const Instant sent = Clock::now();
+  lease.placed()->first_token(sent + 1s);
+  lease.placed()->finished({.output_tokens = 9, .cached_tokens = 400}, 0, sent + 2s);
+  lease.release();
+
+  const auto kept = state_->decisions("id-1");
+  ASSERT_EQ(kept.size(), 1u);
+  const Decision& decision = kept[0].decision;
+  EXPECT_EQ(decision.fate, Decision::Fate::finished);
+  EXPECT_NEAR(seconds_of(decision.ttft.value()), 1, 0.5);
+  EXPECT_EQ(decision.output, 9u);
+  EXPECT_EQ(decision.cached, 400u);
+  EXPECT_NEAR(seconds_of(decision.took.value()), 2, 0.5);
+  EXPECT_TRUE(state_->decisions("id-2").empty());
+}
+
+TEST_F(RecordedPool, TellsOfEachAttempt) {
+  given(2);
+  acquire_now(500, "id-1").release();
+  acquire_now(500, "id-1").placed()->finished({}, 0, Clock::now());
+
+  const auto kept = state_->decisions("id-1");
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[0].decision.fate, Decision::Fate::failed);
+  EXPECT_EQ(kept[1].decision.fate, Decision::Fate::finished);
+}
+
+TEST_F(RecordedPool, TellsOfRequestsThatLeftTheQueue) {
+  given(1);
+  const Lease first = acquire_now(40'000, "first");
+  {
+    auto waiting = acquire(500, "left", true);
+    ASSERT_FALSE(waiting.ready());
+    ASSERT_EQ(state_->decisions("left")[0].decision.fate, Decision::Fate::waits);
+  }
+  const auto left = state_->decisions("left");
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].decision.fate, Decision::Fate::left);
+  EXPECT_EQ(left[0].decision.chosen, Scheduler::no_backend);
+}
+
+TEST_F(RecordedPool, RecordsOnlyThoseThatAskUnlessItSamples) {
+  given(2);
+  for (int i = 0; i < 100; ++i) acquire_now(10, "quiet", false).release();
+  EXPECT_TRUE(state_->decisions("quiet").empty());
+
+  given(2, 4);
+  for (int i = 0; i < 12; ++i) acquire_now(10, "sampled", false).release();
+  EXPECT_EQ(state_->decisions("sampled").size(), 3u);
+}
+
+TEST_F(RecordedPool, SamplesDoNotPushOutWhatSomebodyAskedFor) {
+  given(1, 1);
+  acquire_now(10, "asked").release();
+  for (int i = 0; i < 1000; ++i) acquire_now(10, "sampled", false).release();
+  EXPECT_EQ(state_->decisions("asked").size(), 1u);
+}
+
+TEST_F(RecordedPool, ComparesAShadowPickerThatTakesNoSlots) {
+  given(3, 1, "least-connections");
+  std::vector<Lease> leases;
+  for (int i = 0; i < 3; ++i) leases.push_back(acquire_now(20'000, "id", false));
+
+  const ShadowStats shadow = state_->scheduler_stats()->shadow;
+  EXPECT_EQ(shadow.compared_total + shadow.unavailable_total, 3u);
+  EXPECT_GE(shadow.compared_total, shadow.agreed_total);
+  EXPECT_EQ(state_->in_flight(), 3u);
+  for (const auto& backend : state_->backends()) EXPECT_EQ(backend->load().in_flight(), 1u);
+}
+
+TEST_F(RecordedPool, AShadowThatIgnoresLongPromptsIsDearer) {
+  given(2, 1, "round-robin");
+  const Lease busy = acquire_now(40'000, "long", false);
+  for (int i = 0; i < 20; ++i) {
+    Lease lease = acquire_now(200, "short", false);
+    lease.placed()->first_token(Clock::now());
+    lease.placed()->finished({.output_tokens = 1}, 0, Clock::now());
+  }
+  const ShadowStats shadow = state_->scheduler_stats()->shadow;
+  EXPECT_GT(shadow.dearer_sum, 5s) << "it sends half of them behind the long one";
+  EXPECT_LT(shadow.cheaper_sum, 100ms);
+  EXPECT_LT(shadow.agreed_total, shadow.compared_total);
+}
+
+TEST_F(RecordedPool, WithoutAShadowNothingIsCompared) {
+  given(2, 1);
+  acquire_now(10, "id", false).release();
+  EXPECT_EQ(state_->scheduler_stats()->shadow.compared_total, 0u);
+  EXPECT_EQ(state_->new_shadow_picker(1), nullptr);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
