@@ -29,9 +29,9 @@ ABLATIONS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "gpu-price": (("gpu_price = 0.5;", "gpu_price = 0;"),),
     "decode-price": (("decode_price = 0.1;", "decode_price = 0;"),),
-    "memory-price": (("memory_price = 50;", "memory_price = 0;"),),
+    "memory-price": (("parts.decode + parts.memory;", "parts.decode;"),),
     "ties": (("tie_ratio = 0.05;", "tie_ratio = 0;"), ("tie_seconds = 0.002;", "tie_seconds = 0;")),
-    "lateness": (("max_lateness = 4;", "max_lateness = 0;"),),
+    "lateness": (("parts.ttft + parts.lateness +", "parts.ttft +"),),
     "prefix-index": (
         (
             "std::min(depth * request.tokens_per_block, tokens - 1)",
