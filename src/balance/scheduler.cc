@@ -20,8 +20,10 @@ constexpr double timer_seconds = 0.02;
 constexpr double new_backend_caution = 1.5;  // times the others' coefficients
 constexpr std::size_t warm_samples = 20;     // of prefills
 constexpr double smoothing = 0.05;           // of the shares that the rungs are made of
-constexpr double shrink = 0.98;   // of an index's capacity, for a predicted hit that missed
-constexpr double growth = 1.001;  // for a hit that was confirmed
+constexpr double shrink = 0.98;      // of an index's capacity, for a predicted hit that missed
+constexpr double growth = 1.001;     // for a hit that was confirmed
+constexpr double clear_share = 0.2;  // of the larger of two hits, by which they clearly differ
+constexpr double clear_blocks = 2;   // and so many blocks
 
 // Targets of requests that have none, when the configuration has none either.
 constexpr double prefills_of_ttft = 4;
@@ -99,30 +101,55 @@ TenantCounter& Scheduler::State::tenant(std::uint64_t key) {
 void Scheduler::State::size_index(std::uint32_t slot, double tokens_per_block) {
   ScheduledBackend& backend = backends[slot];
   if (backend.index_capacity > 0 || tokens_per_block <= 0 || backend.facts.kv_tokens == 0) return;
-  backend.index_capacity =
-      std::clamp(static_cast<double>(backend.facts.kv_tokens) / tokens_per_block, 1.0,
-                 static_cast<double>(index.max_capacity()));
-  index.set_capacity(slot, static_cast<std::uint32_t>(backend.index_capacity));
+  set_index_capacity(slot, static_cast<double>(backend.facts.kv_tokens) / tokens_per_block);
 }
 
-void Scheduler::State::learn_hit(const ScheduledRequest& request, double cached_tokens) {
+/// Tokens of prompts are only estimated here, so it is the share of the prompt that counts. And
+/// only what differs clearly is missed: text differs from text in its tokens, an engine's blocks
+/// from the index's.
+void Scheduler::State::learn_hit(const ScheduledRequest& request, const Outcome& outcome) {
   ScheduledBackend& backend = backends[request.backend];
   backend.predicted_cached += request.entry.cached;
-  backend.reported_cached += cached_tokens;
+  backend.reported_cached += static_cast<double>(*outcome.cached_tokens);
+  if (request.blocks.empty()) return;
+  const auto counted = static_cast<double>(outcome.prompt_tokens.value_or(0));
+  const double scale = counted > 0 ? request.entry.prompt_tokens / counted : 1;
+  const double cached = scale * static_cast<double>(*outcome.cached_tokens);
   const double matched = request.whole_blocks_cached;
-  if (matched <= 0) return;
-  // An engine's blocks differ from the index's: what a block of ours holds may be missing.
-  const bool missed = cached_tokens + request.tokens_per_block < matched;
+  const double margin =
+      std::max(clear_share * std::max(cached, matched), clear_blocks * request.tokens_per_block);
+  if (matched <= 0) {
+    if (cached > margin) found_unpredicted(request);
+    return;
+  }
+  const bool missed = cached < matched - std::min(margin, matched / 2);
   const double next_block = behind_match(request, matched);
-  if (!missed && next_block >= 1) remainder.learn(next_block, cached_tokens - matched);
+  if (!missed && next_block >= 1) remainder.learn(next_block, cached - matched);
   if (backend.index_capacity <= 0) {  // an engine that does not tell how large its cache is
     if (!missed) return;
     backend.index_capacity = index.size(request.backend);
   }
-  backend.index_capacity *= missed ? shrink : growth;
-  backend.index_capacity =
-      std::clamp(backend.index_capacity, 1.0, static_cast<double>(index.max_capacity()));
-  index.set_capacity(request.backend, static_cast<std::uint32_t>(backend.index_capacity));
+  set_index_capacity(request.backend, backend.index_capacity * (missed ? shrink : growth));
+}
+
+/// If the index has no room it has evicted what the engine still had: it grows as fast as it
+/// shrinks, up to what the engine's whole cache would hold. Where others send requests too, they
+/// may have brought the prefix.
+void Scheduler::State::found_unpredicted(const ScheduledRequest& request) {
+  const ScheduledBackend& backend = backends[request.backend];
+  const bool is_full = index.size(request.backend) >= index.capacity(request.backend);
+  if (backend.index_capacity <= 0 || !is_full || options.foreign_traffic) return;
+  const double whole = backend.facts.kv_tokens == 0 ? static_cast<double>(index.max_capacity())
+                                                    : static_cast<double>(backend.facts.kv_tokens) /
+                                                          request.tokens_per_block;
+  if (backend.index_capacity >= whole) return;
+  set_index_capacity(request.backend, std::min(backend.index_capacity / shrink, whole));
+}
+
+void Scheduler::State::set_index_capacity(std::uint32_t slot, double blocks) {
+  const double capacity = std::clamp(blocks, 1.0, static_cast<double>(index.max_capacity()));
+  backends[slot].index_capacity = capacity;
+  index.set_capacity(slot, static_cast<std::uint32_t>(capacity));
 }
 
 double Scheduler::State::idle_step() const {
@@ -359,8 +386,7 @@ void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
   count_share(backend.streams, request.entry.streams);
   count_share(backend.has_blocks, !request.blocks.empty());
   count_share(backend.confirms_hits, outcome.cached_tokens.has_value());
-  if (outcome.cached_tokens)
-    state_->learn_hit(request, static_cast<double>(*outcome.cached_tokens));
+  if (outcome.cached_tokens) state_->learn_hit(request, outcome);
   state_->free(request);
 }
 

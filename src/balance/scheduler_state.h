@@ -111,7 +111,9 @@ struct Scheduler::State {
     mean_prefill += 0.02 * (request.entry.prefill_seconds - mean_prefill);
   }
   /// The engine reports how much of the prompt it had cached.
-  void learn_hit(const ScheduledRequest& request, double cached_tokens);
+  void learn_hit(const ScheduledRequest& request, const Outcome& outcome);
+  void found_unpredicted(const ScheduledRequest& request);
+  void set_index_capacity(std::uint32_t slot, double blocks);
   /// Sets the index's capacity of a backend from its KV cache, when the size of a block is known.
   void size_index(std::uint32_t slot, double tokens_per_block);
   /// phi0 of the fastest available backend.

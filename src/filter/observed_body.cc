@@ -77,9 +77,10 @@ void ObservedBody::end(bool in_order) {
   const InferenceInfo& inference = *info_.inference;
   if (!in_order || inference.placed == nullptr) return;
   const InferenceResponse& response = inference.response;
-  inference.placed->finished(
-      {.output_tokens = response.completion_tokens, .cached_tokens = response.cached_tokens},
-      inference.request.stream ? response.output_events : 0, now);
+  inference.placed->finished({.output_tokens = response.completion_tokens,
+                              .cached_tokens = response.cached_tokens,
+                              .prompt_tokens = response.prompt_tokens},
+                             inference.request.stream ? response.output_events : 0, now);
 }
 
 void ObservedBody::count_tokens() const {

@@ -208,6 +208,7 @@ class Scheduler {
   struct Outcome {
     std::optional<std::uint64_t> output_tokens;
     std::optional<std::uint64_t> cached_tokens;  ///< of the prompt, as the engine reports them
+    std::optional<std::uint64_t> prompt_tokens;  ///< of all of the prompt, likewise
   };
   /// The response has ended. The ticket is void.
   void finished(Ticket ticket, const Outcome& outcome, Instant now);
