@@ -186,7 +186,7 @@ void BackendLedger::token(LedgerEntry& entry, double generated, double gap, doub
   if (entry.stage != LedgerEntry::Stage::decode) return;
   entry.generated = generated;
   entry.generated_at = now;
-  const bool undisturbed = queue_.empty() && emptied_at_ <= now - gap;
+  const bool undisturbed = gap > 0 && queue_.empty() && emptied_at_ <= now - gap;
   if (undisturbed) speed_.learn_step(streams(), context_tokens(), gap);
 }
 

@@ -75,7 +75,7 @@ class BackendLedger {
   void dispatched(LedgerEntry& entry, double now);
   void first_token(LedgerEntry& entry, double now);
   /// The entry has `generated` tokens, the last of which came `gap` seconds after the one before
-  /// it.
+  /// it; 0: unknown.
   void token(LedgerEntry& entry, double generated, double gap, double now);
   /// It has been served and is about to end, with so many tokens in all; 0: unknown. Of a response
   /// that is not streamed, this is all that tells how fast the engine is.

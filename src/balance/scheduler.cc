@@ -307,6 +307,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
                                                       : state.default_tpot_target(),
                    .output_class = output_class_of(arrival),
                    .streams = arrival.streams};
+  request.choices = std::max(arrival.choices, 1u);
   request.tokens_per_block = arrival.tokens_per_block;
   request.arrived_at = seconds_since_epoch(now);
   request.cookie = arrival.cookie;
@@ -369,19 +370,22 @@ void Scheduler::token(Ticket ticket, std::uint32_t generated, Duration gap, Inst
   ScheduledRequest& request = state_->request(ticket);
   ScheduledBackend& backend = state_->backends[request.backend];
   backend.heard_at = seconds_since_epoch(now);
-  backend.ledger.token(request.entry, generated, seconds_of(gap), backend.heard_at);
+  // Tokens of several choices come together or apart: gaps between them tell no step.
+  const double step_gap = request.choices > 1 ? 0 : seconds_of(gap);
+  backend.ledger.token(request.entry, static_cast<double>(generated) / request.choices, step_gap,
+                       backend.heard_at);
 }
 
 void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
   ScheduledBackend& backend = state_->backends[request.backend];
   backend.heard_at = seconds_since_epoch(now);
-  backend.ledger.finishing(request.entry, static_cast<double>(outcome.output_tokens.value_or(0)),
-                           seconds_since_epoch(now));
+  // The engine generates a token of each choice with each step.
+  const double output_tokens =
+      static_cast<double>(outcome.output_tokens.value_or(0)) / request.choices;
+  backend.ledger.finishing(request.entry, output_tokens, seconds_since_epoch(now));
   if (!request.entry.streams) state_->learn_prefill(request);
-  if (outcome.output_tokens) {
-    state_->lengths.learn(request.entry.output_class, static_cast<double>(*outcome.output_tokens));
-  }
+  if (outcome.output_tokens) state_->lengths.learn(request.entry.output_class, output_tokens);
   backend.ledger.ended(request.entry, seconds_since_epoch(now));
   count_share(backend.streams, request.entry.streams);
   count_share(backend.has_blocks, !request.blocks.empty());

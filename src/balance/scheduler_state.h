@@ -26,6 +26,7 @@ struct ScheduledRequest {
   LedgerEntry entry;
   std::vector<std::uint64_t> blocks;
   double tokens_per_block = 0;
+  std::uint32_t choices = 1;
   double whole_blocks_cached = 0;  ///< predicted: tokens of the blocks that the index matched
   double arrived_at = 0;
   double ttft_target = 0;

@@ -63,6 +63,7 @@ Arrival arrival_of(const Request& request, const SloConfig& pool_slo) {
                   .prefix_blocks = asked.prefix_blocks,
                   .tokens_per_block = tokens_per_block(asked),
                   .max_tokens = asked.max_tokens.value_or(0),
+                  .choices = asked.choices,
                   // The first token of one whose body is still to come may never be.
                   .streams = asked.stream && asked.complete,
                   .ttft_target = target_of(slo.ttft),

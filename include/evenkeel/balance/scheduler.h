@@ -66,6 +66,7 @@ struct Arrival {
   std::span<const std::uint64_t> prefix_blocks;
   double tokens_per_block = 0;
   std::uint32_t max_tokens = 0;  ///< of the output; 0: unknown. Only to find outputs alike
+  std::uint32_t choices = 1;     ///< outputs, which are generated side by side
   bool streams = true;           ///< `first_token` will be called
   Priority priority = Priority::standard;
   std::uint64_t tenant = 0;  ///< a hash of what names the tenant
@@ -200,13 +201,13 @@ class Scheduler {
   void first_token(Ticket ticket, Instant now);
   /// Its first token will not be seen.
   void unseen(Ticket ticket);
-  /// Of one in so many tokens of a stream: it has `generated` tokens, and the last came `gap` after
-  /// the one before it.
+  /// Of one in so many tokens of a stream: it has `generated` tokens in all its choices, and the
+  /// last came `gap` after the one before it.
   static constexpr std::uint32_t sampled_tokens = 10;
   void token(Ticket ticket, std::uint32_t generated, Duration gap, Instant now);
 
   struct Outcome {
-    std::optional<std::uint64_t> output_tokens;
+    std::optional<std::uint64_t> output_tokens;  ///< of all choices
     std::optional<std::uint64_t> cached_tokens;  ///< of the prompt, as the engine reports them
     std::optional<std::uint64_t> prompt_tokens;  ///< of all of the prompt, likewise
   };
