@@ -19,6 +19,9 @@ constexpr double smoothing = 0.02;        // of the means
 constexpr double load_smoothing = 0.3;    // loads are rare
 constexpr double foreign_decay = 0.5;     // seconds of others' work that a second completes
 constexpr double negligible_wait = 0.02;  // seconds of others' work that spoil no sample
+// Weight of a report by its age: 1 up to the first of these seconds, 0 from the second.
+constexpr double fresh_report = 2;
+constexpr double stale_report = 10;
 
 double pairs_of(const LedgerEntry& entry) {
   return entry.uncached * (entry.cached + entry.uncached / 2);
@@ -34,7 +37,7 @@ void BackendLedger::reset(const EngineSpeed::Coefficients& prior, std::uint32_t 
   history_ = {};
   finished_ = 0;
   load_seconds_ = unknown_load;
-  foreign_wait_ = foreign_running_ = 0;
+  foreign_wait_ = foreign_running_ = report_weight_ = 0;
 }
 
 /// Call it before streams come or go.
@@ -43,6 +46,16 @@ void BackendLedger::integrate(double now) {
   history_.time += passed;
   history_.stream_seconds += passed * streams();
   history_.context_seconds += passed * context_tokens();
+  age_report(now);
+}
+
+void BackendLedger::age_report(double now) {
+  const double weight = (stale_report - (now - polled_at_)) / (stale_report - fresh_report);
+  report_weight_ = std::clamp(weight, 0.0, 1.0);
+}
+
+double BackendLedger::foreign_wait(double now) const {
+  return std::max(0.0, foreign_wait_ - foreign_decay * (now - polled_at_));
 }
 
 EngineHistory BackendLedger::history(double now) {
@@ -145,7 +158,7 @@ void BackendLedger::first_token(LedgerEntry& entry, double now) {
 }
 
 void BackendLedger::learn_prefill(const LedgerEntry& head, double now) {
-  if (foreign_wait_ > negligible_wait) return;
+  if (foreign_wait(now) > negligible_wait) return;
   const double took = now - seen_at_;
   const double step = step_seconds();
   const double pairs = pairs_of(head) + unseen_.pairs;
@@ -184,6 +197,7 @@ void BackendLedger::reestimate() {
 
 void BackendLedger::token(LedgerEntry& entry, double generated, double gap, double now) {
   if (entry.stage != LedgerEntry::Stage::decode) return;
+  age_report(now);
   entry.generated = generated;
   entry.generated_at = now;
   const bool undisturbed = gap > 0 && queue_.empty() && emptied_at_ <= now - gap;
@@ -194,7 +208,7 @@ void BackendLedger::finishing(LedgerEntry& entry, double output_tokens, double n
   if (entry.streams) return;
   // The engine works in order: it has computed this prompt and those before it.
   while (entry.stage == LedgerEntry::Stage::prefill) end_unseen_head(now);
-  if (foreign_wait_ > negligible_wait || entry.load_seconds > 0) return;
+  if (foreign_wait(now) > negligible_wait || entry.load_seconds > 0) return;
   // Without a count of its tokens a response only tells that its prompt took no longer.
   const double seconds = now - entry.at_dispatch.time;
   if (output_tokens > 0 || seconds < entry.prefill_seconds) {
@@ -242,19 +256,21 @@ void BackendLedger::ended(LedgerEntry& entry, double now) {
   entry.stage = LedgerEntry::Stage::none;
 }
 
-void BackendLedger::polled(const LoadSample& report, double now) {
+void BackendLedger::polled(const LoadSample& report, double own, double now) {
   if (std::isnan(report.waiting) || std::isnan(report.running)) return;
-  const auto queued = static_cast<double>(queue_.size());
-  const double foreign =
-      std::max(0.0, report.waiting + report.running - static_cast<double>(in_flight()));
+  integrate(now);
+  const double queued = std::min(static_cast<double>(queue_.size()), own);
+  const double foreign = std::max(0.0, report.waiting + report.running - own);
   // Of the own prefills one is in work; the others wait.
   const double waiting = std::max(0.0, report.waiting - std::max(0.0, queued - 1));
-  foreign_running_ = 0.5 * foreign_running_ + 0.5 * std::max(0.0, foreign - waiting);
-  foreign_wait_ = 0.3 * foreign_wait_ + 0.7 * waiting * mean_prefill_;
+  foreign_running_ = 0.5 * foreign_running() + 0.5 * std::max(0.0, foreign - waiting);
+  foreign_wait_ = 0.3 * report_weight_ * foreign_wait_ + 0.7 * waiting * mean_prefill_;
   polled_at_ = now;
+  age_report(now);
 }
 
 void BackendLedger::advance(double now) {
+  age_report(now);
   bool moved = false;
   while (!queue_.empty() && !queue_.front()->streams &&
          now - head_since_ >= queue_.front()->prefill_seconds) {
@@ -265,7 +281,7 @@ void BackendLedger::advance(double now) {
 }
 
 double BackendLedger::wait_seconds(double now) const {
-  double wait = std::max(0.0, foreign_wait_ - foreign_decay * (now - polled_at_));
+  double wait = foreign_wait(now);
   if (queue_.empty()) return wait;
   const double took = std::max(0.0, now - head_since_);
   const double whole = queue_.front()->prefill_seconds;
@@ -279,7 +295,7 @@ double BackendLedger::violations(double prefill_seconds, const OutputLengths& le
   if (age >= slack_age || (slack_is_old_ && age >= refresh)) refresh_slack(lengths, now);
   const double own = slack_.violations(prefill_seconds);
   // Streams of others are taken to have the same slack.
-  return own * (1 + foreign_running_ / std::max(1.0, static_cast<double>(streams_.size())));
+  return own * (1 + foreign_running() / std::max(1.0, static_cast<double>(streams_.size())));
 }
 
 void BackendLedger::refresh_slack(const OutputLengths& lengths, double now) {

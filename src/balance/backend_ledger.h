@@ -83,7 +83,8 @@ class BackendLedger {
   /// Finished, failed or abandoned. Does nothing to an entry that is not here.
   void ended(LedgerEntry& entry, double now);
   /// The engine's own report, where others send requests to it too. Estimates their share.
-  void polled(const LoadSample& report, double now);
+  /// `own`: requests of this process that the engine had then.
+  void polled(const LoadSample& report, double own, double now);
   /// Moves prompts whose first token nothing will show to the streams, when their time is over.
   void advance(double now);
 
@@ -115,7 +116,7 @@ class BackendLedger {
 
   bool idle() const { return queue_.empty() && streams() < 1; }
   bool computes_prompts() const { return !queue_.empty(); }
-  double streams() const { return static_cast<double>(streams_.size()) + foreign_running_; }
+  double streams() const { return static_cast<double>(streams_.size()) + foreign_running(); }
   std::size_t in_flight() const { return queue_.size() + streams_.size(); }
   const EngineSpeed& speed() const { return speed_; }
   /// Own requests that finished here since `reset`.
@@ -123,10 +124,16 @@ class BackendLedger {
 
  private:
   double context_tokens() const {
-    return prompt_context_ + output_context_ + foreign_running_ * mean_context_;
+    return prompt_context_ + output_context_ + foreign_running() * mean_context_;
   }
   static constexpr double unknown_load = 1;  // seconds: of a few hundred megabytes from a disk
 
+  /// Streams of others, as of the last event or `advance`: a report counts less as it ages.
+  double foreign_running() const { return foreign_running_ * report_weight_; }
+  /// Seconds of others' prompts that are left.
+  double foreign_wait(double now) const;
+  /// An event, or a look at the predictions: the last report is older now.
+  void age_report(double now);
   void integrate(double now);
   /// Up to now, with the share of the head that is predicted to be computed.
   bool stuck(double now) const;
@@ -168,8 +175,9 @@ class BackendLedger {
   double mean_prefill_ = 0.3;   // seconds
   double mean_context_ = 4000;  // tokens of a stream
   double foreign_wait_ = 0;     // seconds, at polled_at_
-  double foreign_running_ = 0;
+  double foreign_running_ = 0;  // at polled_at_
   double polled_at_ = 0;
+  double report_weight_ = 0;
 
   StreamSlack slack_;
   double slack_at_ = -1;

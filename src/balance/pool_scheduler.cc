@@ -233,7 +233,9 @@ void PoolScheduler::tick(Instant now) {
     if (slot.users == 0) continue;
     const Signals& signals = slot.backend->load().signals();
     const Duration age = signals.age(now).value_or(Duration::max());
-    if (age < slot.age_of_report) scheduler_.polled(i, signals.values(), now);
+    if (age < slot.age_of_report) {
+      scheduler_.polled(i, signals.values(), now, signals.in_flight_at_poll());
+    }
     slot.age_of_report = age;
     scheduler_.describe(i, whole(signals.kv_capacity_tokens()),
                         static_cast<std::uint32_t>(whole(signals.step_tokens())));

@@ -274,10 +274,13 @@ void Scheduler::backend_cleared(std::uint32_t slot) {
   state_->backends[slot].adapters.clear();
 }
 
-void Scheduler::polled(std::uint32_t slot, const LoadSample& report, Instant now) {
+void Scheduler::polled(std::uint32_t slot, const LoadSample& report, Instant now,
+                       std::optional<std::uint32_t> in_flight_at_poll) {
   state_->backends[slot].reported_at = seconds_since_epoch(now);
   if (!state_->options.foreign_traffic) return;
-  state_->backends[slot].ledger.polled(report, seconds_since_epoch(now));
+  BackendLedger& ledger = state_->backends[slot].ledger;
+  const std::size_t own = in_flight_at_poll ? *in_flight_at_poll : ledger.in_flight();
+  ledger.polled(report, static_cast<double>(own), seconds_since_epoch(now));
 }
 
 // ---- Requests ----

@@ -300,7 +300,7 @@ TEST(BackendLedger, CountsTheMemoryOfPromptsAndHalfOfTheOutputs) {
 TEST(BackendLedger, EstimatesTheWorkOfOthersFromReports) {
   BackendLedger ledger = some_ledger();
 
-  for (int i = 0; i < 8; ++i) ledger.polled({.running = 20, .waiting = 5}, i);
+  for (int i = 0; i < 8; ++i) ledger.polled({.running = 20, .waiting = 5}, 0, i);
 
   EXPECT_NEAR(ledger.streams(), 20, 1);
   EXPECT_GT(ledger.wait_seconds(7), 1.0);
@@ -308,10 +308,49 @@ TEST(BackendLedger, EstimatesTheWorkOfOthersFromReports) {
   EXPECT_FALSE(ledger.idle());
 }
 
+TEST(BackendLedger, ForgetsTheWorkOfOthersWhenNoReportFollows) {
+  BackendLedger ledger = some_ledger();
+  for (int i = 0; i < 8; ++i) ledger.polled({.running = 20, .waiting = 5}, 0, i);
+  const double busy_step = ledger.step_seconds();
+
+  ledger.advance(8);
+  EXPECT_FALSE(ledger.idle()) << "polls are no further apart";
+  ledger.advance(20);
+
+  EXPECT_TRUE(ledger.idle());
+  EXPECT_DOUBLE_EQ(ledger.streams(), 0);
+  EXPECT_LT(ledger.step_seconds(), busy_step);
+}
+
+TEST(BackendLedger, LearnsAgainWhenTheWorkOfOthersIsDone) {
+  BackendLedger ledger = some_ledger();
+  for (int i = 0; i < 8; ++i) ledger.polled({.running = 20, .waiting = 5}, 0, i);
+  std::deque<LedgerEntry> entries;
+
+  for (int i = 0; i < 3; ++i) {
+    LedgerEntry& entry = entries.emplace_back(prompt_of(1000, 0.5));
+    ledger.dispatched(entry, 20 + i);
+    ledger.first_token(entry, 20.5 + i);
+    ledger.ended(entry, 20.6 + i);
+  }
+
+  EXPECT_GE(ledger.speed().prefill_samples(), 2u);
+}
+
+TEST(BackendLedger, CountsTheOwnRequestsThatTheReportHas) {
+  BackendLedger ledger = some_ledger();
+
+  // Ten of its own were running then, and have ended since.
+  for (int i = 0; i < 8; ++i) ledger.polled({.running = 10, .waiting = 0}, 10, i);
+
+  EXPECT_DOUBLE_EQ(ledger.streams(), 0);
+  EXPECT_TRUE(ledger.idle());
+}
+
 TEST(BackendLedger, IgnoresReportsThatSayTooLittle) {
   BackendLedger ledger = some_ledger();
 
-  ledger.polled({.running = 20}, 1);
+  ledger.polled({.running = 20}, 0, 1);
 
   EXPECT_TRUE(ledger.idle());
 }

@@ -162,8 +162,10 @@ class Scheduler {
   /// Its engine has restarted: its cache is empty, and it has loaded no adapter.
   void backend_cleared(std::uint32_t slot);
   /// Its engine's load was polled. Only read with `foreign_traffic`. A report that says too little
-  /// changes nothing.
-  void polled(std::uint32_t slot, const LoadSample& report, Instant now);
+  /// changes nothing. `in_flight_at_poll`: requests of this process that were there then; nothing:
+  /// as many as are there now.
+  void polled(std::uint32_t slot, const LoadSample& report, Instant now,
+              std::optional<std::uint32_t> in_flight_at_poll = std::nullopt);
 
   // ---- Requests ----
 
