@@ -20,10 +20,14 @@ constexpr double timer_seconds = 0.02;
 constexpr double new_backend_caution = 1.5;  // times the others' coefficients
 constexpr std::size_t warm_samples = 20;     // of prefills
 constexpr double smoothing = 0.05;           // of the shares that the rungs are made of
-constexpr double shrink = 0.98;      // of an index's capacity, for a predicted hit that missed
-constexpr double growth = 1.001;     // for a hit that was confirmed
-constexpr double clear_share = 0.2;  // of the larger of two hits, by which they clearly differ
-constexpr double clear_blocks = 2;   // and so many blocks
+constexpr double shrink = 0.98;   // of an index's capacity, for a predicted hit that missed
+constexpr double growth = 1.001;  // for a hit that was confirmed
+// Of 1 KiB of text, whatever the tokenizer.
+constexpr double min_tokens_per_block = 64;
+constexpr double max_tokens_per_block = 1024;
+constexpr double block_smoothing = 0.02;  // of the tokens that a block has on average
+constexpr double clear_share = 0.2;       // of the larger of two hits, by which they clearly differ
+constexpr double clear_blocks = 2;        // and so many blocks
 
 // Targets of requests that have none, when the configuration has none either.
 constexpr double prefills_of_ttft = 4;
@@ -98,10 +102,20 @@ TenantCounter& Scheduler::State::tenant(std::uint64_t key) {
   });
 }
 
-void Scheduler::State::size_index(std::uint32_t slot, double tokens_per_block) {
+/// Prompts differ in the tokens of their blocks, so it is the mean that tells how many blocks the
+/// cache holds; what was learned of the capacity is kept as it moves.
+void Scheduler::State::size_index(std::uint32_t slot, const ScheduledRequest& request) {
   ScheduledBackend& backend = backends[slot];
-  if (backend.index_capacity > 0 || tokens_per_block <= 0 || backend.facts.kv_tokens == 0) return;
-  set_index_capacity(slot, static_cast<double>(backend.facts.kv_tokens) / tokens_per_block);
+  if (request.blocks.empty() || request.tokens_per_block <= 0) return;
+  const double tokens =
+      std::clamp(request.tokens_per_block, min_tokens_per_block, max_tokens_per_block);
+  double& mean = backend.tokens_per_block;
+  const double before = mean;
+  mean = before > 0 ? before + block_smoothing * (tokens - before) : tokens;
+  if (backend.facts.kv_tokens == 0) return;
+  const bool sized = backend.index_capacity > 0 && before > 0;
+  set_index_capacity(slot, sized ? backend.index_capacity * before / mean
+                                 : static_cast<double>(backend.facts.kv_tokens) / mean);
 }
 
 /// Tokens of prompts are only estimated here, so it is the share of the prompt that counts. And
@@ -141,7 +155,7 @@ void Scheduler::State::found_unpredicted(const ScheduledRequest& request) {
   if (backend.index_capacity <= 0 || !is_full || options.foreign_traffic) return;
   const double whole = backend.facts.kv_tokens == 0 ? static_cast<double>(index.max_capacity())
                                                     : static_cast<double>(backend.facts.kv_tokens) /
-                                                          request.tokens_per_block;
+                                                          backend.tokens_per_block;
   if (backend.index_capacity >= whole) return;
   set_index_capacity(request.backend, std::min(backend.index_capacity / shrink, whole));
 }
@@ -230,6 +244,7 @@ void Scheduler::add_backend(std::uint32_t slot, const EngineFacts& facts) {
   backend.state = SlotState::open;
   backend.adapters.clear();
   backend.index_capacity = 0;
+  backend.tokens_per_block = 0;
   backend.confirms_hits = 0;
   backend.predicted_cached = 0;
   backend.reported_cached = 0;

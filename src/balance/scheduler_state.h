@@ -53,7 +53,8 @@ struct ScheduledBackend {
   EngineFacts facts;
   bool known = false;
   SlotState state = SlotState::out;
-  double index_capacity = 0;  ///< blocks; 0: not yet derived from kv_tokens
+  double index_capacity = 0;    ///< blocks; 0: not yet derived from kv_tokens
+  double tokens_per_block = 0;  ///< mean of its prompts; 0: unknown
   // Shares of the last responses, 0..1.
   double confirms_hits = 0;
   double streams = 1;
@@ -116,7 +117,7 @@ struct Scheduler::State {
   void found_unpredicted(const ScheduledRequest& request);
   void set_index_capacity(std::uint32_t slot, double blocks);
   /// Sets the index's capacity of a backend from its KV cache, when the size of a block is known.
-  void size_index(std::uint32_t slot, double tokens_per_block);
+  void size_index(std::uint32_t slot, const ScheduledRequest& request);
   /// phi0 of the fastest available backend.
   double idle_step() const;
   double default_ttft_target() const;

@@ -372,7 +372,7 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   request.entry.prefill_seconds = candidate.prefill;
   if (request.adapter != 0) backend.adapters.used(request.adapter, now_);
   backend.ledger.dispatched(request.entry, now_);
-  state_.size_index(candidate.slot, request.tokens_per_block);
+  state_.size_index(candidate.slot, request);
   state_.index.add(candidate.slot, request.blocks);
   candidate.wait += candidate.prefill;
   candidate.is_new_and_busy = is_new_and_busy(backend.ledger);

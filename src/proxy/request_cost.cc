@@ -5,6 +5,7 @@
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/inference/token_estimates.h"
 
 namespace evenkeel {
 namespace {
@@ -37,12 +38,14 @@ SloConfig nearest(const SloConfig* route, const SloConfig& pool) {
           .tpot = route->tpot != milliseconds{} ? route->tpot : pool.tpot};
 }
 
-/// Tokens of a block of the prompt, by those of the whole.
+/// Tokens of a block of the prompt: its text alone makes blocks, neither images nor token ids.
 double tokens_per_block(const InferenceRequest& asked) {
-  constexpr double usual = InferenceRequest::block_bytes / 4.0;
-  if (asked.prompt_bytes == 0 || asked.estimated_prompt_tokens == 0) return usual;
-  return static_cast<double>(asked.estimated_prompt_tokens) * InferenceRequest::block_bytes /
-         static_cast<double>(asked.prompt_bytes);
+  constexpr double usual = InferenceRequest::block_bytes / TokenEstimates::default_bytes_per_token;
+  const std::uint64_t others =
+      asked.prompt_tokens + asked.images * TokenEstimates::tokens_per_image;
+  if (asked.prompt_bytes == 0 || asked.estimated_prompt_tokens <= others) return usual;
+  return static_cast<double>(asked.estimated_prompt_tokens - others) *
+         InferenceRequest::block_bytes / static_cast<double>(asked.prompt_bytes);
 }
 
 }  // namespace

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <vector>
 
 #include "evenkeel/balance/scheduler.h"
+#include "evenkeel/base/hash.h"
+#include "evenkeel/base/rng.h"
 
 namespace evenkeel {
 namespace {
@@ -51,6 +54,32 @@ TEST(SchedulerBounds, TheIndexHoldsNoMoreBlocksThanItHasRoomFor) {
   EXPECT_EQ(scheduler.place(noon).size(), 1u);
 
   EXPECT_EQ(scheduler.index_bytes(), bytes);
+}
+
+TEST(SchedulerBounds, TheIndexIsSizedByUsualPromptsNotByTheFirst) {
+  Scheduler scheduler({.slots = 1, .index_bytes = 1 << 20});
+  scheduler.add_backend(0, {.identity = 1, .kv_tokens = 100'000});
+  Instant now = noon;
+  const auto serve = [&](std::uint64_t prompt, double tokens_per_block) {
+    std::vector<std::uint64_t> blocks;
+    for (std::uint64_t i = 1; i <= 10; ++i) blocks.push_back(mix(prompt * 100 + i));
+    const auto before = scheduler.cached_tokens(0).predicted;
+    const auto ticket = scheduler.arrive(
+        {.prompt_tokens = 2570, .prefix_blocks = blocks, .tokens_per_block = tokens_per_block},
+        now);
+    EXPECT_EQ(scheduler.place(now).size(), 1u);
+    now += seconds(1);
+    scheduler.first_token(ticket, now);
+    scheduler.finished(ticket, {.output_tokens = 5, .cached_tokens = 0, .prompt_tokens = 2570},
+                       now);
+    now += seconds(1);
+    return scheduler.cached_tokens(0).predicted - before;
+  };
+  serve(0, 25'000);  // as of a short text with many images
+  for (std::uint64_t i = 1; i <= 300; ++i) serve(i, 256);
+
+  EXPECT_EQ(serve(280, 256), 2560u) << "the last 30 prompts fit";
+  EXPECT_EQ(serve(200, 256), 0u);
 }
 
 }  // namespace

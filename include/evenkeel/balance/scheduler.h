@@ -64,7 +64,7 @@ struct Arrival {
   std::uint32_t prompt_tokens = 1;  ///< known or estimated
   /// A hash for each block of the prompt, over all that precedes the block's end. Copied.
   std::span<const std::uint64_t> prefix_blocks;
-  double tokens_per_block = 0;
+  double tokens_per_block = 0;   ///< without tokens that no block has, such as those of images
   std::uint32_t max_tokens = 0;  ///< of the output; 0: unknown. Only to find outputs alike
   std::uint32_t choices = 1;     ///< outputs, which are generated side by side
   bool streams = true;           ///< `first_token` will be called

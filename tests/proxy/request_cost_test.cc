@@ -1,0 +1,39 @@
+#include "proxy/request_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "evenkeel/config/config.h"
+#include "evenkeel/inference/token_estimates.h"
+
+namespace evenkeel {
+namespace {
+
+/// A chat with so much text, of four bytes for each token, and what else it has.
+Request chat_of(std::uint64_t bytes, std::uint32_t images, std::uint64_t token_ids) {
+  Request request;
+  request.info.inference = std::make_unique<InferenceInfo>();
+  InferenceRequest& asked = request.info.inference->request;
+  asked.task = InferenceTask::chat;
+  asked.complete = true;
+  asked.prompt_bytes = bytes;
+  asked.images = images;
+  asked.prompt_tokens = token_ids;
+  asked.estimated_prompt_tokens = TokenEstimates().prompt_tokens_of(asked);
+  return request;
+}
+
+TEST(RequestCost, BlocksHaveTheTokensOfTextAlone) {
+  for (const std::uint32_t images : {0u, 1u, 100u}) {
+    const Request request = chat_of(4096, images, 0);
+    EXPECT_DOUBLE_EQ(arrival_of(request, SloConfig()).tokens_per_block, 256) << images;
+  }
+  const Request with_ids = chat_of(4096, 0, 5000);
+  EXPECT_DOUBLE_EQ(arrival_of(with_ids, SloConfig()).tokens_per_block, 256);
+  const Request without_text = chat_of(0, 2, 0);
+  EXPECT_DOUBLE_EQ(arrival_of(without_text, SloConfig()).tokens_per_block, 256);
+}
+
+}  // namespace
+}  // namespace evenkeel
