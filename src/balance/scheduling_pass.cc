@@ -338,13 +338,15 @@ std::optional<HeldBy> SchedulingPass::reason_to_hold(const ScheduledRequest& req
     const bool soon = candidate.state != SlotState::full && candidate.wait < candidate.max_wait;
     return soon ? HeldBy::learning : HeldBy::backlog;
   }
+  const double age = now_ - request.arrived_at;
+  // What does not fit goes then too: short prompts would take its memory for ever. The engine
+  // keeps it until it has room, and gets nothing behind it meanwhile.
+  if (age >= max_held_age) return std::nullopt;
   if (ledger.kv_tokens() > 0 && candidate.use + candidate.uncached / ledger.kv_tokens() >= 1) {
     return HeldBy::memory;
   }
-  const double age = now_ - request.arrived_at;
   const double budget = (age + candidate.wait + candidate.prefill) / request.ttft_target;
-  const bool starts = age >= max_held_age || budget >= max_held_budget ||
-                      candidate.prefill >= max_held_prefill ||
+  const bool starts = budget >= max_held_budget || candidate.prefill >= max_held_prefill ||
                       candidate.violations <= held_from + held_per_budget * budget;
   return starts ? std::nullopt : std::optional(HeldBy::streams);
 }

@@ -83,5 +83,25 @@ TEST(SchedulerPromises, APrefixThatRequestsShareTakesNoMemoryForEachOfThem) {
   }
 }
 
+TEST(SchedulerPromises, ShortPromptsDoNotKeepOneAwayThatFillsTheMemory) {
+  OneBackend backend(32'000);
+  std::vector<std::uint64_t> running;
+  std::uint64_t large = 0;
+
+  // Four short ones a second, each of which runs for a second.
+  for (int i = 0; i < 80; ++i) {
+    running.push_back(backend.arrive({.prompt_tokens = 2000}));
+    if (i == 10) large = backend.arrive({.prompt_tokens = 30'000});
+    for (int tick = 0; tick < 10; ++tick) backend.go_on(milliseconds(25));
+    if (large != 0 && backend.placed(large)) break;
+    if (backend.placed(running.back())) backend.start(running.back());
+    if (i >= 4 && backend.placed(running[running.size() - 4])) {
+      backend.finish(running[running.size() - 4], 30);
+    }
+  }
+
+  EXPECT_TRUE(backend.placed(large)) << "after 17 seconds";
+}
+
 }  // namespace
 }  // namespace evenkeel::testing
