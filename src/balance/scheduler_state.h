@@ -218,6 +218,7 @@ class SchedulingPass {
   void find_ready_slots();
   bool may_find_slot(const ScheduledRequest& request);
   void put_in_order();
+  void let_priorities_age();
   void find_last_late();
   bool ready(const Candidate& candidate) const;
   bool any_ready() const;

@@ -226,6 +226,7 @@ void SchedulingPass::put_in_order() {
          .remaining = request.least_prefill - ageing * (now_ - request.arrived_at),
          .ticket = ticket});
   }
+  let_priorities_age();
   const std::size_t count = std::clamp<std::size_t>(
       pass_budget / std::max<std::size_t>(state_.candidates.size(), 1), 8, max_pass);
   const std::size_t kept = std::min(count, state_.order.size());
@@ -233,6 +234,24 @@ void SchedulingPass::put_in_order() {
                     state_.order.end());
   find_last_late();
   state_.order.resize(kept);
+}
+
+/// As in RequestQueue a request rises by one class with each third of the patience. Only the first
+/// of each class does, so that age does not override shares and sizes within a class.
+void SchedulingPass::let_priorities_age() {
+  const double third = seconds_of(state_.options.patience) / priority_count;
+  if (third <= 0) return;
+  std::array<Scheduler::State::Turn*, priority_count> first{};
+  for (auto& turn : state_.order) {
+    auto*& best = first[static_cast<std::size_t>(turn.priority)];
+    if (best == nullptr || turn < *best) best = &turn;
+  }
+  for (auto* const turn : first) {
+    if (turn == nullptr) continue;
+    const double age = now_ - state_.request(turn->ticket).arrived_at;
+    const auto risen = static_cast<int>(std::min<double>(age / third, priority_count));
+    turn->priority = static_cast<Priority>(std::max(static_cast<int>(turn->priority) - risen, 0));
+  }
 }
 
 /// Of the requests that nothing holds any more, the one whose turn comes last.

@@ -133,6 +133,7 @@ std::optional<SchedulerOptions> scheduler_of(const PoolConfig& pool) {
                           .ttft_target = target_of(pool.slo.ttft),
                           .tpot_target = target_of(pool.slo.tpot),
                           .shed_factor = pool.expected_time.shed,
+                          .patience = pool.limits.queue.timeout,
                           .foreign_traffic = pool.expected_time.shared_backends};
 }
 

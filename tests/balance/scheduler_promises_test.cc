@@ -22,7 +22,8 @@ class OneBackend {
       : scheduler({.slots = 1,
                    .index_bytes = 1 << 20,
                    .ttft_target = seconds(2),
-                   .tpot_target = milliseconds(100)}) {
+                   .tpot_target = milliseconds(100),
+                   .patience = seconds(30)}) {
     scheduler.add_backend(0, {.identity = 1, .kv_tokens = kv_tokens});
     for (int i = 0; i < 5; ++i) {  // after so many it is not new any more
       const auto number = arrive({.prompt_tokens = 100});
@@ -101,6 +102,30 @@ TEST(SchedulerPromises, ShortPromptsDoNotKeepOneAwayThatFillsTheMemory) {
   }
 
   EXPECT_TRUE(backend.placed(large)) << "after 17 seconds";
+}
+
+TEST(SchedulerPromises, ARequestRisesByOneClassWithEachThirdOfItsPatience) {
+  OneBackend backend(0);
+  const auto placed_before_an_urgent_one = [&](Duration age) {
+    const auto running = backend.arrive({.prompt_tokens = 30'000});
+    const auto batch = backend.arrive({.prompt_tokens = 9000, .priority = Priority::batch});
+    backend.now += age;
+    const auto urgent = backend.arrive({.prompt_tokens = 9000, .priority = Priority::interactive});
+    EXPECT_FALSE(backend.placed(batch));
+    backend.start(running);
+    const bool first = backend.placed(batch);
+    EXPECT_NE(backend.placed(urgent), first);
+    backend.finish(running, 10);
+    for (const auto number : first ? std::vector{batch, urgent} : std::vector{urgent, batch}) {
+      backend.go_on(seconds(2));
+      backend.start(number);
+      backend.finish(number, 10);
+    }
+    return first;
+  };
+
+  EXPECT_FALSE(placed_before_an_urgent_one(seconds(19)));
+  EXPECT_TRUE(placed_before_an_urgent_one(seconds(21)));
 }
 
 }  // namespace

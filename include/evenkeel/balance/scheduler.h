@@ -25,6 +25,8 @@ struct SchedulerOptions {
   /// A request is refused when its age and its prefill exceed its TTFT target this many times;
   /// batch requests four times as many. 0: never.
   double shed_factor = 0;
+  /// The first that waits of a priority rises by one class with each third of this. 0: never.
+  Duration patience{};
   /// Others send requests to the same backends: reports of the engines tell how many.
   bool foreign_traffic = false;
 };
