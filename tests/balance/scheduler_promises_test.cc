@@ -107,7 +107,7 @@ TEST(SchedulerPromises, ShortPromptsDoNotKeepOneAwayThatFillsTheMemory) {
 TEST(SchedulerPromises, ARequestRisesByOneClassWithEachThirdOfItsPatience) {
   OneBackend backend(0);
   const auto placed_before_an_urgent_one = [&](Duration age) {
-    const auto running = backend.arrive({.prompt_tokens = 30'000});
+    const auto running = backend.arrive({.prompt_tokens = 300'000});  // not overdue meanwhile
     const auto batch = backend.arrive({.prompt_tokens = 9000, .priority = Priority::batch});
     backend.now += age;
     const auto urgent = backend.arrive({.prompt_tokens = 9000, .priority = Priority::interactive});

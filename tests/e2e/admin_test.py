@@ -88,6 +88,7 @@ class Admin(case.Case):
         reading = listed["polled"].pop("engine")  # the test's server has no metrics
         self.assertEqual(set(reading), {"state", "reason", "interval_seconds", "took_seconds"})
         self.assertIsNone(listed["polled"].pop("gpu_exporter"))
+        self.assertEqual(listed.pop("engine_state")["restarts_total"], 0)
         self.assertEqual(listed, {
             "id": backend.address, "pool": "pool", "address": backend.address, "engine": "vllm",
             "models": ["llama-8b", "llama-8b-lora"], "zone": "rack-1", "labels": {"gpu": "h100"},
@@ -301,6 +302,7 @@ class Metrics(case.Case):
         "connections": {"listener"}, "connections_total": {"listener"}, "connections_shed_total": {"listener", "reason"},
         "backend_up": {"pool", "backend"}, "backend_state": {"pool", "backend", "state"},
         "backend_in_flight": {"pool", "backend"}, "backend_picks_total": {"pool", "backend"},
+        "backend_engine_restarts_total": {"pool", "backend"},
         "backend_errors_total": {"pool", "backend", "reason"},
         "backend_links": {"pool", "backend", "state"}, "backend_latency_seconds": {"pool", "backend"},
         "backend_requests_total": {"pool", "backend", "code_class"},
