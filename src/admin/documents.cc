@@ -104,7 +104,20 @@ json::value forecast_document(const PoolState& pool, const Backend& backend, Ins
                       {"wait_seconds", seconds_of(forecast->wait)}};
 }
 
-/// The same.
+/// Null without a shadow picker.
+json::value shadow_document(const PoolState& pool, const SchedulerStats& stats) {
+  if (!stats.shadow) return nullptr;
+  json::object document;
+  document["picker"] = pool.spec().shadow_picker;
+  document["compared_total"] = stats.shadow->compared_total;
+  document["agreed_total"] = stats.shadow->agreed_total;
+  document["unavailable_total"] = stats.shadow->unavailable_total;
+  document["regret_seconds_total"] = seconds_of(stats.shadow->regret_sum);
+  document["gain_seconds_total"] = seconds_of(stats.shadow->gain_sum);
+  return document;
+}
+
+/// Null if no scheduler places the requests of the pool.
 json::value scheduler_document(const PoolState& pool) {
   const auto stats = pool.scheduler_stats();
   if (!stats) return nullptr;
@@ -116,6 +129,7 @@ json::value scheduler_document(const PoolState& pool) {
   document["ttft_seconds_total"] = seconds_of(stats->ttft_sum);
   document["ttft_error_seconds_total"] = seconds_of(stats->ttft_error_sum);
   document["index_bytes"] = stats->index_bytes;
+  document["shadow"] = shadow_document(pool, *stats);
   return document;
 }
 

@@ -34,6 +34,16 @@ std::optional<AffinitySnapshot> collect_affinity(const PoolState& pool) {
                           .evictions = stats->evictions};
 }
 
+std::optional<ShadowSnapshot> collect_shadow(const PoolState& pool, const SchedulerStats& stats) {
+  if (!stats.shadow) return std::nullopt;
+  return ShadowSnapshot{.picker = pool.spec().shadow_picker,
+                        .compared = stats.shadow->compared_total,
+                        .agreed = stats.shadow->agreed_total,
+                        .unavailable = stats.shadow->unavailable_total,
+                        .regret_sum = seconds_of(stats.shadow->regret_sum),
+                        .gain_sum = seconds_of(stats.shadow->gain_sum)};
+}
+
 std::optional<SchedulerSnapshot> collect_scheduler(const PoolState& pool) {
   const auto stats = pool.scheduler_stats();
   if (!stats) return std::nullopt;
@@ -45,7 +55,8 @@ std::optional<SchedulerSnapshot> collect_scheduler(const PoolState& pool) {
                            .ttft_error_sum = seconds_of(stats->ttft_error_sum),
                            .prefill_sum = seconds_of(stats->prefill_sum),
                            .decode_sum = seconds_of(stats->decode_sum),
-                           .index_bytes = stats->index_bytes};
+                           .index_bytes = stats->index_bytes,
+                           .shadow = collect_shadow(pool, *stats)};
 }
 
 std::vector<SubsetSnapshot> collect_subsets(const PoolState& pool) {

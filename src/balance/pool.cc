@@ -82,7 +82,7 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   state->make_queue_sections(predecessor);
   if (spec.scheduler) {
     state->scheduled_ = std::make_shared<ScheduledPool>(
-        *spec.scheduler, state->backends_, state->subsets_,
+        spec, state->backends_, state->subsets_,
         predecessor != nullptr ? predecessor->scheduled_.get() : nullptr);
   }
   if (spec.affinity) {
@@ -102,7 +102,9 @@ void PoolState::make_pickers(const PoolSpec& spec, const PoolState* predecessor)
   picker_factory_ = picker_factory(spec.picker, options);
   assert(picker_factory_);
   if (spec.scheduler && !spec.shadow_picker.empty()) {
-    shadow_factory_ = picker_factory(spec.shadow_picker, options);
+    PickerOptions of_shadow = options;
+    of_shadow.memory_guard = spec.shadow_memory_guard;
+    shadow_factory_ = picker_factory(spec.shadow_picker, std::move(of_shadow));
     assert(shadow_factory_);
   }
   subsets_.reserve(spec.subsets.size());
@@ -176,7 +178,7 @@ bool PoolState::has_waiting() const {
 
 std::optional<SchedulerStats> PoolState::scheduler_stats() const {
   if (scheduled_ == nullptr) return std::nullopt;
-  return scheduled_->scheduler().stats();
+  return scheduled_->stats();
 }
 
 std::optional<BackendForecast> PoolState::forecast(const Backend& backend, Instant now) const {

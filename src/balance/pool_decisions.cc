@@ -28,9 +28,8 @@ void PoolScheduler::end_record(PlacedRequest& request) {
 }
 
 /// Its wait is over: what it was priced at does not change any more.
-void PoolScheduler::compare_with_shadow(const Decision& decision) {
+void PoolScheduler::compare_with_shadow(const Decision& decision, ShadowStats& stats) {
   if (decision.shadow == Scheduler::no_backend || decision.best == Scheduler::no_backend) return;
-  ShadowStats& stats = stats_.shadow;
   if (!std::isfinite(decision.shadow_cost)) {
     ++stats.unavailable_total;
     return;
@@ -41,7 +40,7 @@ void PoolScheduler::compare_with_shadow(const Decision& decision) {
     return;
   }
   const Duration regret = duration_of(decision.shadow_cost - decision.best_cost);
-  (regret > Duration{} ? stats.dearer_sum : stats.cheaper_sum) += std::chrono::abs(regret);
+  (regret > Duration{} ? stats.regret_sum : stats.gain_sum) += std::chrono::abs(regret);
 }
 
 /// A slot may have another backend by now. Allocates nothing, as the lock is held.

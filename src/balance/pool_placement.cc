@@ -46,8 +46,8 @@ Task<void> Pool::keep_pace() {
   keeps_pace_ = false;
 }
 
-/// One request in so many is recorded, with the choice of the shadow picker. That one chooses among
-/// all backends of the pool, as if it stood in the scheduler's place.
+/// One request in so many is recorded, with the choice of the shadow picker, if there is one. That
+/// one chooses among all backends of the pool, as if it stood in the scheduler's place.
 void Pool::sample(Arrival& arrival, const Hint& hint) {
   const std::uint32_t interval = state_->spec().explain_one_in;
   if (interval > 0 && ++unsampled_ >= interval) {
@@ -58,7 +58,6 @@ void Pool::sample(Arrival& arrival, const Hint& hint) {
   if (shadow_picker_ == nullptr || hint.subset != 0 || hint.pinned != nullptr) return;
   Hint asked = hint;
   asked.now = loop_.now();
-  if (!asked.key) asked.key = shadow_picker_->key_of({.blocks = arrival.prefix_blocks});
   const BackendPtr* const choice = shadow_picker_->pick(asked);
   if (choice == nullptr) return;
   const auto index = static_cast<std::size_t>(choice - state_->backends().data());

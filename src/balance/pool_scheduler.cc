@@ -170,7 +170,8 @@ void PoolScheduler::end_wait(PlacedRequest& request, PlacedRequest::Stage stage)
   request.stage_ = stage;
   if (request.decision_ == nullptr) [[likely]]
     return;
-  compare_with_shadow(*request.decision_);
+  ShadowStats* const shadow = request.pool_->shadow_stats();
+  if (shadow != nullptr) compare_with_shadow(*request.decision_, *shadow);
   if (stage != PlacedRequest::Stage::placed) end_record(request);
 }
 
@@ -274,10 +275,11 @@ QueueStats PoolScheduler::queue() const {
   return queue;
 }
 
-SchedulerStats PoolScheduler::stats() const {
+SchedulerStats PoolScheduler::stats(const ShadowStats* shadow) const {
   std::lock_guard lock(mutex_);
   SchedulerStats stats = stats_;
   stats.index_bytes = scheduler_.index_bytes();
+  if (shadow != nullptr) stats.shadow = *shadow;
   return stats;
 }
 
@@ -424,14 +426,18 @@ PlacementWait::End PlacementWait::end(Instant now) {
 
 // ---- ScheduledPool ----------------------------------------------------------------------------
 
-ScheduledPool::ScheduledPool(const SchedulerOptions& options,
-                             std::shared_ptr<const Backends> backends,
+ScheduledPool::ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backends> backends,
                              const std::vector<Subset>& subsets, const ScheduledPool* predecessor)
-    : options_(options), backends_(std::move(backends)) {
-  if (predecessor != nullptr && predecessor->scheduler_->fits(options, *backends_)) {
-    scheduler_ = predecessor->scheduler_;
-  } else {
-    scheduler_ = std::make_shared<PoolScheduler>(options, backends_->size());
+    : options_(*spec.scheduler),
+      shadow_picker_(spec.shadow_picker),
+      backends_(std::move(backends)) {
+  const bool goes_on =
+      predecessor != nullptr && predecessor->scheduler_->fits(options_, *backends_);
+  scheduler_ = goes_on ? predecessor->scheduler_
+                       : std::make_shared<PoolScheduler>(options_, backends_->size());
+  if (!shadow_picker_.empty()) {
+    const bool same = goes_on && predecessor->shadow_picker_ == shadow_picker_;
+    shadow_stats_ = same ? predecessor->shadow_stats_ : std::make_shared<ShadowStats>();
   }
   slots_ = scheduler_->join(*backends_);
   sections_.push_back(std::make_unique<ScheduledSection>());

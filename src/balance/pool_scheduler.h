@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -66,7 +67,8 @@ class PoolScheduler {
   BackendPtr backend_of(const PlacedRequest& request) const;
   bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   QueueStats queue() const;
-  SchedulerStats stats() const;
+  /// `shadow`: of one version of the pool, or null.
+  SchedulerStats stats(const ShadowStats* shadow) const;
   std::vector<ExplainedDecision> decisions(std::string_view name) const;
   /// Nothing of a backend that has no slot.
   std::optional<BackendForecast> forecast(const Load& load, Instant now) const;
@@ -95,7 +97,7 @@ class PoolScheduler {
   Decision* begin_record(const Arrival& arrival);
   /// Others may take its place.
   void end_record(PlacedRequest& request);
-  void compare_with_shadow(const Decision& decision);
+  static void compare_with_shadow(const Decision& decision, ShadowStats& stats);
   void copy(const Decision& decision, CopiedDecision& copied) const;
 
   mutable std::mutex mutex_;
@@ -152,8 +154,8 @@ class PlacementWait {
 /// One version of a pool, as its scheduler knows it.
 class ScheduledPool : public std::enable_shared_from_this<ScheduledPool> {
  public:
-  /// `predecessor`: of the former version, or null.
-  ScheduledPool(const SchedulerOptions& options, std::shared_ptr<const Backends> backends,
+  /// `predecessor`: of the former version, or null. REQUIRES: `spec.scheduler`.
+  ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backends> backends,
                 const std::vector<Subset>& subsets, const ScheduledPool* predecessor);
   ScheduledPool(const ScheduledPool&) = delete;
   ScheduledPool& operator=(const ScheduledPool&) = delete;
@@ -166,9 +168,14 @@ class ScheduledPool : public std::enable_shared_from_this<ScheduledPool> {
   const std::vector<std::uint32_t>& slots() const { return slots_; }
   /// Makes this version's options the ones that apply.
   void activate() const { scheduler_->configure(options_); }
+  SchedulerStats stats() const { return scheduler_->stats(shadow_stats_.get()); }
+  /// Null without a shadow picker. Guarded by the scheduler's lock.
+  ShadowStats* shadow_stats() const { return shadow_stats_.get(); }
 
  private:
   SchedulerOptions options_;
+  std::string shadow_picker_;
+  std::shared_ptr<ShadowStats> shadow_stats_;  // of all versions since it became the shadow picker
   std::shared_ptr<const Backends> backends_;
   std::shared_ptr<PoolScheduler> scheduler_;
   std::vector<std::uint32_t> slots_;

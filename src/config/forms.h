@@ -195,7 +195,10 @@ struct ChoiceForm : ScalarForm {
   void read(const Node& node, Value& value) const {
     if (const auto index = words.read(node)) value = words.names[*index];
   }
-  Tree tree(const Value& value, const Value*) const { return Tree::text(value); }
+  // An empty text is the default and is never written.
+  Tree tree(const Value& value, const Value*) const {
+    return value.empty() ? Tree{} : Tree::text(value);
+  }
   Tree schema() const { return words.schema(); }
   std::string type() const { return "word"; }
   std::string range() const { return words.range(); }

@@ -185,6 +185,10 @@ struct Fields<ExpectedTimeConfig> {
               "Whether others send requests to these backends too; how many is then estimated from "
               "what the engines report (`metrics`)."},
           &T::shared_backends, FlagForm{});
+    visit(Key{"explain_one_in",
+              "The decision about one request in so many is kept for a while, to be explained "
+              "(`/api/v1/decisions/ID`) and for `shadow_picker`. 0: only of requests that ask."},
+          &T::explain_one_in, CountForm{0, 1'000'000});
   }
 
   static void finish(Node& node, ExpectedTimeConfig& config) {
@@ -482,6 +486,12 @@ struct Fields<PoolConfig> {
           &T::slo, StructForm<SloConfig>{});
     visit(Key{"expected_time", "Settings of `picker: expected-time`."}, &T::expected_time,
           StructForm<ExpectedTimeConfig>{});
+    visit(Key{"shadow_picker",
+              "Another picker, compared with `picker: expected-time` on the same requests: metrics "
+              "tell what its choices would cost. It places none. It is asked about the requests "
+              "whose decisions are kept (`expected_time.explain_one_in`).",
+              false, "none"},
+          &T::shadow_picker, ChoiceForm{"picker", picker_words});
     visit(Key{"weights",
               "Weights for `picker: weighted`: `configured` uses the backends' `weight`; "
               "`observed` learns them from the work that each completes."},

@@ -43,6 +43,40 @@ constexpr Family counters[] = {
      [](const SchedulerSnapshot& each) { return each.decode_sum; }},
 };
 
+template <class Each>
+void each_shadow(const std::vector<PoolSnapshot>& pools, Each each) {
+  each_pool(pools, [&](Labels labels, const SchedulerSnapshot& scheduler) {
+    if (!scheduler.shadow) return;
+    labels.add({"picker", scheduler.shadow->picker});
+    each(labels, *scheduler.shadow);
+  });
+}
+
+void add_shadows(MetricsPage& page, const std::vector<PoolSnapshot>& pools) {
+  const auto has_shadow = [](const PoolSnapshot& pool) {
+    return pool.scheduler && pool.scheduler->shadow;
+  };
+  if (std::none_of(pools.begin(), pools.end(), has_shadow)) return;
+  page.counters("evenkeel_shadow_choices_total",
+                "Choices of a pool's shadow picker: the scheduler's at that time, another one, or "
+                "a backend that takes no requests.");
+  each_shadow(pools, [&](const Labels& labels, const ShadowSnapshot& shadow) {
+    page.add(labels, {"result", "same"}, shadow.agreed);
+    page.add(labels, {"result", "other"}, shadow.compared - shadow.agreed);
+    page.add(labels, {"result", "unavailable"}, shadow.unavailable);
+  });
+  page.counters("evenkeel_shadow_regret_seconds_total",
+                "By how much the other choices cost more than the scheduler's, where they do.");
+  each_shadow(pools, [&](const Labels& labels, const ShadowSnapshot& shadow) {
+    page.add(labels, shadow.regret_sum);
+  });
+  page.counters("evenkeel_shadow_gain_seconds_total",
+                "By how much the other choices cost less than the scheduler's, where they do.");
+  each_shadow(pools, [&](const Labels& labels, const ShadowSnapshot& shadow) {
+    page.add(labels, shadow.gain_sum);
+  });
+}
+
 }  // namespace
 
 void add_scheduler_metrics(MetricsPage& page, const std::vector<PoolSnapshot>& pools) {
@@ -59,6 +93,7 @@ void add_scheduler_metrics(MetricsPage& page, const std::vector<PoolSnapshot>& p
   each_pool(pools, [&](const Labels& labels, const SchedulerSnapshot& scheduler) {
     page.add(labels, scheduler.index_bytes);
   });
+  add_shadows(page, pools);
 }
 
 }  // namespace evenkeel

@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-/// Adds evenkeel_scheduler_*; nothing if no pool has a scheduler.
+/// Adds evenkeel_scheduler_* and evenkeel_shadow_*; nothing if no pool has a scheduler.
 void add_scheduler_metrics(MetricsPage& page, const std::vector<PoolSnapshot>& pools);
 
 }  // namespace evenkeel

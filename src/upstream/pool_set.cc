@@ -154,6 +154,9 @@ PoolSpec spec_of(const PoolConfig& pool) {
           .notices_silence = lacks_answered_checks(pool),
           .affinity = affinity_of(pool),
           .scheduler = scheduler_of(pool),
+          .explain_one_in = pool.expected_time.explain_one_in,
+          .shadow_picker = pool.shadow_picker,
+          .shadow_memory_guard = pool.shadow_picker == "gpu" ? pool.gpu.memory_guard : 0,
           .slow_start = pool.slow_start,
           .retry_budget = pool.retry.budget,
           .recovery_time =

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -185,6 +186,7 @@ TEST_F(RecordedScheduler, ARecordChangesNoDecision) {
   std::vector<Decision> decisions(200);
   for (std::size_t i = 0; i < decisions.size(); ++i) {
     const auto tokens = static_cast<std::uint32_t>(100 + i * 37 % 3000);
+    decisions[i].shadow = static_cast<std::uint32_t>(i % 3);  // also one that is not there
     arrive(tokens, &decisions[i]);
     plain.arrive({.prompt_tokens = tokens}, now_);
     const auto recorded = scheduler_.place(now_);
@@ -206,20 +208,28 @@ TEST_F(RecordedScheduler, ARecordChangesNoDecision) {
 
 class RecordedPool : public ::testing::Test {
  protected:
-  void given(int backends, std::uint32_t explain_one_in = 0, std::string shadow = {}) {
+  static PoolSpec recorded_pool(int backends, std::uint32_t explain_one_in, std::string shadow) {
     PoolSpec spec = some_pool(static_cast<std::size_t>(backends), 0);
     spec.picker = "expected-time";
     spec.scheduler = SchedulerOptions{.index_bytes = 1 << 20};
     spec.explain_one_in = explain_one_in;
     spec.shadow_picker = std::move(shadow);
-    state_ = PoolState::build(std::move(spec));
+    return spec;
+  }
+  void given(int backends, std::uint32_t explain_one_in = 0, std::string shadow = {}) {
+    given(recorded_pool(backends, explain_one_in, std::move(shadow)));
+  }
+  /// A second call is a reload.
+  void given(PoolSpec spec) {
+    state_ = PoolState::build(std::move(spec), state_.get());
     state_->activate();
     pool_.emplace(state_, loop_, 1);
   }
-  Task<Result<Lease>> acquire(std::uint32_t tokens, std::string_view name, bool asks) {
+  Task<Result<Lease>> acquire(std::uint32_t tokens, std::string_view name, bool asks,
+                              std::optional<std::uint64_t> key = {}) {
     arrivals_.push_back(std::make_unique<Arrival>(
         Arrival{.prompt_tokens = tokens, .name = name, .wants_record = asks}));
-    Hint hint;
+    Hint hint{.key = key};
     hint.arrival = arrivals_.back().get();
     return pool_->acquire(hint);
   }
@@ -308,7 +318,7 @@ TEST_F(RecordedPool, ComparesAShadowPickerThatTakesNoSlots) {
   std::vector<Lease> leases;
   for (int i = 0; i < 3; ++i) leases.push_back(acquire_now(20'000, "id", false));
 
-  const ShadowStats shadow = state_->scheduler_stats()->shadow;
+  const ShadowStats shadow = state_->scheduler_stats()->shadow.value();
   EXPECT_EQ(shadow.compared_total + shadow.unavailable_total, 3u);
   EXPECT_GE(shadow.compared_total, shadow.agreed_total);
   EXPECT_EQ(state_->in_flight(), 3u);
@@ -323,16 +333,84 @@ TEST_F(RecordedPool, AShadowThatIgnoresLongPromptsIsDearer) {
     lease.placed()->first_token(Clock::now());
     lease.placed()->finished({.output_tokens = 1}, 0, Clock::now());
   }
-  const ShadowStats shadow = state_->scheduler_stats()->shadow;
-  EXPECT_GT(shadow.dearer_sum, 5s) << "it sends half of them behind the long one";
-  EXPECT_LT(shadow.cheaper_sum, 100ms);
+  const ShadowStats shadow = state_->scheduler_stats()->shadow.value();
+  EXPECT_GT(shadow.regret_sum, 5s) << "it sends half of them behind the long one";
+  EXPECT_LT(shadow.gain_sum, 100ms);
   EXPECT_LT(shadow.agreed_total, shadow.compared_total);
+}
+
+TEST_F(RecordedPool, AShadowByKeySendsWhatIsAlikeToOneBackend) {
+  for (const char* const picker : {"prefix-affinity", "consistent-hash"}) {
+    given(4, 1, picker);
+    std::set<std::uint32_t> chosen;
+    const std::vector<std::uint64_t> blocks{17, 18};
+    for (int i = 0; i < 8; ++i) {
+      const auto found = pool_->key_of({}, {.blocks = blocks});
+      EXPECT_EQ(found.has_value(), std::string_view(picker) == "prefix-affinity");
+      auto task = acquire(10, picker, true, found.value_or(17));
+      task.take()->release();
+    }
+    for (const auto& each : state_->decisions(picker)) chosen.insert(each.decision.shadow);
+    EXPECT_EQ(chosen.size(), 1u) << picker;
+    EXPECT_EQ(chosen.count(Scheduler::no_backend), 0u);
+  }
+}
+
+TEST_F(RecordedPool, TheMemoryGuardOfAShadowIsItsOwn) {
+  PoolSpec spec = recorded_pool(2, 1, "gpu");
+  spec.shadow_memory_guard = 0.9;
+  given(spec);
+  const Load& full = state_->backends()[0]->load();
+  state_->backends()[0]->load().signals().publish({.kv_cache_ratio = 0.99}, Clock::now(), 0);
+  for (int i = 0; i < 8; ++i) acquire_now(10, "id").release();
+
+  for (const auto& each : state_->decisions("id")) {
+    EXPECT_EQ(each.backend(each.decision.shadow), state_->backends()[1]->id());
+  }
+  EXPECT_FALSE(state_->over_memory_guard(full)) << "the scheduler has no guard";
+}
+
+TEST_F(RecordedPool, AShadowHasNoSayAboutPinnedRequests) {
+  given(2, 1, "round-robin");
+  auto task = acquire(10, "free", true);
+  const Load& pinned = task.take()->backend()->load();
+  const Arrival arrival{.prompt_tokens = 10, .name = "pinned", .wants_record = true};
+  const Hint hint{.pinned = &pinned, .arrival = &arrival};
+  pool_->acquire(hint).take()->release();
+
+  EXPECT_NE(state_->decisions("free").at(0).decision.shadow, Scheduler::no_backend);
+  EXPECT_EQ(state_->decisions("pinned").at(0).decision.shadow, Scheduler::no_backend);
+}
+
+TEST_F(RecordedPool, CountsOfAShadowGoOnUntilItIsAnotherOne) {
+  const auto compared = [this] { return state_->scheduler_stats()->shadow->compared_total; };
+  given(2, 1, "round-robin");
+  const Lease from_before = acquire_now(10, "id", false);
+  given(2, 1, "round-robin");
+  EXPECT_EQ(compared(), 1u);
+  acquire_now(10, "id", false).release();
+  EXPECT_EQ(compared(), 2u);
+
+  const auto former = state_;
+  Pool worker_that_lags(former, loop_, 1);
+  given(2, 1, "least-connections");
+  EXPECT_EQ(compared(), 0u);
+  const Arrival late{.prompt_tokens = 10, .name = "late"};
+  worker_that_lags.acquire({.arrival = &late}).take()->release();
+  EXPECT_EQ(compared(), 0u) << "its choice was that of the former one";
+  EXPECT_EQ(former->scheduler_stats()->shadow->compared_total, 3u);
+
+  given(2, 1);
+  acquire_now(10, "id", false).release();
+  EXPECT_FALSE(state_->scheduler_stats()->shadow);
+  given(2, 1, "round-robin");
+  EXPECT_EQ(compared(), 0u);
 }
 
 TEST_F(RecordedPool, WithoutAShadowNothingIsCompared) {
   given(2, 1);
   acquire_now(10, "id", false).release();
-  EXPECT_EQ(state_->scheduler_stats()->shadow.compared_total, 0u);
+  EXPECT_FALSE(state_->scheduler_stats()->shadow);
   EXPECT_EQ(state_->new_shadow_picker(1), nullptr);
 }
 

@@ -275,6 +275,20 @@ TEST(ConfigReader, RequiresAListWhereOneIsExpected) {
               ElementsAre("1:8 pools: is empty, at least one is needed"));
 }
 
+TEST(ConfigReader, ReadsWhatIsComparedWithExpectedTime) {
+  const auto plain = read(pool_with("    picker: expected-time\n"));
+  EXPECT_EQ(plain.config.pools.at(0).shadow_picker, "");
+  EXPECT_EQ(plain.config.pools.at(0).expected_time.explain_one_in, 16u);
+
+  const auto compared =
+      read(pool_with("    picker: expected-time\n"
+                     "    shadow_picker: prefix-affinity\n"
+                     "    expected_time: {explain_one_in: 1}\n"));
+  EXPECT_THAT(lines_of(compared.problems), IsEmpty());
+  EXPECT_EQ(compared.config.pools.at(0).shadow_picker, "prefix-affinity");
+  EXPECT_EQ(compared.config.pools.at(0).expected_time.explain_one_in, 1u);
+}
+
 TEST(ConfigReader, ListsTheValuesOfAnEnum) {
   EXPECT_THAT(problems_of(pool_with("    picker: fastest\n")),
               ElementsAre("4:13 pools[0].picker: unknown picker 'fastest', available: "

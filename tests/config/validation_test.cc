@@ -421,6 +421,32 @@ TEST(ConfigValidation, RefusesFallbacksThatFormACycle) {
               ElementsAre(HasSubstr("the fallbacks form a cycle: a -> a")));
 }
 
+TEST(ConfigValidation, AShadowPickerStandsBesideExpectedTimeOnly) {
+  const auto problems = [](const std::string& pool) {
+    return problems_of("pools: [{name: a, backends: [127.0.0.1:1], " + pool + "}]\n");
+  };
+
+  EXPECT_THAT(problems("picker: expected-time, shadow_picker: round-robin"), IsEmpty());
+  EXPECT_THAT(problems("shadow_picker: round-robin"),
+              ElementsAre("1:59 pools[0].shadow_picker: is compared by the prices of `picker: "
+                          "expected-time`; least-connections has none; let the picker be "
+                          "expected-time, or remove the key"));
+  EXPECT_THAT(problems("picker: gpu, shadow_picker: expected-time"),
+              ElementsAre(HasSubstr("pools[0].shadow_picker: expected-time cannot be compared: it "
+                                    "learns from requests that it places; swap the two: `picker: "
+                                    "expected-time`, `shadow_picker: gpu`")));
+  EXPECT_THAT(problems("picker: expected-time, shadow_picker: expected-time"),
+              ElementsAre(HasSubstr("is the picker of the pool itself; name another one")));
+  EXPECT_THAT(problems("picker: expected-time, shadow_picker: gpu, "
+                       "expected_time: {explain_one_in: 0}"),
+              ElementsAre(HasSubstr("is asked about no request: `expected_time.explain_one_in`")));
+  EXPECT_THAT(problems("picker: expected-time, expected_time: {explain_one_in: 0}"), IsEmpty());
+  EXPECT_THAT(problems("picker: expected-tme, shadow_picker: gpu"),
+              ElementsAre(HasSubstr("pools[0].picker: unknown picker 'expected-tme'")));
+  EXPECT_THAT(problems("picker: expected-time, shadow_picker: fastest"),
+              ElementsAre(HasSubstr("pools[0].shadow_picker: unknown picker 'fastest'")));
+}
+
 TEST(ConfigValidation, RefusesDestructiveMetricsEndpoints) {
   const auto problems = [](const std::string& path) {
     return problems_of(

@@ -160,7 +160,13 @@ SchedulerSnapshot some_scheduler() {
           .ttft_error_sum = 0.5,
           .prefill_sum = 3,
           .decode_sum = 40,
-          .index_bytes = 1 << 20};
+          .index_bytes = 1 << 20,
+          .shadow = ShadowSnapshot{.picker = "round-robin",
+                                   .compared = 7,
+                                   .agreed = 5,
+                                   .unavailable = 1,
+                                   .regret_sum = 0.75,
+                                   .gain_sum = 0.125}};
 }
 
 TEST(Metrics, HaveWhatTheSchedulerOfAPoolHasDone) {
@@ -180,6 +186,22 @@ TEST(Metrics, HaveWhatTheSchedulerOfAPoolHasDone) {
   EXPECT_EQ(daemon.value("evenkeel_scheduler_index_bytes" + pool), 1 << 20);
   EXPECT_EQ(daemon.page().find(R"(evenkeel_scheduler_placed_total{pool="other"})"),
             std::string::npos);
+}
+
+TEST(Metrics, HaveTheRegretOfAShadowPicker) {
+  Daemon daemon;
+  daemon.snapshot.pools = {{.name = "llama", .scheduler = some_scheduler()}};
+
+  const std::string shadow = R"({pool="llama",picker="round-robin")";
+  const std::string choices = "evenkeel_shadow_choices_total" + shadow;
+  EXPECT_EQ(daemon.value(choices + R"(,result="same"})"), 5);
+  EXPECT_EQ(daemon.value(choices + R"(,result="other"})"), 2);
+  EXPECT_EQ(daemon.value(choices + R"(,result="unavailable"})"), 1);
+  EXPECT_EQ(daemon.value("evenkeel_shadow_regret_seconds_total" + shadow + "}"), 0.75);
+  EXPECT_EQ(daemon.value("evenkeel_shadow_gain_seconds_total" + shadow + "}"), 0.125);
+
+  daemon.snapshot.pools[0].scheduler->shadow.reset();
+  EXPECT_EQ(daemon.page().find("evenkeel_shadow"), std::string::npos);
 }
 
 TEST(Metrics, HaveTheRungAndTheWaitOfBackendsThatAreScheduled) {

@@ -85,8 +85,9 @@ struct PoolSpec {
   /// Of a pool with a scheduler: one request in so many is recorded; 0: only those that ask for it.
   std::uint32_t explain_one_in = 16;
   /// Likewise: one of `known_pickers()`, whose choices for recorded requests are compared with the
-  /// scheduler's; empty: none.
+  /// scheduler's; empty: none. It has the options of a picker, but its own guard.
   std::string shadow_picker;
+  double shadow_memory_guard = 0;
   Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
   double retry_budget = 0.2;  ///< retries per answered request, 0..1
   /// When a pool without any backend may have one again: two health checks.
@@ -107,13 +108,13 @@ struct QueueStats {
 };
 
 /// Choices of a pool's shadow picker beside those of its scheduler, at the same time and by the
-/// scheduler's prices, since the scheduler was made.
+/// scheduler's prices, since the pool has had this shadow picker and this scheduler.
 struct ShadowStats {
   std::uint64_t compared_total = 0;
   std::uint64_t agreed_total = 0;       ///< of these: the same backend
   std::uint64_t unavailable_total = 0;  ///< choices that the scheduler may not use: no comparison
-  Duration dearer_sum{};                ///< by how much its choices cost more, where they cost more
-  Duration cheaper_sum{};               ///< by how much they cost less, where they do
+  Duration regret_sum{};                ///< by how much its choices cost more, where they cost more
+  Duration gain_sum{};                  ///< by how much they cost less, where they do
 };
 
 /// What the scheduler of a pool has done since it was made.
@@ -132,7 +133,7 @@ struct SchedulerStats {
   /// Share of the last seconds, 0..1, in which the backends that serve computed prompts; all of the
   /// time in which requests had to wait.
   double busy_ratio = 0;
-  ShadowStats shadow;
+  std::optional<ShadowStats> shadow;  ///< none without a shadow picker
 };
 
 /// What the scheduler expects of one backend.
@@ -148,9 +149,9 @@ struct BackendForecast {
 /// Thread: any.
 class PoolState {
  public:
-  /// REQUIRES: `spec.picker` is known. With a predecessor, backends with the same id keep their
-  /// counters (with an unchanged spec it is the same object), and the queue is shared: requests
-  /// that wait in it compete for the same slots as new ones.
+  /// REQUIRES: `spec.picker` and `spec.shadow_picker` are known. With a predecessor, backends with
+  /// the same id keep their counters (with an unchanged spec it is the same object), and the queue
+  /// is shared: requests that wait in it compete for the same slots as new ones.
   static std::shared_ptr<PoolState> build(PoolSpec spec, const PoolState* predecessor = nullptr);
 
   PoolState(const PoolState&) = delete;
@@ -307,8 +308,10 @@ class Pool {
   /// `queue_full`, `queue_timeout`.
   Task<Result<Lease>> acquire(const Hint& hint, Instant deadline = never);
 
-  /// See Picker::key_of; by the picker for what `hint` says of subsets.
+  /// See Picker::key_of; by the picker for what `hint` says of subsets, or by the shadow picker:
+  /// the pickers beside it know no keys.
   std::optional<std::uint64_t> key_of(const Hint& hint, const PromptBeginning& prompt) const {
+    if (shadow_picker_ != nullptr) return shadow_picker_->key_of(prompt);
     return picker_for(hint).key_of(prompt);
   }
 

@@ -266,7 +266,8 @@ struct SloConfig {
 struct ExpectedTimeConfig {
   double shed = 0;  // requests are refused that would take so many times their `ttft`; 0: none
   std::uint64_t index_bytes = 64UL << 20;
-  bool shared_backends = false;  // others send requests to them too
+  bool shared_backends = false;       // others send requests to them too
+  std::uint32_t explain_one_in = 16;  // requests of which the decision is recorded; 0: none
 
   bool operator==(const ExpectedTimeConfig&) const = default;
 };
@@ -313,6 +314,7 @@ struct PoolConfig {
   GpuConfig gpu;
   SloConfig slo;
   ExpectedTimeConfig expected_time;
+  std::string shadow_picker;  // compared with `picker: expected-time`; empty: none
   WeightSource weights = WeightSource::configured;
   std::vector<BackendConfig> backends;  // never empty in a loaded file
   // Given, every backend uses TLS; else those with https:// in their address.

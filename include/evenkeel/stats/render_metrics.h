@@ -84,6 +84,16 @@ struct SubsetSnapshot {
   std::uint64_t fallbacks = 0;  ///< requests for them that other backends of the pool got
 };
 
+/// How the choices of a pool's shadow picker compare: see ShadowStats. Times are seconds.
+struct ShadowSnapshot {
+  std::string picker;
+  std::uint64_t compared = 0;
+  std::uint64_t agreed = 0;
+  std::uint64_t unavailable = 0;
+  double regret_sum = 0;
+  double gain_sum = 0;
+};
+
 /// What the scheduler of a pool has done: see SchedulerStats. Times are seconds.
 struct SchedulerSnapshot {
   std::uint64_t placed = 0;
@@ -95,6 +105,7 @@ struct SchedulerSnapshot {
   double prefill_sum = 0;
   double decode_sum = 0;
   std::size_t index_bytes = 0;
+  std::optional<ShadowSnapshot> shadow;
 };
 
 /// One pool at the time of a scrape.
