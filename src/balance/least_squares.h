@@ -11,10 +11,10 @@ namespace evenkeel {
 /// y = coefficients . x, for values y > 0 whose noise grows with them. No allocation, N^2 steps.
 ///
 /// Source: Ljung, System Identification, 1999, section 11.2, with noise of variance
-/// (noise * prediction)^2 + jitter^2. A residual counts as at most `max_residual` times the
-/// prediction, so that one stalled request does not move the model. The covariance never exceeds
-/// the prior's: without that bound forgetting makes it grow without end in directions that traffic
-/// does not excite.
+/// (noise * prediction)^2 + jitter^2, in seconds. A residual counts as at most `max_residual` times
+/// the prediction, so that one stalled request does not move the model. The covariance never
+/// exceeds the prior's: without that bound forgetting makes it grow without end in directions that
+/// traffic does not excite.
 ///
 /// Thread: one at a time.
 template <std::size_t N>
@@ -55,11 +55,10 @@ class LeastSquares {
 
     Vector spread{};
     for (std::size_t i = 0; i < N; ++i) spread[i] = dot(covariance_[i], x);
-    const double variance = noise * predicted * noise * predicted + jitter * jitter;
+    const double deviation = noise * std::max(predicted, least_noisy);
+    const double variance = deviation * deviation + jitter * jitter;
     const double gain = 1 / (forgetting_ * variance + dot(spread, x));
-    for (std::size_t i = 0; i < N; ++i) {
-      coefficients_[i] = std::max(0.0, coefficients_[i] + spread[i] * gain * residual);
-    }
+    for (std::size_t i = 0; i < N; ++i) coefficients_[i] += spread[i] * gain * residual;
     // Exactly symmetric: forgetting makes a difference between the halves grow without end
     // (Verhaegen, Round-off error propagation in four generally-applicable RLS algorithms, 1989).
     for (std::size_t i = 0; i < N; ++i) {
@@ -68,6 +67,7 @@ class LeastSquares {
         covariance_[j][i] = covariance_[i][j];
       }
     }
+    keep_positive();
     forget();
     ++samples_;
   }
@@ -79,6 +79,7 @@ class LeastSquares {
 
  private:
   static constexpr double noise = 0.25;
+  static constexpr double least_noisy = 1e-4;  // seconds: the noise does not become less than of it
   static constexpr double max_residual = 0.75;
   static constexpr double surprise = 0.5;  // error / prediction, without jitter
   static constexpr int surprises_of_change = 3;
@@ -109,6 +110,24 @@ class LeastSquares {
     if (std::abs(surprises_) < surprises_of_change) return;
     surprises_ = 0;
     forget_all();
+  }
+
+  /// A coefficient below 0 becomes 0, and the others what they most likely are then (Simon and
+  /// Chia, Kalman Filtering with State Equality Constraints, 2002). If the others stayed as they
+  /// are, predictions would jump: it is sums of coefficients that samples tell. Much below the
+  /// prior the model would diverge.
+  void keep_positive() {
+    for (std::size_t round = 0; round < N; ++round) {
+      const auto least = static_cast<std::size_t>(
+          std::min_element(coefficients_.begin(), coefficients_.end()) - coefficients_.begin());
+      const double excess = coefficients_[least];
+      if (excess >= 0) return;
+      for (std::size_t i = 0; i < N; ++i) {
+        coefficients_[i] -= covariance_[i][least] / covariance_[least][least] * excess;
+      }
+      coefficients_[least] = 0;
+    }
+    for (double& each : coefficients_) each = std::max(each, 0.0);
   }
 
   /// Scales each row and column as far as the prior's variances allow: the matrix stays positive.

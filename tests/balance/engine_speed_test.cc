@@ -86,6 +86,24 @@ TEST(EngineSpeed, LearnsFromWholeResponsesWithinFiftyRequests) {
   }
 }
 
+TEST(EngineSpeed, LearnsFromResponsesThatComeAtOnce) {
+  EngineSpeed speed;
+  Rng rng(5);
+
+  for (int i = 0; i < 100'000; ++i) {
+    const double streams = 32 * rng.unit();
+    const double prompts = 1 + rng.below(32);
+    speed.learn_response({.steps = 1,
+                          .streams = streams,
+                          .context_tokens = streams * 280,
+                          .uncached = prompts * 280,
+                          .pairs = prompts * 280 * 140},
+                         1e-4 * (0.2 + 4 * rng.unit()));
+    const double step = speed.step_seconds(32, 32 * 280);
+    ASSERT_LT(step + speed.prefill_seconds(280, 0, step), i < 100 ? 0.2 : 0.01) << i;
+  }
+}
+
 TEST(EngineSpeed, NothingTakesNoTime) {
   EngineSpeed speed(reference, 8192);
 
