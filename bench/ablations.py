@@ -14,7 +14,7 @@ from pathlib import Path
 
 NO_HOLDING = ("held_from = 0.5;", "held_from = 1e9;")
 NO_STREAM_PRICE = ("violation_price = 2;", "violation_price = 0;")
-NO_LATE_BINDING = ("return std::clamp(6 * speed.coefficients().step, 0.02, 0.15);", "return speed.coefficients().step + 1e9;")
+NO_LATE_BINDING = ("return std::clamp(2 * speed.coefficients().step, 0.02, 0.15);", "return speed.coefficients().step + 1e9;")
 
 ABLATIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "holding": (NO_HOLDING,),

@@ -30,7 +30,7 @@ constexpr std::size_t careful_requests = 5;  // a new backend computes one promp
 constexpr double batch_patience = 4;
 
 double max_wait_of(const EngineSpeed& speed) {
-  return std::clamp(6 * speed.coefficients().step, 0.02, 0.15);
+  return std::clamp(2 * speed.coefficients().step, 0.02, 0.15);
 }
 
 bool is_new_and_busy(const BackendLedger& ledger) {

@@ -113,7 +113,7 @@ TEST(Scheduler, HoldsRequestsUntilABackendCanStartThem) {
 
   placing.place();
 
-  EXPECT_EQ(placing.order.size(), 2u) << "one prompt each: it takes longer than 0.1 s";
+  EXPECT_EQ(placing.order.size(), 2u) << "one prompt each: it takes longer than two steps";
   EXPECT_NE(placing.backend_of[placing.order[0]], placing.backend_of[placing.order[1]]);
   EXPECT_EQ(placing.scheduler.waiting(), 4u);
   EXPECT_LE(placing.scheduler.next_pass(placing.now), placing.now + milliseconds(20));
