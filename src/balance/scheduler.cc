@@ -340,6 +340,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   std::ranges::copy(excluded, request.excluded.begin());
   request.excluded_count = static_cast<std::uint32_t>(excluded.size());
 
+  request.held_for = no_backend;
   request.decision = arrival.decision;
   if (request.decision != nullptr) [[unlikely]]
     begin_record(request, now);
@@ -379,6 +380,7 @@ void Scheduler::first_token(Ticket ticket, Instant now) {
   state_->learn_prefill(request);
   ScheduledBackend& backend = state_->backends[request.backend];
   backend.heard_at = seconds_since_epoch(now);
+  ++backend.events;
   backend.ledger.first_token(request.entry, backend.heard_at);
 }
 
@@ -404,6 +406,7 @@ void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
   backend.ledger.finishing(request.entry, output_tokens, seconds_since_epoch(now));
   if (!request.entry.streams) state_->learn_prefill(request);
   if (outcome.output_tokens) state_->lengths.learn(request.entry.output_class, output_tokens);
+  ++backend.events;
   backend.ledger.ended(request.entry, seconds_since_epoch(now));
   count_share(backend.streams, request.entry.streams);
   count_share(backend.has_blocks, !request.blocks.empty());
@@ -421,7 +424,9 @@ void Scheduler::abandoned(Ticket ticket, Instant now) {
     }
     state_->remove_waiting(request);
   } else {
-    state_->backends[request.backend].ledger.ended(request.entry, seconds_since_epoch(now));
+    ScheduledBackend& backend = state_->backends[request.backend];
+    ++backend.events;
+    backend.ledger.ended(request.entry, seconds_since_epoch(now));
   }
   state_->free(request);
 }

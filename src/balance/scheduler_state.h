@@ -42,6 +42,11 @@ struct ScheduledRequest {
   std::array<std::uint32_t, Arrival::max_excluded> excluded{};
   std::uint32_t excluded_count = 0;
   std::uint32_t waiting_index = 0;
+  // Of the last time that it was held:
+  std::uint32_t held_for = Scheduler::no_backend;
+  std::uint32_t held_events = 0;  // of that backend
+  double held_at = 0;
+  double held_prefill = 0;  // S there
   Scheduler::Ticket ticket = 0;
   Decision* decision = nullptr;
 };
@@ -53,6 +58,8 @@ struct ScheduledBackend {
   EngineFacts facts;
   bool known = false;
   SlotState state = SlotState::out;
+  std::uint32_t events = 0;     ///< counts starts, first tokens and ends of its requests
+  std::uint32_t candidate = 0;  ///< of the last pass, where its state is not `out`
   double index_capacity = 0;    ///< blocks; 0: not yet derived from kv_tokens
   double tokens_per_block = 0;  ///< mean of its prompts; 0: unknown
   // Shares of the last responses, 0..1.
@@ -150,6 +157,7 @@ struct Scheduler::State {
     Ticket ticket;
     /// By priority and share.
     std::pair<Priority, std::int64_t> turn() const { return {priority, bucket}; }
+    bool operator>(const Turn& other) const { return other < *this; }
     bool operator<(const Turn& other) const {
       if (priority != other.priority) return priority < other.priority;
       if (bucket != other.bucket) return bucket < other.bucket;
@@ -213,7 +221,9 @@ class SchedulingPass {
   using Candidate = Scheduler::State::Candidate;
 
   void look_at_backends();
+  bool stays_held(const ScheduledRequest& request);
   void place(ScheduledRequest& request);
+  void hold(ScheduledRequest& request, Candidate& candidate) const;
   void refuse_late();
   void find_ready_slots();
   bool may_find_slot(const ScheduledRequest& request);
@@ -225,7 +235,7 @@ class SchedulingPass {
   void find_usable(const ScheduledRequest& request);
   void estimate(ScheduledRequest& request);
   double load_seconds(const ScheduledRequest& request, const Candidate& candidate) const;
-  Candidate* cheapest();
+  Candidate* cheapest(const ScheduledRequest& request);
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);
 

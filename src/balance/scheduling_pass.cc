@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "balance/cost_parts.h"
 #include "balance/scheduler_state.h"
@@ -25,8 +27,10 @@ constexpr double held_from = 0.5;
 constexpr double held_per_budget = 2;
 constexpr double max_held_budget = 0.6;
 constexpr double max_held_age = 1;           // seconds
-constexpr double max_held_prefill = 2;       // seconds: longer ones disturb whenever they start
-constexpr std::size_t careful_requests = 5;  // a new backend computes one prompt at a time
+constexpr double reconsidered_after = 0.01;  // seconds that a request is held for the same reason
+constexpr std::ptrdiff_t always_considered = 4;  // requests, at each pass
+constexpr double max_held_prefill = 2;           // seconds: longer ones disturb whenever they start
+constexpr std::size_t careful_requests = 5;      // a new backend computes one prompt at a time
 constexpr double batch_patience = 4;
 
 double max_wait_of(const EngineSpeed& speed) {
@@ -48,21 +52,42 @@ void SchedulingPass::run() {
   if (state_.candidates.empty() || !any_ready()) return;
 
   put_in_order();
-  state_.placements.reserve(state_.placements.size() + state_.order.size());
-  for (const auto& turn : state_.order) {
-    if (!any_ready()) return;
+  std::size_t budget = std::clamp<std::size_t>(pass_budget / state_.candidates.size(), 8, max_pass);
+  state_.placements.reserve(state_.placements.size() + std::min(budget, state_.order.size()));
+  auto end = state_.order.end();  // of the heap
+  while (end != state_.order.begin() && budget > 0 && any_ready()) {
+    std::pop_heap(state_.order.begin(), end, std::greater<>());
+    const auto& turn = *--end;
+    --budget;
     ScheduledRequest& request = state_.request(turn.ticket);
     hurries_ = last_late_ != nullptr && request.tenant != last_late_->tenant &&
                turn.turn() <= last_late_turn_;
+    // The first may go elsewhere too, before others take it.
+    if (state_.order.end() - end > always_considered && stays_held(request)) continue;
     place(request);
   }
 }
 
+/// What it was held for a moment ago has not changed. Most events change one backend, while many
+/// requests wait: estimating all of them each time would cost more than the requests themselves.
+bool SchedulingPass::stays_held(const ScheduledRequest& request) {
+  if (request.held_for == Scheduler::no_backend || now_ - request.held_at > reconsidered_after) {
+    return false;
+  }
+  const ScheduledBackend& backend = state_.backends[request.held_for];
+  if (backend.state == SlotState::out) return false;
+  Candidate& candidate = state_.candidates[backend.candidate];
+  if (ready(candidate) && backend.events != request.held_events) return false;
+  candidate.promised += request.held_prefill;
+  return true;
+}
+
 /// Starts the request, or holds it for the backend that is the cheapest now.
 void SchedulingPass::place(ScheduledRequest& request) {
+  request.held_for = Scheduler::no_backend;
   find_usable(request);
   estimate(request);
-  while (Candidate* const chosen = cheapest()) {
+  while (Candidate* const chosen = cheapest(request)) {
     const auto held_by = reason_to_hold(request, *chosen);
     // Nothing fails once the slot is taken.
     if (!held_by) state_.backends[chosen->slot].ledger.make_room();
@@ -71,14 +96,21 @@ void SchedulingPass::place(ScheduledRequest& request) {
       if (request.decision != nullptr) [[unlikely]]
         record(request, chosen, held_by);
       if (starts) return start(request, *chosen);
-      chosen->promised += chosen->prefill;
-      return;
+      return hold(request, *chosen);
     }
     chosen->state = SlotState::full;
     chosen->cost = std::numeric_limits<double>::infinity();
   }
   if (request.decision != nullptr) [[unlikely]]
     record(request, nullptr, HeldBy::usable);
+}
+
+void SchedulingPass::hold(ScheduledRequest& request, Candidate& candidate) const {
+  candidate.promised += candidate.prefill;
+  request.held_for = candidate.slot;
+  request.held_at = now_;
+  request.held_events = state_.backends[candidate.slot].events;
+  request.held_prefill = candidate.prefill;
 }
 
 /// The backends that the request may go to now. One that is avoided takes it if all others are too;
@@ -116,6 +148,7 @@ void SchedulingPass::look_at_backends() {
     const EngineSpeed& speed = backend.ledger.speed();
     const double step = backend.ledger.step_seconds();
     least_step_ = std::min(least_step_, step);
+    backend.candidate = static_cast<std::uint32_t>(state_.candidates.size());
     const double kv_tokens = backend.ledger.kv_tokens();
     state_.candidates.push_back(
         {.slot = slot,
@@ -216,10 +249,12 @@ void SchedulingPass::put_in_order() {
     least = std::min(least, state_.tenant(state_.request(ticket).tenant).served);
   }
   state_.order.clear();
+  bool has_late = false;
   for (const auto ticket : state_.waiting) {
     const ScheduledRequest& request = state_.request(ticket);
     if (!may_find_slot(request)) continue;
     const double ahead = state_.tenant(request.tenant).served - least;
+    has_late |= now_ - request.arrived_at >= max_held_age;
     state_.order.push_back(
         {.priority = request.priority,
          .bucket = static_cast<std::int64_t>(ahead / bucket_seconds),
@@ -227,13 +262,8 @@ void SchedulingPass::put_in_order() {
          .ticket = ticket});
   }
   let_priorities_age();
-  const std::size_t count = std::clamp<std::size_t>(
-      pass_budget / std::max<std::size_t>(state_.candidates.size(), 1), 8, max_pass);
-  const std::size_t kept = std::min(count, state_.order.size());
-  std::partial_sort(state_.order.begin(), state_.order.begin() + static_cast<std::ptrdiff_t>(kept),
-                    state_.order.end());
-  find_last_late();
-  state_.order.resize(kept);
+  if (has_late) find_last_late();
+  std::make_heap(state_.order.begin(), state_.order.end(), std::greater<>());
 }
 
 /// As in RequestQueue a request rises by one class with each third of the patience. Only the first
@@ -256,7 +286,6 @@ void SchedulingPass::let_priorities_age() {
 
 /// Of the requests that nothing holds any more, the one whose turn comes last.
 void SchedulingPass::find_last_late() {
-  last_late_ = nullptr;
   for (const auto& turn : state_.order) {
     const ScheduledRequest& request = state_.request(turn.ticket);
     if (now_ - request.arrived_at < max_held_age) continue;
@@ -324,7 +353,7 @@ bool SchedulingPass::within_tie(double cost, double least) const {
 
 /// Null: it may go nowhere now. X is at least 0, so what costs more without it than the best costs
 /// with it is not looked at.
-SchedulingPass::Candidate* SchedulingPass::cheapest() {
+SchedulingPass::Candidate* SchedulingPass::cheapest(const ScheduledRequest& request) {
   auto& candidates = state_.candidates;
   Candidate* best =
       &*std::min_element(candidates.begin(), candidates.end(),
@@ -337,10 +366,11 @@ SchedulingPass::Candidate* SchedulingPass::cheapest() {
     if (each.cost < best->cost) best = &each;
   }
   const double least = best->cost;
-  std::uint64_t highest = 0;
+  std::pair<bool, std::uint64_t> highest{};
   for (Candidate& each : candidates) {
     if (each.violations < 0 || !within_tie(each.cost, least)) continue;
-    const std::uint64_t rank = mix(tie_key_ ^ each.identity);
+    // Where it can start now is better than where it would wait at the same cost.
+    const std::pair rank(!reason_to_hold(request, each), mix(tie_key_ ^ each.identity));
     if (rank < highest) continue;
     highest = rank;
     best = &each;
@@ -384,6 +414,7 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   tenant.served += candidate.prefill / request.tenant_weight;
   state_.last_served = tenant.served;
 
+  ++backend.events;
   request.backend = candidate.slot;
   request.entry.uncached = candidate.uncached;
   request.entry.cached = candidate.cached;

@@ -252,6 +252,21 @@ TEST(Scheduler, SendsAPromptToTheBackendThatHasItsPrefix) {
   }
 }
 
+TEST(Scheduler, StartsALongPromptWhereItCanInsteadOfWaitingForAnEqualBackend) {
+  for (std::uint64_t block = 1; block <= 8; ++block) {
+    Placing placing(2);
+    warm_up(placing, 2);
+    placing.arrive_and_place({.prompt_tokens = 1500, .pinned = 0});
+
+    const std::uint64_t blocks[] = {block};
+    const auto number =
+        placing.arrive_and_place({.prompt_tokens = 60'000, .prefix_blocks = blocks});
+
+    ASSERT_TRUE(placing.placed(number)) << block;
+    EXPECT_EQ(placing.backend_of[number], 1u) << block;
+  }
+}
+
 TEST(Scheduler, ForgetsThePrefixesOfAnEngineThatRestarted) {
   Placing placing(2);
   warm_up(placing, 2);

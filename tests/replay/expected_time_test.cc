@@ -97,9 +97,9 @@ struct Flow {
 };
 
 /// Requests without common prefixes, at random times.
-Trace trace_of(const std::vector<Flow>& flows) {
+Trace trace_of(const std::vector<Flow>& flows, std::uint64_t seed = 6) {
   Trace trace;
-  Rng rng(6);
+  Rng rng(seed);
   for (const Flow& flow : flows) {
     for (double at = flow.first; at < flow.last;) {
       trace.rows.push_back(
@@ -221,11 +221,13 @@ TEST(ExpectedTime, AFloodOfOneTenantDoublesTheTtftOfOthersAtMost) {
   flooded.push_back({.tenant = "flood", .per_second = 40, .prompt_tokens = 6000});
   const std::uint64_t flood = hash_of(std::string_view("flood"));
 
-  const double alone = ttft_p99(served_of(trace_of(light), engines(8)), flood);
-  const auto served = served_of(trace_of(flooded), engines(8));
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const double alone = ttft_p99(served_of(trace_of(light, seed), engines(8)), flood);
+    const auto served = served_of(trace_of(flooded, seed), engines(8));
 
-  EXPECT_LT(ttft_p99(served, flood), 2 * alone);
-  EXPECT_GT(served.back().first_token, 70) << "it is a flood";
+    EXPECT_LT(ttft_p99(served, flood), 2 * alone) << seed;
+    EXPECT_GT(served.back().first_token, 70) << "it is a flood";
+  }
 }
 
 // Tool calls: the second token waits for a long prompt that was sent meanwhile. A target that
