@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,19 @@ namespace {
 constexpr unsigned max_full_iterations = 16;
 /// A wait that ends later than this after its time was not a wait: the process was stopped.
 constexpr Duration max_wait_delay = std::chrono::milliseconds(20);
+
+/// What epoll reports of the loop's own descriptors; no watch has such a token.
+constexpr std::uint64_t wakeup_token = ~std::uint64_t{0};
+constexpr std::uint64_t ticker_token = ~std::uint64_t{1};
+
+/// False where one of the descriptors could not be made, or the kernel cannot watch the second.
+bool watch_own(int epoll, int fd, std::uint64_t token) {
+  if (epoll < 0 || fd < 0) return false;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.u64 = token;
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
 
 }  // namespace
 
@@ -186,11 +200,13 @@ struct Loop::Spawned {
 Loop::Loop() : now_(Clock::now()), iteration_ended_(now_), wheel_start_(now_) {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   wakeup_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (epoll_ < 0 || wakeup_ < 0) throw std::system_error(errno, std::generic_category(), "epoll");
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLET;
-  event.data.u64 = ~std::uint64_t{0};
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, wakeup_, &event);
+  ticker_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (watch_own(epoll_, wakeup_, wakeup_token) && watch_own(epoll_, ticker_, ticker_token)) return;
+  const int error = errno;
+  for (const int fd : {ticker_, wakeup_, epoll_}) {
+    if (fd >= 0) close(fd);
+  }
+  throw std::system_error(error, std::generic_category(), "cannot make an event loop");
 }
 
 void Loop::drop_spawned() {
@@ -203,6 +219,7 @@ void Loop::drop_spawned() {
 Loop::~Loop() {
   drop_spawned();
   posted_.clear();
+  close(ticker_);
   close(wakeup_);
   close(epoll_);
 }
@@ -276,30 +293,44 @@ void Loop::run_posted() {
   for (auto& item : work) guard(item);
 }
 
+/// Ends a wait at this instant, or earlier: a timer that was disarmed is not worth a system call.
+void Loop::arm_ticker(Instant when) {
+  if (ticker_at_ <= when) return;
+  ticker_at_ = when;
+  // Clock is CLOCK_MONOTONIC. Setting it also discards an expiry that was not reported.
+  const auto since_boot =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
+  const auto ns = std::max<std::int64_t>(since_boot, 1);  // zero would disarm it
+  itimerspec setting{};
+  setting.it_value.tv_sec = ns / 1'000'000'000;
+  setting.it_value.tv_nsec = ns % 1'000'000'000;
+  timerfd_settime(ticker_, TFD_TIMER_ABSTIME, &setting, nullptr);
+}
+
 void Loop::run_once(Instant wake_at) {
-  int timeout_ms = -1;
-  if (ready_.linked()) {
-    timeout_ms = 0;
-  } else {
-    const Instant next = std::min(wake_at, next_timer());
-    if (next != never) {
-      const auto wait =
-          std::chrono::ceil<std::chrono::milliseconds>(next - iteration_ended_).count();
-      timeout_ms = static_cast<int>(std::clamp<std::int64_t>(wait, 0, 60'000));
-    }
+  Instant wait_until = ready_.linked() ? iteration_ended_ : std::min(wake_at, next_timer());
+  const bool waits = wait_until > iteration_ended_;
+  if (waits) {
+    arm_ticker(wait_until);
+    wait_until = ticker_at_;
   }
 
   std::array<epoll_event, 256> events;
-  const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms);
+  const int count =
+      epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), waits ? -1 : 0);
   const Instant began = read_clock();
   iterations_.fetch_add(1, std::memory_order_relaxed);
 
   bool posted = false;
+  bool ticked = false;
   for (int i = 0; i < count; ++i) {
     const auto& event = events[static_cast<std::size_t>(i)];
     more_events_ = i + 1 < count;
-    if (event.data.u64 == ~std::uint64_t{0}) {
+    if (event.data.u64 == wakeup_token) {
       posted = true;
+    } else if (event.data.u64 == ticker_token) {
+      ticked = true;
+      ticker_at_ = never;
     } else {
       guard([&] { dispatch(event.data.u64, event.events); });
     }
@@ -314,12 +345,13 @@ void Loop::run_once(Instant wake_at) {
   // dispatched before timers run, so that nothing whose answer has arrived times out: a timer that
   // became due during the wait runs now if nothing else happened, else in the next iteration; and
   // when the array is full, more events may be pending.
-  const bool in_time =
-      began <= iteration_ended_ + std::chrono::milliseconds(timeout_ms) + max_wait_delay;
-  const Instant due = count == 0 && timeout_ms >= 0 && in_time ? began : iteration_ended_;
+  const bool in_time = began - max_wait_delay <= std::max(wait_until, iteration_ended_);
+  const bool nothing_else = count == (ticked ? 1 : 0);
   const bool full = count == static_cast<int>(events.size());
   full_iterations_ = full ? full_iterations_ + 1 : 0;
-  if (full_iterations_ % max_full_iterations == 0) run_timers(due);
+  if (full_iterations_ % max_full_iterations == 0) {
+    run_timers(nothing_else && in_time ? began : iteration_ended_);
+  }
 
   iteration_ended_ = Clock::now();
   const auto took = (iteration_ended_ - began).count();

@@ -1,10 +1,15 @@
 #include "evenkeel/base/loop.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <future>
 #include <memory>
 #include <string>
@@ -14,6 +19,17 @@
 #include "counted_allocations.h"
 #include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/base/rng.h"
+
+namespace {
+int kernel_timers_set = 0;
+}
+
+/// In place of the C library's, to count the calls.
+extern "C" int timerfd_settime(int fd, int flags, const itimerspec* setting,
+                               itimerspec* old) noexcept {
+  ++kernel_timers_set;
+  return static_cast<int>(syscall(SYS_timerfd_settime, fd, flags, setting, old));
+}
 
 namespace evenkeel {
 namespace {
@@ -170,6 +186,38 @@ TEST(Timer, BeyondTheWheelsHorizonDoesNotFireEarly) {
 
   EXPECT_EQ(far.rings, 0);
   EXPECT_TRUE(far.armed());
+}
+
+TEST(Timer, FiresInTimeWhenALaterOneWasArmedBefore) {
+  Loop loop;
+  Alarm later;
+  later.arm(loop, Clock::now() + 10s);
+  loop.run_until([] { return false; }, Clock::now() + 40ms);
+  Alarm earlier;
+  const Instant due = Clock::now() + 100ms;
+  earlier.arm(loop, due);
+
+  ASSERT_TRUE(eventually(loop, [&] { return earlier.rings > 0; }));
+
+  EXPECT_GE(Clock::now(), due);
+  EXPECT_LT(Clock::now() - due, 32ms + 200ms);
+  EXPECT_EQ(later.rings, 0);
+}
+
+TEST(Timer, WakesTheLoopOnceForATimeThatNoTimerNeedsAnyMore) {
+  Loop loop;
+  Alarm moved;
+  moved.arm(loop, Clock::now() + 100ms);
+  loop.post([] {});
+  loop.run_until([&] { return loop.iterations() > 0; });  // it waits for the 100 ms from now on
+  const Instant due = Clock::now() + 300ms;
+  moved.arm(loop, due);
+  const auto before = loop.iterations();
+
+  ASSERT_TRUE(eventually(loop, [&] { return moved.rings > 0; }));
+
+  EXPECT_GE(Clock::now(), due);
+  EXPECT_LE(loop.iterations() - before, 4u);
 }
 
 // ---- waiters -----------------------------------------------------------------------------------
@@ -438,6 +486,110 @@ TEST(Loop, AnswersALoneEventAtOnce) {
 
   ASSERT_TRUE(eventually(loop, [&] { return notes.size() == 2; }));
   EXPECT_EQ(notes, "aA");
+}
+
+Task<void> echo_until_closed(Loop& loop, int fd) {
+  Watch watch(loop, fd);
+  while (!watch.peer_closed()) {
+    auto wake = co_await watch.until_readable(loop.now() + 30s);
+    if (wake != Wake::ready) co_return;
+    char byte;
+    const bool asked = read(fd, &byte, 1) == 1;
+    watch.mark_drained();
+    if (asked) {
+      EXPECT_EQ(write(fd, &byte, 1), 1);
+    }
+  }
+}
+
+TEST(Loop, SetsTheKernelsTimerOnceATickAndNotOnceAWait) {
+  Loop loop;
+  Pair pair;
+  constexpr int round_trips = 2000;
+  loop.spawn(echo_until_closed(loop, pair.ours()));
+  std::thread client([&pair] {
+    for (int i = 0; i < round_trips; ++i) {
+      pair.send("x");
+      for (char byte = 0; read(pair.fds[1], &byte, 1) != 1;) std::this_thread::yield();
+    }
+    pair.close_other();
+  });
+  kernel_timers_set = 0;
+  const Instant began = Clock::now();
+
+  EXPECT_TRUE(eventually(loop, [&] { return loop.spawned() == 0; }));
+  client.join();
+
+  EXPECT_GE(loop.iterations(), 1000u);
+  EXPECT_LE(kernel_timers_set, 2 + (Clock::now() - began) / 32ms);
+}
+
+TEST(Loop, DoesNotWakeWhileThereIsNothingToDo) {
+  Loop loop;
+  Alarm far;
+  far.arm(loop, Clock::now() + 1h);
+
+  loop.run_until([] { return false; }, Clock::now() + 300ms);
+
+  EXPECT_LE(loop.iterations(), 2u);
+}
+
+int answering_fd = -1;
+Instant answered_at;
+
+/// As if the process were stopped until `answered_at`, and bytes arrived meanwhile.
+void answer_late(int) {
+  while (Clock::now() < answered_at) usleep(1000);
+  [[maybe_unused]] auto written = write(answering_fd, "x", 1);
+}
+
+Task<void> wait_for_answer(Loop& loop, int fd, Instant deadline, Wake& wake) {
+  Watch watch(loop, fd);
+  wake = co_await watch.until_readable(deadline);
+}
+
+TEST(Loop, ReportsWhatArrivedWhileItWasStoppedThoughTheDeadlineHasPassed) {
+  struct sigaction action{};
+  struct sigaction old{};
+  action.sa_handler = answer_late;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &old), 0);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    Loop loop;
+    Pair pair;
+    Wake wake = Wake::interrupted;
+    const Instant deadline = Clock::now() + 100ms;
+    answering_fd = pair.fds[1];
+    answered_at = deadline + 100ms;
+    loop.spawn(wait_for_answer(loop, pair.ours(), deadline, wake));
+    std::thread stopper([&loop, self = pthread_self()] {
+      while (loop.iterations() == 0) std::this_thread::yield();
+      pthread_kill(self, SIGUSR1);
+    });
+
+    EXPECT_TRUE(eventually(loop, [&] { return loop.spawned() == 0; }));
+
+    stopper.join();
+    EXPECT_EQ(wake, Wake::ready);
+  }
+  sigaction(SIGUSR1, &old, nullptr);
+}
+
+TEST(Loop, SaysWhenTheProcessHasNoDescriptorsLeft) {
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+  const int next = dup(STDERR_FILENO);
+  ASSERT_GE(next, 0);
+  close(next);
+  for (rlim_t room = 0; room < 3; ++room) {  // a loop has three
+    rlimit few = old;
+    few.rlim_cur = static_cast<rlim_t>(next) + room;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    EXPECT_THROW(Loop(), std::system_error);
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+    const int again = dup(STDERR_FILENO);
+    EXPECT_EQ(again, next) << "a descriptor was left open";
+    close(again);
+  }
 }
 
 TEST(Loop, WakesSleepersInOrder) {

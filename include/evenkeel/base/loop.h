@@ -1,5 +1,7 @@
 // One event loop per thread: readiness of descriptors, coarse timers, work posted by other threads.
-// Linux epoll, edge triggered: a descriptor is registered once, so a wait needs no system call.
+// Linux epoll, edge triggered: a descriptor is registered once, so a wait needs no system call. The
+// kernel arms no timer for a wait either: one descriptor tells of the next timer, and is set about
+// once a tick.
 #pragma once
 
 #include <sys/uio.h>
@@ -346,6 +348,7 @@ class Loop {
       512;  // a horizon of 16 s; later timers are scheduled again when it is reached
 
   void run_once(Instant wake_at);
+  void arm_ticker(Instant when);
   template <class Work>
   void guard(Work work);
   void run_ready();
@@ -364,6 +367,8 @@ class Loop {
 
   int epoll_ = -1;
   int wakeup_ = -1;
+  int ticker_ = -1;            // a timerfd that ends a wait
+  Instant ticker_at_ = never;  // when it expires; `never` once the loop has seen that
   Instant now_;
   Instant iteration_ended_;
   Instant wheel_start_;           // of tick 0
