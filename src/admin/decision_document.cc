@@ -122,6 +122,7 @@ json::object outcome_document(const Decision& decision) {
 json::object decision_document(const ExplainedDecision& explained, Instant now) {
   const Decision& decision = explained.decision;
   const bool placed = decision.chosen != Scheduler::no_backend;
+  const bool over = !placed && decision.fate != Decision::Fate::waits;
   json::array candidates;
   for (std::size_t i = 0; i < decision.candidate_count; ++i) {
     candidates.push_back(candidate_document(explained, decision.candidates[i]));
@@ -134,6 +135,7 @@ json::object decision_document(const ExplainedDecision& explained, Instant now) 
   document["prompt_tokens"] = decision.prompt_tokens;
   document["ttft_target_seconds"] = number_or_null(decision.ttft_target);
   document["tpot_target_seconds"] = number_or_null(decision.tpot_target);
+  document["prompt_seconds"] = over ? number_or_null(decision.least_prefill) : json::value();
   document["held"] = held_document(explained);
   document["considered"] = decision.considered;
   document["candidates"] = std::move(candidates);

@@ -54,13 +54,20 @@ std::string_view ExplainedDecision::backend(std::uint32_t slot) const {
 
 std::string compact_text(const ExplainedDecision& explained) {
   const Decision& decision = explained.decision;
-  std::string text = fmt::format("backend=\"{}\", waited={:.3f}",
-                                 explained.backend(decision.chosen), seconds_of(decision.waited));
+  const bool placed = decision.chosen != Scheduler::no_backend;
+  std::string text = placed ? fmt::format("backend=\"{}\"", explained.backend(decision.chosen))
+                            : fmt::format("state={}", to_string(decision.fate));
+  text += fmt::format(", waited={:.3f}", seconds_of(decision.waited));
   if (sum_of(decision.held_seconds) > 0) {
     text += fmt::format(", held_by={}", to_string(main_cause(decision)));
   }
-  text += fmt::format(", ttft={:.3f}, output={:.0f}", seconds_of(decision.predicted_ttft),
-                      decision.predicted_output);
+  if (placed) {
+    text += fmt::format(", ttft={:.3f}, output={:.0f}", seconds_of(decision.predicted_ttft),
+                        decision.predicted_output);
+  } else {
+    text +=
+        fmt::format(", prompt={:.3f}, target={:.3f}", decision.least_prefill, decision.ttft_target);
+  }
   text += fmt::format(", of={}", decision.considered);
   for (std::size_t i = 0; i < std::min<std::size_t>(decision.candidate_count, 3); ++i) {
     const CandidateCost& each = decision.candidates[i];

@@ -29,6 +29,18 @@ void SchedulingPass::record(const ScheduledRequest& request, Candidate* chosen,
   decision.predicted_output = state_.lengths.remaining(request.entry.output_class, 0);
 }
 
+/// Prices it a last time: it may never have been looked at.
+void SchedulingPass::record_refusal(ScheduledRequest& request) {
+  Decision& decision = *request.decision;
+  note_hold(decision, decision.held_by, now_);
+  decision.fate = Decision::Fate::refused;
+  decision.waited = duration_of(now_ - request.arrived_at);
+  decision.least_prefill = request.least_prefill;
+  find_usable(request);
+  estimate(request);
+  record_costs(request, nullptr);
+}
+
 /// The candidates that seem cheapest, with X, and the chosen one. Those that the request may not go
 /// to now come last.
 void SchedulingPass::record_costs(const ScheduledRequest& request, Candidate* chosen) {

@@ -52,6 +52,15 @@ void begin_record(const ScheduledRequest& request, Instant now) {
   decision.tpot_target = request.entry.tpot_target;
 }
 
+/// The end of the record of one that waits no more.
+void record_leaving(const ScheduledRequest& request, Instant now) {
+  Decision& decision = *request.decision;
+  note_hold(decision, decision.held_by, seconds_since_epoch(now));
+  decision.fate = Decision::Fate::left;
+  decision.waited = duration_of(seconds_since_epoch(now) - request.arrived_at);
+  decision.least_prefill = request.least_prefill;
+}
+
 /// Moves a share towards 1 or 0.
 void count_share(double& share, bool is_so) { share += smoothing * ((is_so ? 1 : 0) - share); }
 
@@ -418,10 +427,8 @@ void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
 void Scheduler::abandoned(Ticket ticket, Instant now) {
   ScheduledRequest& request = state_->request(ticket);
   if (request.backend == no_backend) {
-    if (request.decision != nullptr) [[unlikely]] {
-      note_hold(*request.decision, request.decision->held_by, seconds_since_epoch(now));
-      request.decision->fate = Decision::Fate::left;
-    }
+    if (request.decision != nullptr) [[unlikely]]
+      record_leaving(request, now);
     state_->remove_waiting(request);
   } else {
     ScheduledBackend& backend = state_->backends[request.backend];

@@ -243,6 +243,7 @@ class SchedulingPass {
   /// It is looked at; `chosen` is the cheapest candidate, null: there is none. Without `held_by` it
   /// starts there.
   void record(const ScheduledRequest& request, Candidate* chosen, std::optional<HeldBy> held_by);
+  void record_refusal(ScheduledRequest& request);
   void record_costs(const ScheduledRequest& request, Candidate* chosen);
   void record_shadow(Decision& decision, const Candidate& chosen);
   CandidateCost cost_of(const ScheduledRequest& request, const Candidate& candidate) const;

@@ -206,10 +206,8 @@ void SchedulingPass::refuse_late() {
                                  .retry_after = duration_of(*drain),
                                  .prefill = duration_of(request.least_prefill),
                                  .decode = duration_of(decode_seconds(request, least_step_))});
-    if (request.decision != nullptr) [[unlikely]] {
-      note_hold(*request.decision, request.decision->held_by, now_);
-      request.decision->fate = Decision::Fate::refused;
-    }
+    if (request.decision != nullptr) [[unlikely]]
+      record_refusal(request);
     state_.remove_waiting(request);
     state_.free(request);
   }

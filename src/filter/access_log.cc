@@ -122,6 +122,10 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
       request.info.outcome.grpc_status = static_cast<std::uint8_t>(grpc_status_of(error));
     }
     result = error_response(error, error_format_of(request));
+    const InferenceInfo* const inference = request.info.inference.get();
+    if (inference != nullptr && !inference->refusal.empty()) {
+      result->fields.add("x-evenkeel-decision", inference->refusal);
+    }
   }
   result->fields.remove(FieldId::x_request_id);  // the backend's
   result->fields.add("x-request-id", request.info.identity.request_id, FieldId::x_request_id);

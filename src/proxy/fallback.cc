@@ -44,6 +44,7 @@ void Fallback::move(RequestInfo& info) const {
   worker_metrics_.pool(identity.pool_index).fallbacks.add();
   assign_pool(identity, target_.pool, target_.pool_index, worker_metrics_);
   info.outcome.attempts = AttemptList();  // it has room for those at one pool
+  if (info.inference != nullptr) info.inference->refusal = {};
 }
 
 }  // namespace evenkeel

@@ -129,7 +129,11 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   while (true) {
     auto placed = co_await acquire(request, progress);
     if (!placed && progress.held) co_return progress.give_up(request);
-    if (!placed) co_return std::move(placed.error());
+    if (!placed) {
+      if (progress.arrival && progress.arrival->wants_record) [[unlikely]]
+        explain_refusal(request);
+      co_return std::move(placed.error());
+    }
     Lease lease = std::move(*placed);
     if (lease.begins_session()) progress.hint.session->began_here = true;
     const Backend& backend = *lease.backend();
@@ -356,6 +360,17 @@ void Forwarder::add_explanation(const PlacedRequest& placed, Response& response)
   const auto explanation = placed.explanation();
   if (!explanation) return;
   response.fields.add("x-evenkeel-decision", response.fields.keep(compact_text(*explanation)));
+}
+
+/// Of the last attempt, which no backend got.
+void Forwarder::explain_refusal(Request& request) const {
+  const auto kept = pool_.state().decisions(request.info.identity.request_id);
+  const auto last = std::find_if(kept.rbegin(), kept.rend(), [](const auto& each) {
+    return each.decision.fate == Decision::Fate::refused ||
+           each.decision.fate == Decision::Fate::left;
+  });
+  if (last == kept.rend()) return;
+  request.info.inference->refusal = request.fields.keep(compact_text(*last));
 }
 
 void Forwarder::add_debug_headers(const Backend& backend, Response& response) const {

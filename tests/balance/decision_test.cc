@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "balance/decision_log.h"
@@ -204,6 +206,49 @@ TEST_F(RecordedScheduler, ARecordChangesNoDecision) {
   }
 }
 
+TEST(RecordedRefusals, ChangeNoDecision) {
+  const SchedulerOptions options{
+      .slots = 2, .index_bytes = 1 << 20, .ttft_target = 300ms, .shed_factor = 1};
+  Scheduler recorded{options};
+  Scheduler plain{options};
+  for (std::uint32_t slot = 0; slot < 2; ++slot) {
+    for (Scheduler* const each : {&recorded, &plain}) each->add_backend(slot, {.identity = slot});
+  }
+  Instant now(12h);
+  std::vector<Decision> decisions(60);
+  std::deque<std::pair<Instant, Scheduler::Ticket>> started;
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < decisions.size(); ++i, now += 50ms) {
+    const std::vector<std::uint64_t> blocks{1, i % 5};
+    const Arrival arrival{.prompt_tokens = static_cast<std::uint32_t>(i * 997 % 9000),
+                          .prefix_blocks = blocks};
+    Arrival with_record = arrival;
+    with_record.decision = &decisions[i];
+    recorded.arrive(with_record, now);
+    plain.arrive(arrival, now);
+    const auto placed = recorded.place(now);
+    const auto expected = plain.place(now);
+    ASSERT_EQ(placed.size(), expected.size());
+    for (std::size_t j = 0; j < placed.size(); ++j) {
+      ASSERT_EQ(placed[j].ticket, expected[j].ticket);
+      ASSERT_EQ(placed[j].backend, expected[j].backend);
+      if (placed[j].backend == Scheduler::no_backend) {
+        ++refused;
+        continue;
+      }
+      started.emplace_back(now + 400ms, placed[j].ticket);
+    }
+    for (; !started.empty() && started.front().first <= now; started.pop_front()) {
+      for (Scheduler* const each : {&recorded, &plain}) {
+        each->first_token(started.front().second, now);
+        each->finished(started.front().second, {.output_tokens = 1}, now);
+      }
+    }
+  }
+  EXPECT_GT(refused, 5u);
+  EXPECT_LT(refused, 55u);
+}
+
 // ---- a pool -----------------------------------------------------------------------------------
 
 class RecordedPool : public ::testing::Test {
@@ -294,6 +339,45 @@ TEST_F(RecordedPool, TellsOfRequestsThatLeftTheQueue) {
   ASSERT_EQ(left.size(), 1u);
   EXPECT_EQ(left[0].decision.fate, Decision::Fate::left);
   EXPECT_EQ(left[0].decision.chosen, Scheduler::no_backend);
+}
+
+TEST_F(RecordedPool, TellsWhyRequestsAreRefused) {
+  PoolSpec spec = recorded_pool(2, 0, "");
+  spec.scheduler->ttft_target = 10ms;
+  spec.scheduler->shed_factor = 1;
+  given(spec);
+  const Lease busy = acquire_now(100, "busy", false);
+  Lease other = acquire_now(100, "other", false);
+  auto waiting = acquire(100, "late", true);
+  ASSERT_FALSE(waiting.ready());
+  loop_.run_until([&] { return waiting.ready(); }, Clock::now() + 10s);
+
+  const auto result = waiting.take();
+  EXPECT_EQ(result.error().fault, Fault::queue_full);
+  const auto kept = state_->decisions("late");
+  ASSERT_EQ(kept.size(), 1u);
+  const Decision& decision = kept[0].decision;
+  EXPECT_EQ(decision.fate, Decision::Fate::refused);
+  EXPECT_GT(seconds_of(decision.waited) + decision.least_prefill, decision.ttft_target);
+  EXPECT_EQ(decision.candidate_count, 2u);
+  EXPECT_THAT(compact_text(kept[0]), StartsWith("state=refused, waited=0."));
+  EXPECT_THAT(compact_text(kept[0]), HasSubstr("prompt=0."));
+  EXPECT_THAT(compact_text(kept[0]), HasSubstr("of=2, c1="));
+}
+
+TEST_F(RecordedPool, TellsOfRequestsThatTheQueueHasNoPlaceFor) {
+  PoolSpec spec = recorded_pool(1, 0, "");
+  spec.queue.size = 1;
+  given(spec);
+  const Lease busy = acquire_now(40'000, "busy", false);
+  const auto waiting = acquire(100, "waiting", false);
+  auto refused = acquire(100, "refused", true);
+  ASSERT_TRUE(refused.ready());
+  EXPECT_FALSE(refused.take().ok());
+
+  const auto kept = state_->decisions("refused");
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_THAT(compact_text(kept[0]), StartsWith("state=left, waited=0.000"));
 }
 
 TEST_F(RecordedPool, RecordsOnlyThoseThatAskUnlessItSamples) {

@@ -153,6 +153,58 @@ class Explaining(case.Case):
         second.close()
         self.eventually(lambda: self.kept("held")[0]["state"] == "failed", "the end of its record")
 
+    def busy(self, **config):
+        """A server that computes a long prompt for ever."""
+        server = self.backend(lambda request: request.wait_disconnected())
+        self.start(server, **self.trusting(), **config)
+        first = Stream.connect(self.daemon_.address)
+        self.addCleanup(first.close)
+        first.ask("POST", CHAT, (), chat(4000))
+        self.eventually(lambda: server.exchanges)
+
+    def assert_told(self, answer, name, state):
+        self.assertEqual(answer.status, 429, answer.body)
+        self.assertEqual(answer.field("x-evenkeel-reason"), "queue_full")
+        told = answer.field("x-evenkeel-decision")
+        self.assertTrue(told.startswith(f"state={state}, waited="), told)
+        self.assertEqual(self.kept(name)[0]["state"], state)
+        return told
+
+    def test_a_request_that_is_shed_tells_what_it_was_refused_for(self):
+        self.busy(pool={"slo": {"ttft": "10ms"}, "expected_time": {"shed": 1}})
+        told = self.assert_told(self.ask("shed", EXPLAIN), "shed", "refused")
+        self.assertIn("c1=", told)
+        kept = self.kept("shed")[0]
+        self.assertIsNone(kept["backend"])
+        self.assertGreater(kept["prompt_seconds"] + kept["held"]["seconds"], kept["ttft_target_seconds"])
+        self.assertEqual(len(kept["candidates"]), 1)
+        self.assertIsNone(self.ask("silent").field("x-evenkeel-decision"))
+
+    def test_so_does_one_that_the_queue_has_no_place_for(self):
+        self.busy(pool={"limits": {"queue": {"size": 1}}})
+        waiting = Stream.connect(self.daemon_.address)
+        self.addCleanup(waiting.close)
+        waiting.ask("POST", CHAT, (), chat(200))
+        self.eventually(lambda: self.daemon_.api("pools")[0]["waiting"] == 1)
+        self.assert_told(self.ask("full", EXPLAIN), "full", "left")
+        self.assertIsNone(self.ask("silent").field("x-evenkeel-decision"))
+
+    def test_a_fallback_does_not_tell_why_the_first_pool_refused(self):
+        server = self.simulators("--model", "llama").addresses[0]
+        busy = self.backend(lambda request: request.wait_disconnected())
+        pool = {**POOL, "name": "pool", "backends": [busy.address], "fallback": "other",
+                "limits": {"queue": {"size": 1, "timeout": "100ms"}}}
+        self.daemon_ = self.daemon({"pools": [pool, {**POOL, "name": "other", "picker": "round-robin", "backends": [server]}],
+                                    "routes": [{"match": {"path": "/**"}, "pool": "pool"}], "workers": 1, **self.trusting()})
+        first = Stream.connect(self.daemon_.address)
+        self.addCleanup(first.close)
+        first.ask("POST", CHAT, (), chat(4000))
+        self.eventually(lambda: busy.exchanges)
+        answer = self.ask("moved", EXPLAIN)
+        self.assertEqual((answer.status, answer.field("x-evenkeel-fallback")), (200, "other"))
+        self.assertIsNone(answer.field("x-evenkeel-decision"))
+        self.assertEqual(self.kept("moved")[0]["state"], "left")
+
     def test_each_attempt_is_told(self):
         def fail(request):
             request.answer(status=503)

@@ -103,6 +103,17 @@ TEST_F(AccessLogFilterTest, TurnsAnErrorIntoAnAnswerWithItsReasonAndTheRequestId
   EXPECT_EQ(failed(Fault::connect_failed), 1);
 }
 
+TEST_F(AccessLogFilterTest, AnErrorSaysWhyNoBackendGotTheRequest) {
+  backend.failure = Error{.fault = Fault::queue_full};
+  request.info.inference = std::make_unique<InferenceInfo>();
+  auto silent = answer();
+  EXPECT_FALSE(silent->fields.value("x-evenkeel-decision"));
+
+  request.info.inference->refusal = "state=refused";
+  auto response = answer();
+  EXPECT_EQ(response->fields.value("x-evenkeel-decision"), "state=refused");
+}
+
 TEST_F(AccessLogFilterTest, CountsAClientThatLeftAsGone) {
   auto response = answer();
 

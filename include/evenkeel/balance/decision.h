@@ -89,6 +89,9 @@ struct Decision {
   Fate fate = Fate::waits;
   std::uint32_t chosen = Scheduler::no_backend;  ///< slot
   Duration waited{};
+  /// Of one that was refused or left: the time of its prompt where it is the shortest, in seconds.
+  /// With its age it is what is compared with its target.
+  double least_prefill = 0;
 
   // What was predicted, and what came true. Times from when it was sent.
   Duration predicted_ttft{};
@@ -120,7 +123,8 @@ struct ExplainedDecision {
   std::string_view backend(std::uint32_t slot) const;
 };
 
-/// On one line, as a dictionary of RFC 8941: for a response's field `x-evenkeel-decision`.
+/// On one line, as a dictionary of RFC 8941: for a response's field `x-evenkeel-decision`. Of a
+/// request that was placed, or that was not and will not be.
 std::string compact_text(const ExplainedDecision& explained);
 
 }  // namespace evenkeel

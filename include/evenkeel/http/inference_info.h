@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/base/clock.h"
@@ -118,6 +119,9 @@ struct InferenceInfo : Pooled {
   InferenceResponse response;
   /// Of the attempt whose response this is, in a pool with a scheduler, which learns from it.
   std::shared_ptr<PlacedRequest> placed;
+  /// Why no backend got it, for a client that may know: the field `x-evenkeel-decision` of the
+  /// error. In the request's fields.
+  std::string_view refusal;
   /// The plan that has placed the request, if not the one that it began with. Kept for what the
   /// request points to.
   std::shared_ptr<const void> plan;

@@ -114,6 +114,7 @@ class Forwarder final : public Handler {
   void add_debug_headers(const Backend& backend, Response& response) const;
   bool wants_explanation(const Request& request) const;
   static void add_explanation(const PlacedRequest& placed, Response& response);
+  void explain_refusal(Request& request) const;
 
   Loop& loop_;
   Pool pool_;
