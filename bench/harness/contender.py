@@ -19,6 +19,7 @@ from .ways import Protocol, Way
 
 START_PATIENCE_SECONDS = 30.0
 LOG_TAIL_CHARACTERS = 1500
+MAX_FIRST_REQUESTS = 200  # before the measurement
 
 
 class Unavailable(Exception):
@@ -108,7 +109,7 @@ def start(
     backends: list[str],
     folder: Path,
     children: Children,
-    core: int,
+    core: int | list[int],
     *,
     wrapper: list[str] | None = None,
     patience: float | None = None,
@@ -139,17 +140,19 @@ def start(
     return running
 
 
-def _answers_or_died(running: Running, children: Children, core: int) -> bool:
+def _answers_or_died(running: Running, children: Children, core: int | list[int]) -> bool:
     site = running.site
     if running.process.poll() is not None:
         raise Unavailable(f"exit status {running.process.returncode}: {_log_tail(site.folder)}")
-    requests = 2 * len(site.backends)
+    requests = min(2 * len(site.backends), MAX_FIRST_REQUESTS)
     if site.way.front is Protocol.HTTP2:
         return _answers_http2(site, children, core, requests)
     return all(_answers(running) for _ in range(requests))
 
 
-def _answers_http2(site: Site, children: Children, core: int, requests: int) -> bool:
+def _answers_http2(
+    site: Site, children: Children, core: int | list[int], requests: int
+) -> bool:
     flags = ["-n", str(requests)]
     try:
         report, _ = h2load.run(children, core, site.way.front, site.address, flags, site.folder)
@@ -208,7 +211,12 @@ def found(program: str) -> str:
 
 
 def evenkeel(
-    build: Path, *, logging: bool = True, inspects: bool = False, picker: str = "round-robin"
+    build: Path,
+    *,
+    logging: bool = True,
+    inspects: bool = False,
+    picker: str = "round-robin",
+    workers: int = 1,
 ) -> Contender:
     """`inspects`: it reads requests and responses, as the inference routers do."""
     binary = build / "evenkeel"
@@ -216,7 +224,7 @@ def evenkeel(
     def command(site: Site, traced: bool) -> Command:
         if not binary.exists():
             raise Unavailable(f"{binary.name} is not built in {build.name}")
-        config = site.write("evenkeel.yaml", _evenkeel_file(site, logging, inspects, picker))
+        config = site.write("evenkeel.yaml", _evenkeel_file(site, logging, inspects, picker, workers))
         return Command([str(binary), "run", "-c", str(config)])
 
     def version() -> str:
@@ -230,7 +238,9 @@ def evenkeel(
     return Contender(name=name, version=version, command=command, ways=ways.ALL_WAYS)
 
 
-def _evenkeel_file(site: Site, logging: bool, inspects: bool, picker: str) -> str:
+def _evenkeel_file(
+    site: Site, logging: bool, inspects: bool, picker: str, workers: int
+) -> str:
     access_log = site.folder / "access.log" if logging else "off"
     backends = ", ".join(f"http://{address}" for address in site.backends)
     protocol = "protocol: h2" if site.way.back is Protocol.HTTP2 else ""
@@ -243,7 +253,7 @@ version: 1
 listeners:
   - {{name: public, address: {site.address}{tls}}}
 admin: {{address: 127.0.0.1:{site.side_port}}}
-workers: 1
+workers: {workers}
 pools:
   - name: bench
     picker: {picker}
@@ -257,9 +267,9 @@ access_log: {{path: "{access_log}", format: json}}
 # --- HAProxy ------------------------------------------------------------------------------------
 
 
-def haproxy(*, logging: bool = False) -> Contender:
+def haproxy(*, logging: bool = False, threads: int = 1) -> Contender:
     def command(site: Site, traced: bool) -> Command:
-        config = site.write("haproxy.cfg", _haproxy_file(site, logging))
+        config = site.write("haproxy.cfg", _haproxy_file(site, logging, threads))
         return Command([found("haproxy"), "-db", "-f", str(config)])
 
     return Contender(
@@ -270,7 +280,7 @@ def haproxy(*, logging: bool = False) -> Contender:
     )
 
 
-def _haproxy_file(site: Site, logging: bool) -> str:
+def _haproxy_file(site: Site, logging: bool, threads: int) -> str:
     protocol = "proto h2" if site.way.back is Protocol.HTTP2 else ""
     servers = "\n".join(
         f"  server b{number} {address} {protocol}" for number, address in enumerate(site.backends)
@@ -284,7 +294,7 @@ def _haproxy_file(site: Site, logging: bool) -> str:
     per_request = "log global\n  option httplog" if logging else ""
     return f"""\
 global
-  nbthread 1
+  nbthread {threads}
   maxconn 12000
   no strict-limits
   {target}

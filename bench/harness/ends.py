@@ -30,10 +30,12 @@ class Ends:
     cores: Cores
     children: Children
 
-    def start_origin(self, listeners: int, flags: list[str]) -> Origin:
+    def start_origin(
+        self, listeners: int, flags: list[str], *, address: str = "127.0.0.1:0"
+    ) -> Origin:
         argv = [str(self.build / "bench_origin"), *flags]
         for _ in range(listeners):
-            argv += ["--listen", "127.0.0.1:0"]
+            argv += ["--listen", address]
         process = self.children.start(argv, self.cores.origin, stdout=subprocess.PIPE)
         assert process.stdout
         addresses = []

@@ -49,9 +49,10 @@ def free_port() -> int:
             return port
 
 
-def pinned(argv: list[str], core: int) -> list[str]:
-    """The same pid on one core, killed by the kernel should this process die without cleaning up."""
-    return ["taskset", "-c", str(core), "setpriv", "--pdeathsig", "KILL", *argv]
+def pinned(argv: list[str], core: int | list[int]) -> list[str]:
+    """The same pid on one core or these, killed by the kernel should this process die without cleaning up."""
+    cores = [core] if isinstance(core, int) else core
+    return ["taskset", "-c", ",".join(map(str, cores)), "setpriv", "--pdeathsig", "KILL", *argv]
 
 
 class Children:
@@ -70,7 +71,7 @@ class Children:
     def start(
         self,
         argv: list[str],
-        core: int,
+        core: int | list[int],
         *,
         env: dict[str, str] | None = None,
         cwd: Path | None = None,

@@ -15,7 +15,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import ablations  # noqa: E402
-from harness import fleet, h2load, headlines, kill, picking, picking_replay, picking_tables, picking_targets, scenarios, ways  # noqa: E402
+from harness import fleet, growth, h2load, headlines, kill, picking, picking_replay, picking_tables, picking_targets, scenarios, ways  # noqa: E402
 from harness.contender import Contender, Site, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
 from harness.counting import read_callgrind, read_strace  # noqa: E402
 from harness.figures import Figures, by_difference, judge  # noqa: E402
@@ -197,6 +197,41 @@ class ContendersTest(unittest.TestCase):
             nginx(logging=True),
         ]
         self.assertEqual(len({contender.name for contender in contenders}), 4)
+
+
+class GrowthTest(unittest.TestCase):
+    def grown(self, ours: dict[str, list[float]]) -> growth.Growth:
+        found = growth.Growth(None, Path("build"), 2, 1.0, 80)  # type: ignore[arg-type]
+        for key, values in ours.items():
+            for number, value in enumerate(values):
+                found.figures.add("evenkeel", key, number, value)
+        return found
+
+    def test_the_ratio_is_taken_to_the_base_of_the_same_case_and_round(self) -> None:
+        found = self.grown(
+            {
+                "backends_100/base": [10, 20],
+                "backends_100/backends_100": [11, 22],
+                "backends_1000/base": [100, 100],
+            }
+        )
+        self.assertAlmostEqual(found.ratio("evenkeel", growth.CASES[0]) or 0, 1.1)
+        self.assertIsNone(found.ratio("evenkeel", growth.CASES[1]))
+
+    def test_a_table_says_which_targets_were_met(self) -> None:
+        found = self.grown(
+            {
+                "backends_100/base": [10],
+                "backends_100/backends_100": [13],
+                "workers_2/base": [10],
+                "workers_2/workers_2": [10.5],
+            }
+        )
+        verdicts = {row[0]: row[-1] for row in found.rows()}
+        self.assertIn("missed", verdicts["100 backends"])
+        self.assertIn("1.90 times", verdicts["two workers"])
+        self.assertIn("met", verdicts["two workers"])
+        self.assertEqual(verdicts["10 000 backends"], "not measured")
 
 
 class FleetTest(unittest.TestCase):
