@@ -17,6 +17,7 @@
 #include "cli/admin_target.h"
 #include "cli/admin_text.h"
 #include "cli/check.h"
+#include "cli/decision_text.h"
 #include "cli/exit_codes.h"
 #include "cli/requests_text.h"
 #include "cli/terminal.h"
@@ -98,6 +99,7 @@ class Ctl {
   int status();
   int backends();
   int requests();
+  int explain();
   int drain();
   int wait_until_idle(const JsonValue& drained);
   int post_action(std::string_view action, const std::string& body = {});
@@ -119,6 +121,7 @@ int Ctl::run() {
     case CtlVerb::status: return status();
     case CtlVerb::backends: return backends();
     case CtlVerb::requests: return requests();
+    case CtlVerb::explain: return explain();
     case CtlVerb::drain: return drain();
     case CtlVerb::undrain: return post_action("undrain");
     case CtlVerb::weight:
@@ -164,6 +167,17 @@ int Ctl::requests() {
     return exit_done;
   }
   print_lines(requests_text(result.document, terminal_width()));
+  return exit_done;
+}
+
+int Ctl::explain() {
+  const ApiResult result = get("decisions/" + percent_encoded(options_.request));
+  if (!result.ok()) return result.exit_code;
+  if (options_.json) {
+    fmt::print("{}", result.text);
+    return exit_done;
+  }
+  print_lines(decision_text(result.document, terminal_width()));
   return exit_done;
 }
 

@@ -111,6 +111,10 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
   commands.add("backends", "Show state and load of every backend", CtlVerb::backends);
   commands.add("requests", "Show the last requests to models, with their tokens and times",
                CtlVerb::requests);
+  commands
+      .add("explain", "Show why picker expected-time placed a request as it did", CtlVerb::explain)
+      ->add_option("request", options->request, "Its x-request-id")
+      ->required();
   auto* drain = commands.add_for_backend("drain", "Send a backend no new requests", CtlVerb::drain);
   auto* wait = drain->add_flag("--wait", options->wait, "Wait until it has no requests in flight");
   add_duration_option(*drain, "--timeout", "With --wait: give up after this time (exit code 3)",

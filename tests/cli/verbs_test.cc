@@ -73,6 +73,14 @@ TEST(CtlVerbs, WeightIsAWholeNumberFrom1To1000) {
   }
 }
 
+TEST(CtlVerbs, ExplainTakesARequest) {
+  const auto options = ctl({"explain", "r-17", "--json"}).value();
+  EXPECT_EQ(options.verb, CtlVerb::explain);
+  EXPECT_EQ(options.request, "r-17");
+  EXPECT_TRUE(options.json);
+  EXPECT_EQ(ctl({"explain"}), std::nullopt);
+}
+
 TEST(CtlVerbs, OptionsMayStandBeforeOrAfterTheCommand) {
   const std::vector<std::vector<std::string>> lines = {
       {"--admin", "h:1", "--json", "--token-file", "t", "-c", "f", "reload", "--wait"},

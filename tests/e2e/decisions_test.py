@@ -205,6 +205,27 @@ class Explaining(case.Case):
         self.assertIsNone(answer.field("x-evenkeel-decision"))
         self.assertEqual(self.kept("moved")[0]["state"], "left")
 
+    def test_ctl_explains_it(self):
+        servers = self.simulators("--model", "llama", "--prompt-tokens-details", count=2, speed=5)
+        self.start(*servers.addresses, pool={"shadow_picker": "round-robin"}, **self.trusting())
+        self.ask("first", EXPLAIN)
+        self.daemon_.wait_at_rest()
+        done = command("ctl", "explain", "first", "--admin", self.daemon_.admin)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertRegex(lines[0], f"^pool pool, .* ago: finished, on {self.kept('first')[0]['backend']}$")
+        for fact in ("request", "targets", "predicted", "came true", "shadow"):
+            self.assertTrue(any(line.startswith(f"  {fact} ") for line in lines), done.stdout)
+        self.assertEqual({line.split()[0] for line in lines[-2:]}, set(servers.addresses))
+
+        told = json.loads(command("ctl", "explain", "first", "--json", "--admin", self.daemon_.admin).stdout)
+        self.assertEqual(told["request_id"], "first")
+        self.assertEqual(told["attempts"][0]["candidates"], self.kept("first")[0]["candidates"])
+        for unknown in ("second", "../status", "%2e?"):
+            done = command("ctl", "explain", unknown, "--admin", self.daemon_.admin)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("no decision about this request is kept", done.stderr)
+
     def test_each_attempt_is_told(self):
         def fail(request):
             request.answer(status=503)

@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-enum class CtlVerb { status, backends, requests, drain, undrain, weight, reload, upgrade };
+enum class CtlVerb { status, backends, requests, explain, drain, undrain, weight, reload, upgrade };
 
 struct CtlOptions {
   CtlVerb verb = CtlVerb::status;
@@ -18,6 +18,7 @@ struct CtlOptions {
   std::string config_file;  ///< the daemon's, for its admin listener; empty: none
   std::string backend;      ///< for drain, undrain and weight: a backend's id
   std::string pool;         ///< its pool; empty: the only one that has it
+  std::string request;      ///< for explain: a request's id
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
   std::optional<Duration> timeout;  ///< for drain with `wait`; none: no limit

@@ -1,0 +1,155 @@
+#include "cli/decision_text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/text_table.h"
+
+namespace evenkeel {
+namespace {
+
+struct CandidateColumn {
+  TableColumn table;
+  const char* member;
+  std::string (*text)(const JsonValue& value);
+};
+
+std::string seconds_text(const JsonValue& seconds) { return latency_text(seconds.number()); }
+
+std::string count_text(const JsonValue& count) {
+  return count.number() ? amount_text(*count.number()) : "-";
+}
+
+std::string number_text(const JsonValue& number) {
+  return number.number() ? fmt::format("{:.3f}", *number.number()) : "-";
+}
+
+std::string word_text(const JsonValue& word) {
+  return word.text().empty() ? "-" : printable(word.text());
+}
+
+constexpr auto right = TableColumn::Align::right;
+constexpr auto left = TableColumn::Align::left;
+
+constexpr std::array<CandidateColumn, 14> candidate_columns = {{
+    {{"STATE", left, 4}, "state", word_text},
+    {{"COST", right}, "cost", number_text},
+    {{"WAIT", right, 1}, "wait_seconds", seconds_text},
+    {{"PROMISED", right, 10}, "promised_seconds", seconds_text},
+    {{"PROMPT", right, 2}, "prefill_seconds", seconds_text},
+    {{"CACHED", right, 3}, "cached_tokens", count_text},
+    {{"UNCACHED", right, 9}, "uncached_tokens", count_text},
+    {{"LATENESS", right, 5}, "lateness", number_text},
+    {{"VIOLATIONS", right, 6}, "violations", number_text},
+    {{"DECODE", right, 7}, "decode_seconds", seconds_text},
+    {{"MEMORY", right, 8}, "memory", number_text},
+    {{"STREAMS", right, 11}, "streams", count_text},
+    {{"HEARD", right, 13}, "heard_age_seconds", seconds_text},
+    {{"RUNG", left, 12}, "rung", word_text},
+}};
+
+/// A backend that the pool has no more is null.
+std::string backend_text(const JsonValue& backend) {
+  return backend.is_null() ? "a backend that is gone" : printable(backend.text());
+}
+
+std::string outcome_text(const JsonValue& attempt) {
+  const std::string state = word_text(attempt["state"]);
+  if (attempt["predicted"].is_null()) return state;
+  return fmt::format("{}, on {}", state, backend_text(attempt["backend"]));
+}
+
+/// Empty: it was not held.
+std::string held_text(const JsonValue& held) {
+  if (held["seconds"].number().value_or(0) <= 0) return "";
+  std::string reasons;
+  for (const auto& [reason, seconds] : held["by"].members()) {
+    if (!reasons.empty()) reasons += ", ";
+    reasons += fmt::format("{} {}", printable(reason), seconds_text(seconds));
+  }
+  std::string text = fmt::format("{} (by {})", seconds_text(held["seconds"]), reasons);
+  if (!held["for"].is_null()) text += fmt::format(", last for {}", backend_text(held["for"]));
+  return text;
+}
+
+std::string tokens_text(const JsonValue& tokens) {
+  std::string text = fmt::format(
+      "first token after {}, {} tokens cached, {} generated", seconds_text(tokens["ttft_seconds"]),
+      count_text(tokens["cached_tokens"]), count_text(tokens["output_tokens"]));
+  if (!tokens["seconds"].is_null()) {
+    text += fmt::format(", ended after {}", seconds_text(tokens["seconds"]));
+  }
+  return text;
+}
+
+std::string shadow_text(const JsonValue& shadow) {
+  const std::string choice = backend_text(shadow["backend"]);
+  if (shadow["cost"].is_null()) return fmt::format("{}, which takes no requests", choice);
+  return fmt::format("{} at {}, when the scheduler's choice was {} at {}", choice,
+                     number_text(shadow["cost"]), backend_text(shadow["scheduler_backend"]),
+                     number_text(shadow["scheduler_cost"]));
+}
+
+void add_fact(Lines& lines, std::string_view name, const std::string& text) {
+  if (!text.empty()) lines.push_back(fmt::format("  {:<11}{}", name, text));
+}
+
+void add_candidates(Lines& lines, const JsonValue& attempt, std::optional<std::size_t> width) {
+  const auto& candidates = attempt["candidates"].items();
+  if (candidates.empty()) return add_fact(lines, "candidates", "it was not looked at");
+  std::vector<TableColumn> columns{{"BACKEND", left}};
+  for (const CandidateColumn& column : candidate_columns) columns.push_back(column.table);
+  TextTable table(std::move(columns));
+  for (const JsonValue& each : candidates) {
+    std::vector<std::string> row{backend_text(each["backend"])};
+    for (const CandidateColumn& column : candidate_columns) {
+      row.push_back(column.text(each[column.member]));
+    }
+    table.add(std::move(row));
+  }
+  lines.emplace_back();
+  for (std::string& line : table.lines(width)) lines.push_back(std::move(line));
+  const double others =
+      attempt["considered"].number().value_or(0) - static_cast<double>(candidates.size());
+  if (others > 0) lines.push_back(fmt::format("and {:.0f} more, which cost more", others));
+}
+
+void add_attempt(Lines& lines, const JsonValue& attempt, std::optional<std::size_t> width) {
+  lines.push_back(fmt::format("pool {}, {} ago: {}", printable(attempt["pool"].text()),
+                              seconds_text(attempt["age_seconds"]), outcome_text(attempt)));
+  add_fact(lines, "request",
+           fmt::format("{} prompt tokens, priority {}", count_text(attempt["prompt_tokens"]),
+                       word_text(attempt["priority"])));
+  add_fact(lines, "targets",
+           fmt::format("first token after {}, then {} for each",
+                       seconds_text(attempt["ttft_target_seconds"]),
+                       seconds_text(attempt["tpot_target_seconds"])));
+  add_fact(lines, "held", held_text(attempt["held"]));
+  if (!attempt["prompt_seconds"].is_null()) {
+    add_fact(lines, "prompt",
+             fmt::format("takes {} at least", seconds_text(attempt["prompt_seconds"])));
+  }
+  if (!attempt["predicted"].is_null()) {
+    add_fact(lines, "predicted", tokens_text(attempt["predicted"]));
+    add_fact(lines, "came true", tokens_text(attempt["outcome"]));
+  }
+  if (!attempt["shadow"].is_null()) add_fact(lines, "shadow", shadow_text(attempt["shadow"]));
+  add_candidates(lines, attempt, width);
+}
+
+}  // namespace
+
+Lines decision_text(const JsonValue& document, std::optional<std::size_t> width) {
+  Lines lines;
+  for (const JsonValue& attempt : document["attempts"].items()) {
+    if (!lines.empty()) lines.emplace_back();
+    add_attempt(lines, attempt, width);
+  }
+  return lines;
+}
+
+}  // namespace evenkeel
