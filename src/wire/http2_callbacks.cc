@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "evenkeel/base/pool_allocator.h"
 #include "http2_stream.h"
@@ -46,6 +47,7 @@ struct Http2Callbacks {
   static int begin_headers(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
     Http2Session& owner = session_of(user_data);
     const std::int32_t id = frame->hd.stream_id;
+    owner.section_ = nullptr;
     Http2Stream* stream = stream_of(session, id);
     if (stream == nullptr && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
       stream = owner.side_.accept_stream();
@@ -58,22 +60,34 @@ struct Http2Callbacks {
       stream->section_bytes_ = 0;
       stream->section_fields_ = 0;
     }
+    owner.section_ = stream;
+    owner.section_priority_ = {};
     return 0;
   }
 
-  static int header(nghttp2_session* session, const nghttp2_frame* frame, const std::uint8_t* name,
-                    std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
+  static int header(nghttp2_session*, const nghttp2_frame*, const std::uint8_t* name_bytes,
+                    std::size_t name_size, const std::uint8_t* value_bytes, std::size_t value_size,
                     std::uint8_t, void* user_data) {
-    Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+    Http2Session& owner = session_of(user_data);
+    Http2Stream* stream = owner.section_;
     if (stream == nullptr) return 0;
-    const Http2Settings& settings = session_of(user_data).settings_;
+    const std::string_view name = view_of(name_bytes, name_size);
+    const std::string_view value = view_of(value_bytes, value_size);
+    const FieldId id = field_id(name);
+    switch (stream->check_.field(name, id, value)) {
+      case Http2MessageCheck::Finding::malformed: return refuse_malformed(owner, *stream);
+      case Http2MessageCheck::Finding::ignored: return 0;
+      case Http2MessageCheck::Finding::fine: break;
+    }
+    if (is_name(name, "priority")) owner.section_priority_.add(value);
+    const Http2Settings& settings = owner.settings_;
     stream->section_bytes_ += name_size + value_size + 32;
     ++stream->section_fields_;
     if (stream->section_bytes_ > settings.header_bytes ||
         stream->section_fields_ > settings.header_fields) {
-      return exceed_limits(session_of(user_data), *stream);
+      return exceed_limits(owner, *stream);
     }
-    stream->field(view_of(name, name_size), view_of(value, value_size));
+    stream->field(id, name, value);
     return 0;
   }
 
@@ -88,37 +102,67 @@ struct Http2Callbacks {
         stream.section_fields_ <= 2 * settings.header_fields) {
       return 0;
     }
-    owner.reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
-    stream.closed(NGHTTP2_ENHANCE_YOUR_CALM, false);
+    return abandon(owner, stream, NGHTTP2_ENHANCE_YOUR_CALM, true);
+  }
+
+  static int refuse_malformed(Http2Session& owner, Http2Stream& stream) {
+    return abandon(owner, stream, NGHTTP2_PROTOCOL_ERROR, true);
+  }
+
+  /// A body that differs from its content-length, or that follows no head. From a backend it says
+  /// nothing about the connection.
+  static int refuse_body(Http2Session& owner, Http2Stream& stream) {
+    const bool from_client = owner.settings_.side == Http2Guard::Side::server;
+    return abandon(owner, stream, NGHTTP2_PROTOCOL_ERROR, from_client);
+  }
+
+  /// Resets a stream because of what was received on it; what follows on it is ignored. If that
+  /// `counts` and happens too often, the session ends.
+  static int abandon(Http2Session& owner, Http2Stream& stream, std::uint32_t code, bool counts) {
+    owner.reset(stream, code);
+    stream.closed(code, false);
+    if (!counts) return 0;
     const bool tolerated = owner.check_verdict(owner.guard_.stream_error(owner.loop().now()));
     return tolerated ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
-  static int invalid_header(nghttp2_session*, const nghttp2_frame*, nghttp2_rcbuf*, nghttp2_rcbuf*,
-                            std::uint8_t, void*) {
-    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // resets the stream; the default drops the field
-  }
-
   static int data_chunk(nghttp2_session* session, std::uint8_t, std::int32_t id,
                         const std::uint8_t* data, std::size_t size, void* user_data) {
-    session_of(user_data).receive_data(stream_of(session, id), view_of(data, size));
+    Http2Session& owner = session_of(user_data);
+    Http2Stream* stream = stream_of(session, id);
+    if (stream != nullptr && !stream->check_.data(size)) {
+      nghttp2_session_consume_connection(session, size);
+      return refuse_body(owner, *stream);
+    }
+    owner.receive_data(stream, view_of(data, size));
     return 0;
+  }
+
+  static int section_received(Http2Session& owner, const nghttp2_frame* frame) {
+    Http2Stream* stream = std::exchange(owner.section_, nullptr);
+    if (stream == nullptr) return 0;
+    const bool last = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    if (!stream->check_.end_section(last)) return refuse_malformed(owner, *stream);
+    owner.last_message_ = owner.loop().now();
+    const bool request = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+    if (const auto priority = owner.section_priority_.value(); request && priority) [[unlikely]] {
+      const nghttp2_extpri given{priority->urgency, priority->incremental};
+      nghttp2_session_change_extpri_stream_priority(owner.session_, stream->id_, &given, 0);
+    }
+    stream->headers_complete(last);
+    return owner.violation_ ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
   }
 
   static int frame_received(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
     Http2Session& owner = session_of(user_data);
     switch (frame->hd.type) {
-      case NGHTTP2_HEADERS:
-        if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) {
-          owner.last_message_ = owner.loop().now();
-          stream->headers_complete((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
-          if (owner.violation_) return NGHTTP2_ERR_CALLBACK_FAILURE;
-        }
-        break;
+      case NGHTTP2_HEADERS: return section_received(owner, frame);
       case NGHTTP2_DATA:
         if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
-          if (Http2Stream* stream = stream_of(session, frame->hd.stream_id))
-            stream->mark_remote_end();
+          Http2Stream* stream = stream_of(session, frame->hd.stream_id);
+          if (stream == nullptr) break;
+          if (!stream->check_.end()) return refuse_body(owner, *stream);
+          stream->mark_remote_end();
         }
         break;
       case NGHTTP2_RST_STREAM: owner.reset_by_peer_ = frame->hd.stream_id; break;
@@ -208,18 +252,14 @@ struct Http2Callbacks {
     if (owner.settings_.side == Http2Guard::Side::client) --owner.open_streams_;
     if (stream == nullptr) return 0;
     stream->attached_ = false;
+    if (owner.section_ == stream) owner.section_ = nullptr;
     // A SETTINGS that makes a window overflow is a connection error (RFC 9113 6.9.2). nghttp2 only
     // resets the streams, without an invalid-frame callback.
     const bool by_nghttp2 = !by_peer && !stream->invalid_;
     const bool overflow = by_nghttp2 && code == NGHTTP2_FLOW_CONTROL_ERROR;
-    // So does a body that differs from its content-length.
-    const bool broken = by_nghttp2 && code == NGHTTP2_PROTOCOL_ERROR;
     stream->closed(code, by_peer);
     Http2Guard::Verdict verdict;
     if (overflow) verdict = {NGHTTP2_FLOW_CONTROL_ERROR, "a flow-control window overflows"};
-    if (broken && owner.settings_.side == Http2Guard::Side::server) {
-      verdict = owner.guard_.stream_error(owner.loop().now());
-    }
     return owner.check_verdict(verdict) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
 
@@ -280,7 +320,6 @@ struct Http2Callbacks {
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks,
                                                             without_exceptions<begin_headers>);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, without_exceptions<header>);
-    nghttp2_session_callbacks_set_on_invalid_header_callback2(callbacks, invalid_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks,
                                                               without_exceptions<data_chunk>);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks,
@@ -345,6 +384,7 @@ nghttp2_option* make_options() {
   nghttp2_option* option = nullptr;
   nghttp2_option_new(&option);
   nghttp2_option_set_no_auto_window_update(option, 1);
+  nghttp2_option_set_no_http_messaging(option, 1);  // Http2MessageCheck does it
   nghttp2_option_set_no_closed_streams(option, 1);
   // Larger than any head that we accept.
   nghttp2_option_set_max_send_header_block_length(option, 512 * 1024);

@@ -56,7 +56,7 @@ class ClientStream final : public Http2Stream, public Node {
   ClientStream(Http2Link& link, Request& request);
   ~ClientStream() override;
 
-  void field(std::string_view name, std::string_view value) override;
+  void field(FieldId id, std::string_view name, std::string_view value) override;
   void headers_complete(bool last) override;
   void closed(std::uint32_t code, bool by_peer) override;
   /// Ends a wait for `arrival`, so that the waiting coroutine checks the stream again.
@@ -246,29 +246,22 @@ void ClientStream::send_end() {
   session().flush();
 }
 
-void ClientStream::field(std::string_view name, std::string_view value) {
+void ClientStream::field(FieldId id, std::string_view name, std::string_view value) {
   if (answered_) {
     if (!is_forbidden_in_trailers(name)) trailers_.add_copy(name, value);
     return;
   }
-  if (name == ":status") {  // nghttp2 has checked that it has three digits
+  if (is_name(name, ":status")) {  // three digits (Http2MessageCheck)
     status_ = (value[0] - '0') * 100 + (value[1] - '0') * 10 + (value[2] - '0');
     return;
   }
-  if (name.front() == ':') return;
-  const FieldId id = field_id(name);
   switch (id) {
-    case FieldId::connection:
-    case FieldId::keep_alive:
-    case FieldId::proxy_connection:
     case FieldId::te:
-    case FieldId::trailer:
-    case FieldId::transfer_encoding:
-    case FieldId::upgrade: return;
+    case FieldId::trailer: return;
     case FieldId::content_length: length_ = parse_length(value); return;
     default: break;
   }
-  const std::string_view known = lower_case_name(id);  // the same bytes: nghttp2 refuses capitals
+  const std::string_view known = lower_case_name(id);  // the same bytes: capitals are malformed
   fields_.add(known.empty() ? fields_.keep(name) : known, fields_.keep(value), id);
 }
 
@@ -467,6 +460,9 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   }
   auto stream = std::make_unique<ClientStream>(*this, request);
   stream->tunnel_ = !request.upgrade.empty() && request.body != nullptr && offers_tunnels();
+  using Asked = Http2MessageCheck::Asked;
+  if (request.method == "HEAD") stream->expect_answer_to(Asked::head);
+  if (stream->tunnel_) stream->expect_answer_to(Asked::connect);
   submit_head(*stream, request);
   stream->sent_at_ = loop().now();
   if (session_.open_streams() == 1) busy_since_ = stream->sent_at_;

@@ -6,6 +6,7 @@
 
 #include "evenkeel/net/websocket_key.h"
 #include "head_parser.h"
+#include "http2_message_check.h"
 #include "message_rules.h"
 
 namespace evenkeel {
@@ -68,33 +69,28 @@ void Http2HeaderBlock::add_all(const Fields& fields, bool refresh_hpack) {
   }
 }
 
-void Http2RequestHead::field(Request& request, std::string_view name, std::string_view value) {
+void Http2RequestHead::field(Request& request, FieldId id, std::string_view name,
+                             std::string_view value) {
   Fields& fields = request.fields;
   if (name.front() == ':') {
-    if (name == ":method") {
+    if (is_name(name, ":method")) {
       request.method = fields.keep(value);
-    } else if (name == ":path") {
+    } else if (is_name(name, ":path")) {
       request.path = fields.keep(value);
-    } else if (name == ":authority") {
+    } else if (is_name(name, ":authority")) {
       request.authority = fields.keep(value);
-    } else if (name == ":scheme") {
+    } else if (is_name(name, ":scheme")) {
       request.scheme = value == "https" ? "https" : "http";
       if (value != "https" && value != "http") problem_ = "the scheme is neither http nor https";
-    } else if (name == ":protocol") {
+    } else if (is_name(name, ":protocol")) {
       protocol_ = fields.keep(value);
       request.is_extended_connect = true;
     }
     return;
   }
-  const FieldId id = field_id(name);
   switch (id) {
-    case FieldId::connection:  // nghttp2 has refused most of these
     case FieldId::http2_settings:
-    case FieldId::keep_alive:
-    case FieldId::proxy_connection:
-    case FieldId::trailer:
-    case FieldId::transfer_encoding:
-    case FieldId::upgrade: return;
+    case FieldId::trailer: return;
     case FieldId::content_length:
       length = parse_length(value);
       if (!length) problem_ = "invalid content-length";
@@ -121,7 +117,7 @@ void Http2RequestHead::field(Request& request, std::string_view name, std::strin
       break;
     default: break;
   }
-  const std::string_view known = lower_case_name(id);  // the same bytes: nghttp2 refuses capitals
+  const std::string_view known = lower_case_name(id);  // the same bytes: capitals are malformed
   fields.add(known.empty() ? fields.keep(name) : known, fields.keep(value), id);
 }
 

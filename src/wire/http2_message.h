@@ -1,5 +1,5 @@
-// Converts header sections between nghttp2 and messages, with the checks of RFC 9113 that nghttp2
-// does not make.
+// Converts header sections between nghttp2 and messages, with the checks of a request's head that
+// are stricter than RFC 9113.
 #pragma once
 
 #include <nghttp2/nghttp2.h>
@@ -52,8 +52,9 @@ struct Http2RequestHead {
   std::optional<std::uint64_t> length;  ///< content-length
   bool expects_continue = false;
 
-  void field(Request& request, std::string_view name, std::string_view value);
-  /// Checks what nghttp2 does not. Returns the problem, or null.
+  /// A field that Http2MessageCheck has passed. `id`: of the name.
+  void field(Request& request, FieldId id, std::string_view name, std::string_view value);
+  /// Checks what Http2MessageCheck does not. Returns the problem, or null.
   const char* finish(Request& request);
   Fault fault() const { return fault_; }
 

@@ -237,6 +237,7 @@ void Http2Session::consumed(Http2Stream& stream, std::size_t size) {
 void Http2Session::detach(Http2Stream& stream) {
   if (!stream.attached_) return;
   stream.attached_ = false;
+  if (section_ == &stream) section_ = nullptr;
   nghttp2_session_set_stream_user_data(session_, stream.id_, nullptr);
 }
 

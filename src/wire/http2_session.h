@@ -14,6 +14,8 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/net/socket.h"
 #include "http2_guard.h"
+#include "http2_message_check.h"
+#include "http2_priority.h"
 
 namespace evenkeel {
 
@@ -68,6 +70,10 @@ class Http2Session {
   const Loop& loop() const { return socket_->loop(); }
   Socket& socket() { return *socket_; }
   nghttp2_session* nghttp2() { return session_; }
+  Http2MessageCheck::Receives receives() const {
+    return settings_.side == Http2Guard::Side::server ? Http2MessageCheck::Receives::request
+                                                      : Http2MessageCheck::Receives::response;
+  }
 
   // ---- the connection ----
 
@@ -176,6 +182,8 @@ class Http2Session {
   bool closed_by_peer_ = false;
   std::optional<Http2Guard::Violation> violation_;
   std::optional<std::uint32_t> peer_goaway_;
+  Http2Stream* section_ = nullptr;  // whose header section is being read
+  Http2PriorityField section_priority_;
   std::int32_t reset_by_peer_ = 0;  // the stream of the last RST_STREAM received
   bool ping_unanswered_ = false;
   bool settings_acknowledged_ = false;

@@ -10,6 +10,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/http/message.h"
+#include "http2_message_check.h"
 #include "http2_session.h"
 #include "message_limit.h"
 #include "response_buffer.h"
@@ -25,6 +26,7 @@ class Http2Stream : public Pooled {
   /// `budget`: of the client's connection, for a response; null: none.
   explicit Http2Stream(Http2Session& session, ConnectionBudget* budget = nullptr)
       : session_(session),
+        check_(session.receives()),
         charge_(budget),
         arrived_(session.loop()),
         write_progress_(session.loop()) {}
@@ -85,7 +87,7 @@ class Http2Stream : public Pooled {
   // ---- events, inside nghttp2's callbacks ----
 
   /// A field of the header section that is being read; the bytes are valid during the call.
-  virtual void field(std::string_view name, std::string_view value) = 0;
+  virtual void field(FieldId id, std::string_view name, std::string_view value) = 0;
   /// A header section is complete. `last`: the message ends with it.
   virtual void headers_complete(bool last) = 0;
   /// The stream is closed and detached. `by_peer`: by the peer's RST_STREAM.
@@ -105,6 +107,8 @@ class Http2Stream : public Pooled {
   friend struct Http2Callbacks;
 
   void arrived() { arrived_.raise(); }
+  /// What the peer's response answers.
+  void expect_answer_to(Http2MessageCheck::Asked asked) { check_.answers(asked); }
   bool has_trailers() const { return trailers_.size() > 0; }
 
   Fields trailers_;
@@ -120,6 +124,7 @@ class Http2Stream : public Pooled {
   static constexpr std::size_t max_blocks = 8;
 
   Http2Session& session_;
+  Http2MessageCheck check_;
   std::int32_t id_ = -1;
   bool attached_ = false;
   bool remote_ended_ = false;

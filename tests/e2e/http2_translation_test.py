@@ -2,7 +2,7 @@
 leak into the other."""
 
 import case
-from http2 import Peer, request_fields
+from http2 import INITIAL_WINDOW_SIZE, Peer, Wire, request_fields, window_update
 from stream import Stream, exchange
 
 
@@ -218,6 +218,40 @@ class Http2OnBothSides(case.Case):
             answer = call.read_response()
             self.assertEqual((answer.field("grpc-status"), answer.trailers, answer.body), ("12", [], b""))
             self.assertEqual(sum(each.kind == 0 for each in peer.trace), 0, "no DATA: the head is all there is")
+
+
+class Priorities(case.Case):
+    """RFC 9218."""
+
+    def order(self, first, second):
+        """The order in which two responses end that wait for the connection's window, asked for with these fields."""
+        size = 30_000
+        daemon = self.start_daemon(self.backend(lambda asked: asked.answer(b"x" * size)))
+        with Wire.connect(daemon.address) as wire:
+            wire.open({INITIAL_WINDOW_SIZE: 1 << 20})
+            for stream in (1, 3):  # which leave little of the window
+                wire.ask(stream)
+                wire.answer_to(stream)
+            wire.ask(5, fields=first)
+            wire.until(lambda transcript: 5 in transcript.heads)
+            wire.ask(7, fields=second)
+            wire.until(lambda transcript: 7 in transcript.heads)
+            ended = []
+            while len(ended) < 2:
+                before = sum(map(len, wire.transcript.bodies.values()))
+                wire.send(window_update(0, 5_000))
+                wire.until(lambda transcript, before=before: sum(map(len, transcript.bodies.values())) >= min(
+                    before + 5_000, 4 * size))
+                ended += [each for each in (5, 7) if each in wire.transcript.ended and each not in ended]
+        return ended
+
+    def test_the_more_urgent_response_ends_first(self):
+        self.assertEqual(self.order([("priority", "u=6")], [("priority", "u=1")]), [7, 5])
+        self.assertEqual(self.order([("priority", "u=1")], [("priority", "u=6")]), [5, 7])
+        self.assertEqual(self.order([], [("priority", "i, u=1")]), [7, 5])
+
+    def test_a_priority_that_cannot_be_read_is_none(self):
+        self.assertEqual(self.order([], [("priority", "u=9")]), [5, 7])
 
 
 if __name__ == "__main__":

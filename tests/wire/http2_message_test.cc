@@ -26,7 +26,7 @@ struct RequestHeadFixture {
       }
     }
     fields.insert(fields.end(), added.begin(), added.end());
-    for (const auto& [name, value] : fields) head.field(request, name, value);
+    for (const auto& [name, value] : fields) head.field(request, field_id(name), name, value);
     problem = head.finish(request);
   }
   std::string text() const {
@@ -152,12 +152,11 @@ TEST(Http2RequestHead, JoinsCookieFields) {
             "x=y;cookie=a=1; b=2;");
 }
 
-TEST(Http2RequestHead, DropsFramingAndHopByHopFields) {
+TEST(Http2RequestHead, DropsFieldsOfFramingAndOfOneHop) {
   const RequestHeadFixture gathered({}, {{"content-length", "5"},
                                          {"te", "trailers"},
                                          {"trailer", "x-check"},
                                          {"expect", "100-continue"},
-                                         {"keep-alive", "1"},
                                          {"x-kept", "1"}});
   EXPECT_EQ(gathered.problem, nullptr);
   EXPECT_EQ(gathered.text(), "x-kept=1;");
