@@ -134,15 +134,6 @@ FieldId field_id(std::string_view name) {
   return entry.id;
 }
 
-struct Fields::Store {
-  std::uint32_t size;
-  std::uint32_t capacity;
-  Field* items() { return reinterpret_cast<Field*>(this + 1); }
-  static std::size_t bytes_for(std::uint32_t capacity) {
-    return sizeof(Store) + capacity * sizeof(Field);
-  }
-};
-
 struct Fields::Chunk {
   Chunk* next;
   std::uint32_t used;
@@ -150,12 +141,7 @@ struct Fields::Chunk {
   char* data() { return reinterpret_cast<char*>(this + 1); }
 };
 
-namespace {
-
-/// Like `grow`, not part of its caller, whose frequent path then saves no registers.
-template <class Store, class Chunk>
-[[gnu::noinline]] void free_memory(Store* store, Chunk* chunk) {
-  if (store != nullptr) free_pooled(store, Store::bytes_for(store->capacity));
+void Fields::free_arena(Chunk* chunk) {
   while (chunk != nullptr) {
     Chunk* const next = chunk->next;
     free_pooled(chunk, sizeof(Chunk) + chunk->size);
@@ -163,8 +149,8 @@ template <class Store, class Chunk>
   }
 }
 
-template <class Store>
-[[gnu::noinline]] Store* grow(Store* store) {
+/// A larger store with the same fields, in place of `store`; null: a first one.
+Fields::Store* Fields::grow(Store* store) {
   const std::uint32_t capacity = store == nullptr ? 24 : store->capacity * 2;
   auto* grown = static_cast<Store*>(allocate_pooled(Store::bytes_for(capacity)));
   grown->size = 0;
@@ -175,32 +161,6 @@ template <class Store>
     free_pooled(store, Store::bytes_for(store->capacity));
   }
   return grown;
-}
-
-}  // namespace
-
-Fields::~Fields() {
-  if (store_ != nullptr || arena_ != nullptr) free_memory(store_, arena_);
-}
-
-void Fields::add(std::string_view name, std::string_view value, FieldId id) {
-  if (store_ == nullptr || store_->size == store_->capacity) [[unlikely]] {
-    // A tail call, so that the frequent path saves no registers.
-    constexpr auto add_to_full =
-        [](Fields& fields, std::string_view full_name, std::string_view full_value, FieldId full_id)
-            __attribute__((noinline)) {
-              fields.store_ = grow(fields.store_);
-              fields.add(full_name, full_value, full_id);
-            };
-    return add_to_full(*this, name, value, id);
-  }
-  Field& field = store_->items()[store_->size++];
-  field.name_begin = name.data();
-  field.value_begin = value.data();
-  field.value_size = static_cast<std::uint32_t>(value.size());
-  field.name_size = static_cast<std::uint16_t>(name.size());
-  field.id = id;
-  present_ |= bit(id);
 }
 
 std::string_view Fields::keep(std::string_view bytes) {
@@ -215,12 +175,6 @@ std::string_view Fields::keep(std::string_view bytes) {
   arena_->used += static_cast<std::uint32_t>(bytes.size());
   return {place, bytes.size()};
 }
-
-std::size_t Fields::size() const { return store_ == nullptr ? 0 : store_->size; }
-const Field* Fields::begin() const { return store_ == nullptr ? nullptr : store_->items(); }
-const Field* Fields::end() const { return begin() + size(); }
-Field* Fields::begin() { return store_ == nullptr ? nullptr : store_->items(); }
-Field* Fields::end() { return begin() + size(); }
 
 const Field* Fields::find(FieldId id) const {
   if (!has(id)) return nullptr;
@@ -238,7 +192,7 @@ const Field* Fields::find(std::string_view name) const {
 }
 
 std::size_t Fields::count(FieldId id) const {
-  if (!has(id)) return 0;
+  if ((repeated_ & bit(id)) == 0) return has(id) ? 1 : 0;
   return static_cast<std::size_t>(
       std::count_if(begin(), end(), [id](const Field& field) { return field.id == id; }));
 }
@@ -253,11 +207,6 @@ std::optional<std::string_view> Fields::value(std::string_view name) const {
   const Field* field = find(name);
   if (field == nullptr) return std::nullopt;
   return field->value();
-}
-
-void Fields::shrink(std::size_t size, std::uint64_t present) {
-  if (store_ != nullptr) store_->size = static_cast<std::uint32_t>(size);
-  present_ = present;
 }
 
 void Fields::remove(FieldId id) {
@@ -276,7 +225,7 @@ void Fields::remove(std::string_view name) {
 
 void Fields::clear() {
   if (store_ != nullptr) store_->size = 0;
-  present_ = 0;
+  present_ = repeated_ = 0;
 }
 
 void Fields::rebase(const char* from, std::size_t size, const char* to) {

@@ -131,6 +131,32 @@ TEST(Fields, FindByIdCountAndRemove) {
   fields.remove("host");
 }
 
+TEST(Fields, CountAfterEveryChange) {
+  Fields fields;
+  EXPECT_EQ(fields.count(FieldId::via), 0u);
+  for (const std::string_view value : {"1", "2", "3"}) fields.add("Via", value);
+  fields.add("Host", "a");
+  EXPECT_EQ(fields.count(FieldId::via), 3u);
+  EXPECT_EQ(fields.count(FieldId::host), 1u);
+
+  Fields moved = std::move(fields);
+  fields = Fields();
+  EXPECT_EQ(moved.count(FieldId::via), 3u);
+  EXPECT_EQ(fields.count(FieldId::via), 0u);
+
+  moved.remove_if([](const Field& field) { return field.value() == "2"; });
+  EXPECT_EQ(text_of(moved), "Via=1;Via=3;Host=a;");
+  EXPECT_EQ(moved.count(FieldId::via), 2u);
+  moved.remove_if([](const Field& field) { return field.value() == "1"; });
+  EXPECT_EQ(moved.count(FieldId::via), 1u);
+  moved.add("via", "4");
+  EXPECT_EQ(moved.count(FieldId::via), 2u);
+  moved.clear();
+  EXPECT_EQ(moved.count(FieldId::via), 0u);
+  moved.add("via", "5");
+  EXPECT_EQ(moved.count(FieldId::via), 1u);
+}
+
 TEST(Fields, RemoveByNameInAnyCase) {
   Fields fields;
   fields.add("Via", "1");

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/base/pool_allocator.h"
+
 namespace evenkeel {
 
 /// Names that evenkeel itself reads. The id is found while parsing, so that a look-up compares one
@@ -76,26 +78,42 @@ class Fields {
   Fields(Fields&& other) noexcept
       : store_(std::exchange(other.store_, nullptr)),
         arena_(std::exchange(other.arena_, nullptr)),
-        present_(std::exchange(other.present_, 0)) {}
+        present_(std::exchange(other.present_, 0)),
+        repeated_(std::exchange(other.repeated_, 0)) {}
   Fields& operator=(Fields&& other) noexcept {
     std::swap(store_, other.store_);
     std::swap(arena_, other.arena_);
     std::swap(present_, other.present_);
+    std::swap(repeated_, other.repeated_);
     return *this;
   }
-  ~Fields();
+  ~Fields() {
+    if (store_ != nullptr) free_pooled(store_, Store::bytes_for(store_->capacity));
+    if (arena_ != nullptr) free_arena(arena_);
+  }
 
   void add(std::string_view name, std::string_view value) { add(name, value, field_id(name)); }
-  void add(std::string_view name, std::string_view value, FieldId id);
+  void add(std::string_view name, std::string_view value, FieldId id) {
+    if (store_ == nullptr || store_->size == store_->capacity) [[unlikely]]
+      store_ = grow(store_);
+    Field& field = store_->items()[store_->size++];
+    field.name_begin = name.data();
+    field.value_begin = value.data();
+    field.value_size = static_cast<std::uint32_t>(value.size());
+    field.name_size = static_cast<std::uint16_t>(name.size());
+    field.id = id;
+    repeated_ |= present_ & bit(id);
+    present_ |= bit(id);
+  }
   void add_copy(std::string_view name, std::string_view value) { add(keep(name), keep(value)); }
   /// A copy of `bytes` that lives as long as this list.
   std::string_view keep(std::string_view bytes);
 
-  std::size_t size() const;
-  const Field* begin() const;
-  const Field* end() const;
-  Field* begin();
-  Field* end();
+  std::size_t size() const { return store_ == nullptr ? 0 : store_->size; }
+  const Field* begin() const { return store_ == nullptr ? nullptr : store_->items(); }
+  const Field* end() const { return begin() + size(); }
+  Field* begin() { return store_ == nullptr ? nullptr : store_->items(); }
+  Field* end() { return begin() + size(); }
 
   /// The first field with that name, or null.
   const Field* find(FieldId id) const;
@@ -110,14 +128,22 @@ class Fields {
   /// Removes the fields for which `drop(field)` is true, in one pass.
   template <class Drop>
   void remove_if(Drop drop) {
-    Field* kept = begin();
+    if (store_ == nullptr) return;
+    Field* const first = store_->items();
+    Field* const last = first + store_->size;
+    Field* kept = first;
     std::uint64_t present = 0;
-    for (Field* field = begin(); field != end(); ++field) {
+    std::uint64_t repeated = 0;
+    for (Field* field = first; field != last; ++field) {
       if (drop(std::as_const(*field))) continue;
+      repeated |= present & bit(field->id);
       present |= bit(field->id);
-      *kept++ = *field;
+      if (kept != field) *kept = *field;
+      ++kept;
     }
-    shrink(static_cast<std::size_t>(kept - begin()), present);
+    store_->size = static_cast<std::uint32_t>(kept - first);
+    present_ = present;
+    repeated_ = repeated;
   }
   /// Removes every field with that id or name.
   void remove(FieldId id);
@@ -128,16 +154,26 @@ class Fields {
   void rebase(const char* from, std::size_t size, const char* to);
 
  private:
-  struct Store;
+  /// The head of a block that holds `capacity` fields behind it.
+  struct Store {
+    std::uint32_t size;
+    std::uint32_t capacity;
+    Field* items() { return reinterpret_cast<Field*>(this + 1); }
+    static std::size_t bytes_for(std::uint32_t capacity) {
+      return sizeof(Store) + capacity * sizeof(Field);
+    }
+  };
   struct Chunk;
   static constexpr std::uint64_t bit(FieldId id) {
     return std::uint64_t{1} << static_cast<unsigned>(id);
   }
-  void shrink(std::size_t size, std::uint64_t present);
+  [[gnu::noinline]] static Store* grow(Store* store);
+  static void free_arena(Chunk* chunk);
 
   Store* store_ = nullptr;
   Chunk* arena_ = nullptr;
-  std::uint64_t present_ = 0;
+  std::uint64_t present_ = 0;   // a bit for each id that a field has
+  std::uint64_t repeated_ = 0;  // a bit for each id that several fields have
 };
 
 }  // namespace evenkeel
