@@ -1,99 +1,21 @@
 #include "head_parser.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
-#include <array>
-#include <bit>
+#include <algorithm>
 #include <cstring>
+
+#include "text_scan.h"
 
 namespace evenkeel {
 namespace {
 
-enum CharClass : std::uint8_t {
-  token_char = 1,   // RFC 9110 tchar
-  value_char = 2,   // field-vchar, SP, HTAB and obs-text
-  target_char = 4,  // characters of a request target
-};
-
-constexpr std::array<std::uint8_t, 256> make_classes() {
-  std::array<std::uint8_t, 256> classes{};
-  for (unsigned c = 0; c < 256; ++c) {
-    std::uint8_t bits = 0;
-    const bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (alnum) bits |= token_char;
-    if (c == '\t' || (c >= 0x20 && c != 0x7f)) bits |= value_char;
-    if (c > 0x20 && c < 0x7f) bits |= target_char;
-    classes[c] = bits;
-  }
-  for (const char c :
-       {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'}) {
-    classes[static_cast<unsigned char>(c)] |= token_char;
-  }
-  for (const char c : {'#', '"', '<', '>', '\\'}) {
-    classes[static_cast<unsigned char>(c)] &= static_cast<std::uint8_t>(~target_char);
-  }
-  return classes;
-}
-
-constexpr auto classes = make_classes();
-
-bool is(char c, CharClass wanted) { return (classes[static_cast<unsigned char>(c)] & wanted) != 0; }
-
-bool all_are(std::string_view text, CharClass wanted) {
-  std::uint8_t bits = 0xff;
-  for (const char c : text) bits &= classes[static_cast<unsigned char>(c)];
-  return (bits & wanted) != 0;
-}
-
-/// The first byte in [from, end) that is no token character.
-const char* find_token_end(const char* from, const char* end) {
-#if defined(__SSE2__)
-  // Sixteen at a time while all are letters, digits or dashes, as in almost every field name.
-  while (end - from >= 16) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-    const __m128i letters =
-        _mm_sub_epi8(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), _mm_set1_epi8('a'));
-    const __m128i digits = _mm_sub_epi8(bytes, _mm_set1_epi8('0'));
-    const __m128i plain =
-        _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(_mm_min_epu8(letters, _mm_set1_epi8(25)), letters),
-                                  _mm_cmpeq_epi8(_mm_min_epu8(digits, _mm_set1_epi8(9)), digits)),
-                     _mm_cmpeq_epi8(bytes, _mm_set1_epi8('-')));
-    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(plain));
-    from += std::countr_one(mask & 0xffffu);
-    if (mask != 0xffffu) break;
-  }
-#endif
-  while (from != end && is(*from, token_char)) ++from;
-  return from;
-}
-
-/// The first byte in [from, end) that is not allowed in a line: a control character other than
-/// HTAB, or DEL. In a valid line that is the CR at its end.
-const char* find_control(const char* from, const char* end) {
-#if defined(__SSE2__)
-  const __m128i space = _mm_set1_epi8(0x20);
-  const __m128i tab = _mm_set1_epi8('\t');
-  const __m128i del = _mm_set1_epi8(0x7f);
-  for (; end - from >= 16; from += 16) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-    // Unsigned "less than a space": the minimum with 0x1f is the byte itself.
-    const __m128i below =
-        _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_sub_epi8(space, _mm_set1_epi8(1))), bytes);
-    const __m128i bad = _mm_or_si128(_mm_andnot_si128(_mm_cmpeq_epi8(bytes, tab), below),
-                                     _mm_cmpeq_epi8(bytes, del));
-    const auto mask = static_cast<unsigned>(_mm_movemask_epi8(bad));
-    if (mask != 0) return from + std::countr_zero(mask);
-  }
-#endif
-  while (from != end && is(*from, value_char)) ++from;
-  return from;
-}
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
 }  // namespace
 
-bool is_target_text(std::string_view text) { return !text.empty() && all_are(text, target_char); }
+bool is_target_text(std::string_view text) {
+  const char* const end = text.data() + text.size();
+  return !text.empty() && find_end_of<target_char>(text.data(), end, end) == end;
+}
 
 bool is_token(std::string_view text) { return !text.empty() && all_are(text, token_char); }
 
@@ -101,19 +23,19 @@ bool is_method(std::string_view text) { return is_token(text) && text.size() <= 
 
 bool split_field_line(std::string_view line, std::string_view& name, std::string_view& value) {
   const char* end = line.data() + line.size();
-  const char* at = find_token_end(line.data(), end);
+  const char* at = find_end_of<token_char>(line.data(), end, end);
   if (at == line.data() || at == end || *at != ':') return false;
   name = {line.data(), static_cast<std::size_t>(at - line.data())};
   ++at;
-  while (at != end && (*at == ' ' || *at == '\t')) ++at;
-  while (at != end && (end[-1] == ' ' || end[-1] == '\t')) --end;
+  while (at != end && is_blank(*at)) ++at;
+  while (at != end && is_blank(end[-1])) --end;
   value = {at, static_cast<std::size_t>(end - at)};
   return true;
 }
 
 bool is_field_text(std::string_view text) {
-  const char* end = text.data() + text.size();
-  return find_control(text.data(), end) == end;
+  const char* const end = text.data() + text.size();
+  return find_end_of<value_char>(text.data(), end, end) == end;
 }
 
 HeadParser::Step HeadParser::fail(Fault fault, const char* detail) {
@@ -137,21 +59,70 @@ bool HeadParser::exceed(MessageLimit limit) {
                                              : "the header section is too large");
 }
 
+/// Takes the request line if it is whole and as almost all are, in one pass over its bytes. What it
+/// leaves alone, `parse` reads.
+void HeadParser::take_usual_request_line(const Unread& unread) {
+  constexpr char rest[] = " HTTP/1.1\r\n";
+  constexpr std::size_t rest_size = sizeof rest - 1;
+  const char* const line = unread.begin + size_;
+  const char* const space = find_end_of<token_char>(line, unread.end, unread.readable);
+  const auto method_size = static_cast<std::size_t>(space - line);
+  if (space == unread.end || *space != ' ' || method_size == 0 || method_size > max_method_length)
+    return;
+  const char* const target = space + 1;
+  const char* const end = find_end_of<target_char>(target, unread.end, unread.readable);
+  const auto target_size = static_cast<std::size_t>(end - target);
+  if (target_size == 0 || target_size > limits_.line) return;
+  if (static_cast<std::size_t>(unread.end - end) < rest_size) return;
+  if (std::memcmp(end, rest, rest_size) != 0) return;  // of known size: no call
+  const std::size_t seen = size_ + method_size + 1 + target_size + rest_size;
+  const std::string_view method(line, method_size);
+  if (seen > max_start_line() || method == preface_method) return;
+  head_.method = method;
+  head_.target = {target, target_size};
+  size_ = seen;
+  start_line_done_ = true;
+}
+
+/// Takes the field lines that are whole and as almost all are, in one pass over their bytes: a
+/// colon behind the name, at most one space behind that, and a value that neither begins nor ends
+/// with another. `parse` reads the first line that is not so.
+void HeadParser::take_usual_field_lines(const Unread& unread) {
+  const char* line = unread.begin + size_;
+  while (head_.fields.size() < limits_.fields) {
+    const char* const colon = find_end_of<token_char>(line, unread.end, unread.readable);
+    if (colon == line || unread.end - colon < 2 || *colon != ':') break;
+    const char* const value = colon + (colon[1] == ' ' ? 2 : 1);
+    const char* const cr = find_end_of<value_char>(value, unread.end, unread.readable);
+    if (unread.end - cr < 2 || cr[0] != '\r' || cr[1] != '\n') break;
+    if (cr == value || is_blank(*value) || is_blank(cr[-1])) break;
+    head_.fields.add({line, colon}, {value, cr});
+    line = cr + 2;
+  }
+  size_ = static_cast<std::size_t>(line - unread.begin);
+}
+
 HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
   const std::string_view bytes = buffer.bytes();
+  if (bytes.size() == size_) return Step::more;
   const char* const limit = bytes.data() + bytes.size();
-  while (true) {
-    const char* from = bytes.data() + size_;
-    const std::size_t left = bytes.size() - size_;
-    if (left == 0) return Step::more;
-    if (!started_) {
-      // What cannot begin a message is refused at its first byte, not at the deadline.
-      started_ = true;
-      if (*from != '\r' && *from != '\n' && !is(*from, token_char)) {
-        return fail(Fault::bad_request, "not HTTP");
-      }
+  const char* const readable = buffer.block.data() + buffer.block.size();
+  if (!started_) {
+    // What cannot begin a message is refused at its first byte, not at the deadline.
+    started_ = true;
+    if (!is(bytes.front(), token_char) && bytes.front() != '\r' && bytes.front() != '\n') {
+      return fail(Fault::bad_request, "not HTTP");
     }
-    const char* cr = find_control(from + scanned_, limit);
+  }
+  while (true) {
+    if (scanned_ == 0) {
+      const Unread unread{bytes.data(), bytes.data() + std::min(bytes.size(), limits_.bytes),
+                          readable};
+      if (!start_line_done_ && kind_ == Kind::request) take_usual_request_line(unread);
+      if (start_line_done_) take_usual_field_lines(unread);
+    }
+    const char* const from = bytes.data() + size_;
+    const char* const cr = find_end_of<value_char>(from + scanned_, limit, readable);
     if (cr != limit && *cr != '\r') {
       return fail(Fault::bad_request,
                   *cr == '\n' ? "a line ends without CR" : "control character in the request head");
@@ -159,8 +130,7 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
     const bool whole = limit - cr >= 2;
     if (whole && cr[1] != '\n') return fail(Fault::bad_request, "a CR within a line");
     const auto seen = static_cast<std::size_t>(cr - bytes.data()) + (whole ? 2 : 0);
-    if (!start_line_done_ && kind_ == Kind::request &&
-        seen > limits_.line + max_method_length + 12) {
+    if (!start_line_done_ && kind_ == Kind::request && seen > max_start_line()) {
       exceed(MessageLimit::uri);
       return Step::failed;
     }
@@ -172,26 +142,25 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
       scanned_ = static_cast<std::uint32_t>(cr - from);
       return Step::more;
     }
-    const std::string_view line(from, static_cast<std::size_t>(cr - from));
     size_ = seen;
     scanned_ = 0;
-
-    if (!start_line_done_) {
-      if (line.empty() && !skipped_crlf_) {  // RFC 9112 2.2: ignore one empty line before
-        skipped_crlf_ = true;
-        continue;
-      }
-      const bool good = kind_ == Kind::request ? parse_request_line(line) : parse_status_line(line);
-      if (!good) return Step::failed;
-      start_line_done_ = true;
-      continue;
-    }
-    if (line.empty()) {
+    const std::string_view line(from, cr);
+    if (start_line_done_ && line.empty()) {
       buffer.begin += static_cast<std::uint32_t>(size_);
       return Step::done;
     }
-    if (!parse_field_line(line)) return Step::failed;
+    if (!parse_line(line)) return Step::failed;
   }
+}
+
+bool HeadParser::parse_line(std::string_view line) {
+  if (start_line_done_) return parse_field_line(line);
+  if (line.empty() && !skipped_crlf_) {  // RFC 9112 2.2: ignore one empty line before
+    skipped_crlf_ = true;
+    return true;
+  }
+  start_line_done_ = true;
+  return kind_ == Kind::request ? parse_request_line(line) : parse_status_line(line);
 }
 
 bool HeadParser::grow_buffer(ReadBuffer& buffer) {
@@ -233,7 +202,7 @@ bool HeadParser::parse_request_line(std::string_view line) {
   if (head_.target.size() > limits_.line) {
     return exceed(MessageLimit::uri);
   }
-  if (head_.target.empty() || !all_are(head_.target, target_char)) {
+  if (!is_target_text(head_.target)) {
     return refuse(Fault::bad_request, "invalid character in the request target");
   }
   if (head_.method == preface_method && version.starts_with("HTTP/1.")) {
@@ -250,8 +219,8 @@ bool HeadParser::parse_request_line(std::string_view line) {
 
 bool HeadParser::parse_status_line(std::string_view line) {
   // "HTTP/1.1 200 OK"; some servers omit the phrase and the space before it.
-  if (line.size() < 12 || !line.starts_with("HTTP/1.") || (line[7] != '0' && line[7] != '1') ||
-      line[8] != ' ') {
+  if (line.size() < 12 || std::memcmp(line.data(), "HTTP/1.", 7) != 0 ||
+      (line[7] != '0' && line[7] != '1') || line[8] != ' ') {
     return refuse(Fault::backend_protocol, "invalid status line");
   }
   int status = 0;

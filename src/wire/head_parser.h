@@ -13,6 +13,8 @@
 
 namespace evenkeel {
 
+inline constexpr std::size_t max_method_length = 32;
+
 struct HeadLimits {
   std::size_t bytes;  ///< of the whole head
   std::size_t fields;
@@ -30,7 +32,10 @@ struct Head {
 };
 
 /// Parses one head. Call `parse` whenever bytes were added to the buffer; it continues where it
-/// stopped. Never throws, and reads no byte twice.
+/// stopped. Never throws, and scans no byte more than a few times however they arrive.
+///
+/// A line that has arrived whole and looks as almost all do is taken in one pass; every other one,
+/// and every line that arrives in pieces, is read the strict way, with the same result.
 class HeadParser {
  public:
   enum class Kind : std::uint8_t { request, response };
@@ -57,12 +62,23 @@ class HeadParser {
   bool other_protocol() const { return other_protocol_; }
 
  private:
+  /// The bytes that the limits allow, and up to where memory may be read.
+  struct Unread {
+    const char* begin;
+    const char* end;
+    const char* readable;
+  };
+
   Step fail(Fault fault, const char* detail);
+  void take_usual_request_line(const Unread& unread);
+  void take_usual_field_lines(const Unread& unread);
+  bool parse_line(std::string_view line);
   bool parse_request_line(std::string_view line);
   bool parse_status_line(std::string_view line);
   bool parse_field_line(std::string_view line);
   bool refuse(Fault fault, const char* detail);
   bool exceed(MessageLimit limit);
+  std::size_t max_start_line() const { return limits_.line + max_method_length + 12; }
 
   Kind kind_;
   HeadLimits limits_;
@@ -87,7 +103,6 @@ bool is_field_text(std::string_view text);
 
 bool is_token(std::string_view text);
 
-inline constexpr std::size_t max_method_length = 32;
 /// Of HTTP/2's preface, which servers take for the beginning of a connection: no request has it.
 inline constexpr std::string_view preface_method = "PRI";
 /// Whether it is a token of bounded length.

@@ -12,11 +12,14 @@
 
 namespace evenkeel {
 
-/// The result of a parser, in values of its own.
+/// The result of a parser, in values of its own. Of a head that is refused or incomplete it has
+/// what was read of it: reports and responses name that.
 struct Parsed {
   HeadParser::Step step = HeadParser::Step::more;
   Fault fault = Fault::internal;
   std::string detail;
+  MessageLimit exceeded_limit = MessageLimit::none;
+  bool other_protocol = false;
   std::string method;
   std::string target;
   std::string phrase;
@@ -37,12 +40,13 @@ inline void append(ReadBuffer& buffer, std::string_view bytes) {
   buffer.end += static_cast<std::uint32_t>(bytes.size());
 }
 
-/// Feeds `bytes` cut at the given positions.
+/// Feeds `bytes` cut at the given positions. They are placed from `place` on in a block.
 inline Parsed parse_in_pieces(HeadParser::Kind kind, std::string_view bytes,
                               const std::vector<std::size_t>& cuts,
-                              const HeadLimits& limits = generous_limits) {
+                              const HeadLimits& limits = generous_limits, std::uint32_t place = 0) {
   ReadBuffer buffer;
   buffer.block = Block::take(Block::small);
+  buffer.begin = buffer.end = place;
   HeadParser parser(kind, limits);
   Parsed parsed;
   std::size_t at = 0;
@@ -59,8 +63,9 @@ inline Parsed parse_in_pieces(HeadParser::Kind kind, std::string_view bytes,
   if (parsed.step == HeadParser::Step::failed) {
     parsed.fault = parser.fault();
     parsed.detail = parser.detail();
+    parsed.exceeded_limit = parser.exceeded_limit();
+    parsed.other_protocol = parser.other_protocol();
   }
-  if (!parsed.done()) return parsed;
   const Head& head = parser.head();
   parsed.method = head.method;
   parsed.target = head.target;
@@ -68,8 +73,19 @@ inline Parsed parse_in_pieces(HeadParser::Kind kind, std::string_view bytes,
   parsed.status = head.status;
   parsed.minor_version = head.minor_version;
   for (const Field& field : head.fields) parsed.fields.emplace_back(field.name(), field.value());
-  parsed.consumed = buffer.begin;
+  if (parsed.done()) parsed.consumed = at - buffer.bytes().size();
   return parsed;
+}
+
+/// Where to cut `bytes` so that no line has arrived whole when the parser first sees it: before the
+/// last byte of each line end. Then it reads every line the strict way, and nothing else changes,
+/// since all of a line's text is there.
+inline std::vector<std::size_t> cuts_for_strict_way(std::string_view bytes) {
+  std::vector<std::size_t> cuts;
+  for (auto at = bytes.find("\r\n"); at != bytes.npos; at = bytes.find("\r\n", at + 2)) {
+    cuts.push_back(at + 1);
+  }
+  return cuts;
 }
 
 inline Parsed parse_request(std::string_view bytes, const HeadLimits& limits = generous_limits) {
