@@ -62,8 +62,14 @@ class Http1Connection final : public Pooled, public InterimHandler {
                                   Http1MessageInfo& message);
   Task<Next> refuse(Error error, const Head& head, Request& request);
   Task<Next> respond(Request& request, Response& response, bool keep_alive);
-  Task<Next> pump(Request& request, Response& response, Framing framing, bool close);
-  Task<Next> write_head_only(RequestInfo& info, Response& response, Framing framing, bool close);
+  Task<Next> write_whole(RequestInfo& info, const Response& response, const Framing& framing,
+                         std::string_view body, bool close);
+  Task<Next> finish_writing(Task<Result<Done>> writing, RequestInfo& info, Framing framing,
+                            std::size_t body_size, bool close);
+  Next end_writing(const Result<Done>& written, RequestInfo& info, const Framing& framing,
+                   std::size_t body_size, bool close);
+  Task<Next> pump(Request& request, Response& response, Framing framing, bool close,
+                  Task<Result<Chunk>> next);
   Next abort(RequestInfo& info, const Error& error, const Framing& framing);
   Task<Next> after_response(Http1RequestBody* body, Next next);
   Task<Next> drain(Http1RequestBody& body);

@@ -55,25 +55,55 @@ Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response&
     }
   }
   request.info.outcome.status = response.status;
-  if (!response.body || bodiless ||
-      (framing.kind == Framing::Kind::length && framing.length == 0)) {
-    return write_head_only(request.info, response, framing, !keep_alive);
+  const bool counted = framing.kind == Framing::Kind::length;
+  if (!response.body || bodiless || (counted && framing.length == 0)) {
+    return write_whole(request.info, response, framing, {}, !keep_alive);
   }
-  return pump(request, response, framing, !keep_alive);
+  auto next = response.body->read();
+  if (counted && next.ready()) {
+    auto first = next.take();
+    if (first && first->last) {
+      return write_whole(request.info, response, framing, first->bytes, !keep_alive);
+    }
+    next = Task<Result<Chunk>>(std::move(first));
+  }
+  return pump(request, response, framing, !keep_alive, std::move(next));
 }
 
-Task<Http1Connection::Next> Http1Connection::write_head_only(RequestInfo& info, Response& response,
-                                                             Framing framing, bool close) {
+/// Writes a response all of which is here, as most are: with one write, and without a coroutine if
+/// the kernel takes it at once.
+Task<Http1Connection::Next> Http1Connection::write_whole(RequestInfo& info,
+                                                         const Response& response,
+                                                         const Framing& framing,
+                                                         std::string_view body, bool close) {
   HeadWriter& out = begin_head();
   write_response_head(out, response, framing, close, minor_version_);
-  auto written = co_await socket().write(out.written(), {}, {}, options_.write_timeout);
-  if (!written) co_return abort(info, written.error(), framing);
-  co_return close ? Next::linger : Next::keep;
+  auto writing = write_gathered(socket(), out, body, {}, options_.write_timeout);
+  if (!writing.ready()) {
+    return finish_writing(std::move(writing), info, framing, body.size(), close);
+  }
+  return end_writing(writing.take(), info, framing, body.size(), close);
 }
 
-/// The only loop that moves response bytes: pulls a chunk and writes it at once.
+Task<Http1Connection::Next> Http1Connection::finish_writing(Task<Result<Done>> writing,
+                                                            RequestInfo& info, Framing framing,
+                                                            std::size_t body_size, bool close) {
+  const auto written = co_await writing;
+  co_return end_writing(written, info, framing, body_size, close);
+}
+
+Http1Connection::Next Http1Connection::end_writing(const Result<Done>& written, RequestInfo& info,
+                                                   const Framing& framing, std::size_t body_size,
+                                                   bool close) {
+  if (!written) return abort(info, written.error(), framing);
+  info.outcome.bytes_out += body_size;
+  return close ? Next::linger : Next::keep;
+}
+
+/// The only loop that moves response bytes: pulls a chunk and writes it at once. `next`: the first.
 Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& response,
-                                                  Framing framing, bool close) {
+                                                  Framing framing, bool close,
+                                                  Task<Result<Chunk>> next) {
   RequestInfo& info = request.info;
   const bool chunked = framing.kind == Framing::Kind::chunked;
   const bool tunnel = response.status == 101;
@@ -81,7 +111,6 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
   bool head_written = false;
   int without_waiting = 0;
 
-  auto next = response.body->read();
   while (true) {
     if (!next.ready()) {
       without_waiting = 0;

@@ -27,6 +27,15 @@ Task<Result<Response>> echo(Request& request) {
 
 Response answer_of(std::string_view text) { return Response{.body = make_body(std::string(text))}; }
 
+/// Ten bytes are announced, and none come.
+class BrokenBody final : public Body {
+ public:
+  Task<Result<Chunk>> read() override {
+    return Result<Chunk>(Error{.fault = Fault::backend_closed, .side = Side::backend});
+  }
+  std::optional<std::uint64_t> length() const override { return 10; }
+};
+
 class Http1Frontend : public testing::Test {
  protected:
   Http1Frontend() { callbacks.handler = std::make_shared<FunctionHandler>(echo); }
@@ -341,6 +350,27 @@ TEST_F(Http1Frontend, TimesOutOnClientsThatDoNotRead) {
 }
 
 // ---- refusals ----------------------------------------------------------------------------------
+
+TEST_F(Http1Frontend, FinishesAWholeResponseThatTheKernelTakesInParts) {
+  const std::string large(300'000, 'x');
+  answer_with(
+      [&](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of(large)); });
+  auto client = connect(4096);
+
+  for (int i = 0; i < 2; ++i) {
+    client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n" + large);
+  }
+}
+
+TEST_F(Http1Frontend, TurnsTheFailureOfAKnownLengthIntoAnErrorResponse) {
+  answer_with([](Request&) -> Task<Result<Response>> {
+    return Result<Response>(Response{.body = std::make_unique<BrokenBody>()});
+  });
+
+  EXPECT_EQ(answers_to("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").substr(0, 24),
+            "HTTP/1.1 502 Bad Gateway");
+}
 
 TEST_F(Http1Frontend, RejectsAndStopsReading) {
   const std::string answer = answers_to(
