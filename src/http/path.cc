@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/byte_vector.h"
 #include "evenkeel/base/hex.h"
 
 namespace evenkeel {
@@ -56,11 +57,19 @@ constexpr auto path_marks = [] {
   return marks;
 }();
 
+/// Whether one of sixteen bytes ends a path or keeps it from being normal. `next`: the bytes one
+/// further, since it depends on the next one what a slash begins.
+bool has_path_mark(ByteVector bytes, ByteVector next) {
+  return any_of((bytes == '?') | (bytes == '%') |
+                ((bytes == '/') & ((next == '/') | (next == '.'))));
+}
+
 PathOfTarget split_path(std::string_view target) {
   bool normal = true;
   const char* const begin = target.data();
   const char* const end = begin + target.size();
   const char* at = begin;
+  while (end - at > 16 && !has_path_mark(load_bytes(at), load_bytes(at + 1))) at += 16;
   for (; at != end; ++at) {
     if (!path_marks[static_cast<unsigned char>(*at)]) [[likely]]
       continue;

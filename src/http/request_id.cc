@@ -1,8 +1,11 @@
 #include "evenkeel/http/request_id.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+
+#include "evenkeel/base/byte_vector.h"
 
 namespace evenkeel {
 namespace {
@@ -20,16 +23,30 @@ constexpr auto hex_pairs = [] {
   return pairs;
 }();
 
+bool may_be_in_id(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+         c == '_' || c == '.';
+}
+
+/// All sixteen. Each term is an unsigned number, which is large for what is below its range.
+bool may_be_in_id(ByteVector bytes) {
+  const ByteVector letters = (bytes | 0x20) - 'a';
+  const ByteVector digits = bytes - '0';
+  const ByteVector dash_point = bytes - '-';
+  return all_of((letters <= 'z' - 'a') | (digits <= 9) | (dash_point <= '.' - '-') |
+                (bytes == '_'));
+}
+
 }  // namespace
 
 bool is_valid_request_id(std::string_view id) {
   if (id.empty() || id.size() > max_request_id_length) return false;
-  for (const char c : id) {
-    const bool good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                      c == '-' || c == '_' || c == '.';
-    if (!good) return false;
+  if (id.size() < sizeof(ByteVector))
+    return std::all_of(id.begin(), id.end(), [](char c) { return may_be_in_id(c); });
+  for (std::size_t at = 0; at + sizeof(ByteVector) < id.size(); at += sizeof(ByteVector)) {
+    if (!may_be_in_id(load_bytes(id.data() + at))) return false;
   }
-  return true;
+  return may_be_in_id(load_bytes(id.data() + id.size() - sizeof(ByteVector)));
 }
 
 RequestIdText make_request_id(Rng& rng) {

@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 
+#include "evenkeel/base/byte_vector.h"
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/decimal.h"
 
 namespace evenkeel::log_text {
 
@@ -21,19 +22,19 @@ constexpr bool special(char byte) {
   return code < 0x20 || code >= 0x7f || byte == '"' || byte == '\\';
 }
 
-/// Sixteen bytes in a register: a vector extension of g++ and clang that works on every processor.
-using ByteVector [[gnu::vector_size(16)]] = signed char;
-using WordVector [[gnu::vector_size(16)]] = std::uint64_t;
-
-/// Whether one of the sixteen is special. As signed numbers, bytes above 0x7f are below 0x20 too.
+/// Whether one of the sixteen is special.
 inline bool special(ByteVector bytes) {
-  const auto found = (bytes < 0x20) | (bytes == 0x7f) | (bytes == '"') | (bytes == '\\');
-  const auto halves = reinterpret_cast<WordVector>(found);
-  return (halves[0] | halves[1]) != 0;
+  const auto numbers = reinterpret_cast<SignedByteVector>(bytes);
+  return any_of((numbers < 0x20)  // which those above 0x7f are too
+                | (numbers == 0x7f) | (numbers == '"') | (numbers == '\\'));
 }
 
 inline bool special(std::uint64_t one, std::uint64_t other) {
-  return special(reinterpret_cast<ByteVector>(WordVector{one, other}));
+  const std::uint64_t words[] = {one, other};
+  ByteVector bytes;
+  static_assert(sizeof bytes == sizeof words);
+  std::memcpy(&bytes, words, sizeof bytes);
+  return special(bytes);
 }
 
 template <class Word>
@@ -158,39 +159,6 @@ inline char* put_string(char* at, std::string_view value, std::size_t capacity) 
   *at = '"';
   at[value.size() + 1] = '"';
   return at + value.size() + 2;
-}
-
-/// "00" to "99", one after the other.
-constexpr auto digit_pairs = [] {
-  std::array<char, 200> text{};
-  for (std::size_t i = 0; i < 100; ++i) {
-    text[2 * i] = static_cast<char>('0' + i / 10);
-    text[2 * i + 1] = static_cast<char>('0' + i % 10);
-  }
-  return text;
-}();
-
-/// Two digits. REQUIRES: value < 100.
-inline char* put_pair(char* at, unsigned value) {
-  std::memcpy(at, &digit_pairs[2 * static_cast<std::size_t>(value)], 2);
-  return at + 2;
-}
-
-/// Three digits. REQUIRES: value < 1000.
-inline char* put_triple(char* at, unsigned value) {
-  *at = static_cast<char>('0' + value / 100);
-  return put_pair(at + 1, value % 100);
-}
-
-inline char* put_number(char* at, std::uint64_t value) {
-  const auto small = static_cast<unsigned>(value);
-  if (value < 10) {
-    *at = static_cast<char>('0' + small);
-    return at + 1;
-  }
-  if (value < 100) return put_pair(at, small);
-  if (value < 1000) return put_triple(at, small);
-  return std::to_chars(at, at + 20, value).ptr;
 }
 
 inline char* put_milliseconds(char* at, Duration duration) {

@@ -1,7 +1,7 @@
 #include "message_rules.h"
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "evenkeel/http/fields.h"
 
@@ -52,10 +52,13 @@ bool is_authority(std::string_view text) {
   if (at == text.size()) return true;
   if (text[at] != ':') return false;
   const std::string_view port = text.substr(at + 1);
+  constexpr unsigned max_port = 65535;
   unsigned number = 0;
-  if (port.empty()) return true;
-  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
-  return parsed.ec == std::errc{} && parsed.ptr == port.data() + port.size() && number <= 65535;
+  for (const char c : port) {
+    if (c < '0' || c > '9') return false;
+    number = std::min(number * 10 + static_cast<unsigned>(c - '0'), max_port + 1);
+  }
+  return number <= max_port;
 }
 
 std::optional<std::uint64_t> parse_length(std::string_view text) {

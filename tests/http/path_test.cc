@@ -44,6 +44,23 @@ TEST(NormalisedPath, ResolvesDotSegmentsAndMergesSlashes) {
   EXPECT_EQ(normalised("/a//../b"), "/b");
 }
 
+TEST(NormalisedPath, SeesWhatIsNotPlainAtEveryPlace) {
+  for (std::size_t before = 0; before < 40; ++before) {
+    for (std::size_t after = 0; after < 40; ++after) {
+      const std::string front = "/" + std::string(before, 'a');
+      const std::string back(after, 'b');
+      const std::string plain = front + back;
+      EXPECT_EQ(normalised(plain), plain);
+      EXPECT_EQ(normalised(plain + "/"), plain + (plain == "/" ? "" : "/"));
+      EXPECT_EQ(normalised(front + "?" + back), front);
+      EXPECT_EQ(normalised(front + "%62" + back), front + "b" + back);
+      EXPECT_EQ(normalised(front + "x//" + back), front + "x/" + back);
+      EXPECT_EQ(normalised(front + "x/./" + back), front + "x/" + back);
+      EXPECT_EQ(normalised(front + "x/../" + back), "/" + back);
+    }
+  }
+}
+
 TEST(NormalisedPath, DecodesUnreservedCharactersBeforeItResolvesDots) {
   EXPECT_EQ(normalised("/%61dmin"), "/admin");
   EXPECT_EQ(normalised("/a/%2e%2E/b"), "/b");

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace evenkeel {
 namespace {
@@ -16,6 +17,21 @@ TEST(RequestId, OfAClientIsUsedOnlyIfItIsShortAndPlain) {
   EXPECT_FALSE(is_valid_request_id(std::string(129, 'a')));
   for (const char* bad : {"a b", "a\"b", "a\nb", "gr\u00fcn", "a/b", "a,b"}) {
     EXPECT_FALSE(is_valid_request_id(bad)) << bad;
+  }
+}
+
+TEST(RequestId, IsCheckedAtEveryByte) {
+  constexpr std::string_view good =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.";
+  for (const std::size_t size : {1, 15, 16, 17, 31, 32, 36, 128}) {
+    for (std::size_t at = 0; at < size; ++at) {
+      for (unsigned c = 0; c < 256; ++c) {
+        std::string id(size, 'a');
+        id[at] = static_cast<char>(c);
+        ASSERT_EQ(is_valid_request_id(id), good.find(id[at]) != good.npos)
+            << testing::PrintToString(id);
+      }
+    }
   }
 }
 
