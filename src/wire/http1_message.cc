@@ -1,9 +1,9 @@
 #include "http1_message.h"
 
 #include <array>
-#include <charconv>
 
 #include "chunked.h"
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/http/status.h"
 #include "message_rules.h"
 
@@ -30,20 +30,31 @@ bool each_item(std::string_view list, Use use) {
 }
 
 /// The options in the `connection` fields of a message.
-struct ConnectionOptions {
+class ConnectionOptions {
+ public:
   static constexpr std::size_t max_nominated = 16;
   bool close = false;
   bool keep_alive = false;
   bool upgrade = false;
-  std::array<std::string_view, max_nominated> nominated;
   std::size_t nominated_count = 0;
 
+  void nominate(std::string_view name) {
+    nominated_[nominated_count++] = {name.data(), name.size()};
+  }
   bool nominates(std::string_view name) const {
     for (std::size_t i = 0; i < nominated_count; ++i) {
-      if (equals_ignore_case(nominated[i], name)) return true;
+      if (equals_ignore_case({nominated_[i].begin, nominated_[i].size}, name)) return true;
     }
     return false;
   }
+
+ private:
+  /// Unlike a std::string_view it has no value until it gets one: most messages nominate nothing.
+  struct Name {
+    const char* begin;
+    std::size_t size;
+  };
+  std::array<Name, max_nominated> nominated_;
 };
 
 /// Fields that must not be nominated: without them the message would change its meaning.
@@ -83,7 +94,7 @@ std::optional<HeadError> read_connection_options(const Fields& fields, Fault fau
       } else if (options.nominated_count == ConnectionOptions::max_nominated) {
         problem = "the connection field names too many fields";
       } else {
-        options.nominated[options.nominated_count++] = item;
+        options.nominate(item);
       }
       return problem == nullptr;
     });
@@ -306,10 +317,9 @@ void HeadWriter::grow(std::size_t wanted) {
 }
 
 HeadWriter& HeadWriter::operator<<(std::uint64_t number) {
-  std::array<char, 20> digits;
-  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  return *this << std::string_view(digits.data(),
-                                   static_cast<std::size_t>(written.ptr - digits.data()));
+  make_room(max_decimal_digits);
+  at_ = put_number(at_, number);
+  return *this;
 }
 
 void HeadWriter::chunk_size(std::size_t payload) {
@@ -345,11 +355,7 @@ void write_request_head(HeadWriter& out, const Request& request, const Framing& 
 
 void write_response_head(HeadWriter& out, const Response& response, const Framing& framing,
                          bool close, int minor_version) {
-  const auto status = static_cast<unsigned>(response.status);
-  const std::array<char, 4> code = {static_cast<char>('0' + status / 100),
-                                    static_cast<char>('0' + status / 10 % 10),
-                                    static_cast<char>('0' + status % 10), ' '};
-  out << "HTTP/1.1 " << std::string_view(code.data(), code.size())
+  out << "HTTP/1.1 " << static_cast<std::uint64_t>(response.status) << " "
       << (response.reason_phrase.empty() ? phrase_of(response.status) : response.reason_phrase)
       << "\r\n";
   for (const Field& field : response.fields) out.field(field.name(), field.value());

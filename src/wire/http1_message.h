@@ -76,26 +76,32 @@ class HeadWriter {
   static HeadWriter& scratch();
 
   HeadWriter& operator<<(std::string_view text) {
-    if (static_cast<std::size_t>(end_ - at_) < text.size()) grow(text.size());
-    std::memcpy(at_, text.data(), text.size());
+    make_room(text.size());
+    copy_text(at_, text.data(), text.size());
     at_ += text.size();
+    return *this;
+  }
+  /// A literal: the size of the copy is known.
+  template <std::size_t N>
+  HeadWriter& operator<<(const char (&literal)[N]) {
+    make_room(N - 1);
+    std::memcpy(at_, literal, N - 1);
+    at_ += N - 1;
     return *this;
   }
   HeadWriter& operator<<(std::uint64_t number);
   /// Writes `name: value` and the line end.
   void field(std::string_view name, std::string_view value) {
-    const std::size_t size = name.size() + value.size() + 4;
-    if (static_cast<std::size_t>(end_ - at_) < size) grow(size);
+    make_room(name.size() + value.size() + 4);
     char* at = at_;
     copy_text(at, name.data(), name.size());
     at += name.size();
-    *at++ = ':';
-    *at++ = ' ';
+    std::memcpy(at, ": ", 2);
+    at += 2;
     copy_text(at, value.data(), value.size());
     at += value.size();
-    *at++ = '\r';
-    *at++ = '\n';
-    at_ = at;
+    std::memcpy(at, "\r\n", 2);
+    at_ = at + 2;
   }
   /// Writes the size line of a chunk.
   void chunk_size(std::size_t payload);
@@ -104,6 +110,10 @@ class HeadWriter {
   }
 
  private:
+  void make_room(std::size_t wanted) {
+    if (static_cast<std::size_t>(end_ - at_) < wanted) [[unlikely]]
+      grow(wanted);
+  }
   void grow(std::size_t wanted);
 
   std::unique_ptr<char[]> begin_;
