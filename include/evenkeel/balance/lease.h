@@ -37,7 +37,9 @@ class [[nodiscard]] Lease {
     }
     return *this;
   }
-  ~Lease() { release(); }
+  ~Lease() {
+    if (backend_ != nullptr || placed_ != nullptr) release();  // most were moved from
+  }
 
   explicit operator bool() const { return backend_ != nullptr; }
   /// Null for an empty lease.
@@ -50,7 +52,7 @@ class [[nodiscard]] Lease {
   bool begins_session() const { return begins_session_; }
   void set_begins_session() { begins_session_ = true; }
 
-  void release() {
+  [[gnu::noinline]] void release() {
     if (auto backend = std::move(backend_)) backend->release();
     if (auto placed = std::move(placed_)) placed->released(Clock::now());
   }

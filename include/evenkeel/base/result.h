@@ -104,20 +104,26 @@ class [[nodiscard]] Result {
   const Error& error() const { return assert(!ok_), error_; }
 
  private:
+  // Errors are rare and not small: what moves and destroys them is not part of the code that moves
+  // and destroys values, which is inlined then.
   void take(Result&& other) {
-    if (ok_) {
+    if (ok_) [[likely]] {
       new (&value_) T(std::move(other.value_));
     } else {
-      new (&error_) Error(std::move(other.error_));
+      take_error(other.error_);
     }
   }
   void clear() {
-    if (ok_) {
+    if (ok_) [[likely]] {
       value_.~T();
     } else {
-      error_.~Error();
+      clear_error();
     }
   }
+  [[gnu::cold, gnu::noinline]] void take_error(Error& error) {
+    new (&error_) Error(std::move(error));
+  }
+  [[gnu::cold, gnu::noinline]] void clear_error() { error_.~Error(); }
 
   bool ok_;
   union {
