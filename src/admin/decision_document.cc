@@ -63,6 +63,8 @@ json::object candidate_document(const ExplainedDecision& explained, const Candid
   document["wait_seconds"] = number_or_null(each.wait);
   document["promised_seconds"] = number_or_null(each.promised);
   document["prefill_seconds"] = part(each.prefill);
+  document["load_seconds"] = part(each.load);
+  document["eviction_seconds"] = part(each.eviction);
   document["cached_tokens"] = part(std::round(each.cached));
   document["uncached_tokens"] = part(std::round(each.uncached));
   document["lateness"] = part(each.lateness);

@@ -36,7 +36,7 @@ void BackendLedger::reset(const EngineSpeed::Coefficients& prior, std::uint32_t 
   pending_ = unseen_ = {};
   history_ = {};
   finished_ = 0;
-  load_seconds_ = unknown_load;
+  load_seconds_.reset();
   foreign_wait_ = foreign_running_ = report_weight_ = 0;
 }
 
@@ -165,7 +165,8 @@ void BackendLedger::learn_prefill(const LedgerEntry& head, double now) {
   const double uncached = head.uncached + unseen_.uncached;
   if (head.load_seconds > 0) {
     const double computing = head.prefill_seconds - head.load_seconds;
-    load_seconds_ += load_smoothing * (std::max(0.0, took - computing) - load_seconds_);
+    const double before = load_seconds_.value_or(head.load_seconds);
+    load_seconds_ = before + load_smoothing * (std::max(0.0, took - computing) - before);
     return;
   }
   if (took < same_step * step && pending_.uncached > 0) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "balance/engine_speed.h"
@@ -91,8 +92,8 @@ class BackendLedger {
   // ---- Predictions, in seconds ----
 
   double wait_seconds(double now) const;  ///< W
-  /// Of an adapter that is not loaded.
-  double load_seconds() const { return load_seconds_; }
+  /// Of an adapter that is not loaded; nothing: it has loaded none yet.
+  std::optional<double> load_seconds() const { return load_seconds_; }
   /// tau
   double step_seconds() const { return speed_.step_seconds(streams(), context_tokens()); }
   double prefill_seconds(double uncached, double cached, double step) const {
@@ -126,8 +127,6 @@ class BackendLedger {
   double context_tokens() const {
     return prompt_context_ + output_context_ + foreign_running() * mean_context_;
   }
-  static constexpr double unknown_load = 1;  // seconds: of a few hundred megabytes from a disk
-
   /// Streams of others, as of the last event or `advance`: a report counts less as it ages.
   double foreign_running() const { return foreign_running_ * report_weight_; }
   /// Seconds of others' prompts that are left.
@@ -160,7 +159,7 @@ class BackendLedger {
   double emptied_at_ = 0;       // when the queue last became empty
   EngineHistory history_;       // without the head of the queue, until the last event
   std::size_t finished_ = 0;
-  double load_seconds_ = unknown_load;
+  std::optional<double> load_seconds_;
 
   struct PrefillSample {
     double uncached = 0;

@@ -72,10 +72,11 @@ std::string compact_text(const ExplainedDecision& explained) {
   for (std::size_t i = 0; i < std::min<std::size_t>(decision.candidate_count, 3); ++i) {
     const CandidateCost& each = decision.candidates[i];
     text += fmt::format(
-        ", c{}=\"{}\";cost={:.3f};w={:.3f};e={:.3f};s={:.3f};cached={:.0f};uncached={:.0f};"
+        ", "
+        "c{}=\"{}\";cost={:.3f};w={:.3f};e={:.3f};s={:.3f};l={:.3f};cached={:.0f};uncached={:.0f};"
         "x={:.3f};d={:.3f};m={:.3f};rung={}",
         i + 1, explained.backend(each.slot), each.cost, each.wait, each.promised, each.prefill,
-        each.cached, each.uncached, each.violations, each.decode, each.memory,
+        each.load, each.cached, each.uncached, each.violations, each.decode, each.memory,
         to_string(each.rung));
   }
   return text;

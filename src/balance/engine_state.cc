@@ -56,7 +56,14 @@ void EngineState::report(const EngineReport& report) {
     step_tokens_.store(report.step_tokens, std::memory_order_relaxed);
   }
   count_prefixes(report, restarted);
-  if (report.adapters) note_adapters(*report.adapters, restarted);
+  if (report.adapter_slots > 0) {
+    adapter_slots_.store(static_cast<std::uint32_t>(report.adapter_slots),
+                         std::memory_order_relaxed);
+  }
+  if (restarted) forget_adapters();
+  if (report.adapters) note_adapters(*report.adapters);
+  // Release: who sees the number sees the report.
+  reports_.fetch_add(1, std::memory_order_release);
 }
 
 void EngineState::forget() {
@@ -64,8 +71,26 @@ void EngineState::forget() {
   prefix_queried_ = prefix_hit_ = EngineReport::unknown;
   kv_tokens_.store(EngineReport::unknown, std::memory_order_relaxed);
   step_tokens_.store(EngineReport::unknown, std::memory_order_relaxed);
+  adapter_slots_.store(0, std::memory_order_relaxed);
+  forget_adapters();
+}
+
+void EngineState::forget_adapters() {
   recent_adapters_.clear();
   if (LoadedAdapters* const made = adapters_.load(std::memory_order_relaxed)) made->assign({});
+}
+
+void EngineState::offers(OfferedAdapters adapters) {
+  auto offered = std::make_shared<const OfferedAdapters>(std::move(adapters));
+  const std::lock_guard lock(offered_mutex_);
+  if (*offered == *offered_) return;
+  offered_ = std::move(offered);
+  offered_revision_.fetch_add(1, std::memory_order_release);
+}
+
+std::shared_ptr<const OfferedAdapters> EngineState::offered() const {
+  const std::lock_guard lock(offered_mutex_);
+  return offered_;
 }
 
 std::optional<PrefixCacheTokens> EngineState::prefix_cache() const {
@@ -85,16 +110,20 @@ void EngineState::count_prefixes(const EngineReport& report, bool restarted) {
   counts_prefixes_.store(true, std::memory_order_relaxed);
 }
 
-/// An engine reports the adapters of the requests that it has, but keeps those that were used last
-/// until it needs their slots.
-void EngineState::note_adapters(const AdapterReport& report, bool restarted) {
-  if (restarted) recent_adapters_.clear();
+/// An engine reports the adapters of the requests that it has or had, and keeps those that were
+/// used last until it needs their slots.
+void EngineState::note_adapters(const AdapterReport& report) {
   std::vector<std::uint64_t> recent = report.in_use;
-  for (const std::uint64_t hash : recent_adapters_) {
-    if (std::ranges::find(recent, hash) == recent.end()) recent.push_back(hash);
-  }
+  const auto add = [&recent](const std::vector<std::uint64_t>& older) {
+    for (const std::uint64_t hash : older) {
+      if (std::ranges::find(recent, hash) == recent.end()) recent.push_back(hash);
+    }
+  };
+  add(report.used_before);
+  add(recent_adapters_);
   std::size_t kept = LoadedAdapters::capacity;
   if (report.slots > 0) {
+    adapter_slots_.store(report.slots, std::memory_order_relaxed);
     kept = std::min(kept, std::max<std::size_t>(report.slots, report.in_use.size()));
   }
   if (recent.size() > kept) recent.resize(kept);

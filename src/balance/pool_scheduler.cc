@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <new>
+#include <utility>
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/memory_reserve.h"
@@ -121,6 +122,7 @@ PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival arr
   arrival.cookie = reinterpret_cast<std::uintptr_t>(&request);
   arrival.allowed = &section.slots;
   arrival.priority = request.priority_;
+  if (!adapter_names_.empty()) arrival.adapter = adapter_names_.find(arrival.model);
   if (section.waiting.size() == section.waiting.capacity()) {
     section.waiting.reserve(std::max<std::size_t>(64, 2 * section.waiting.size()));
   }
@@ -233,16 +235,17 @@ void PoolScheduler::tick(Instant now) {
     Slot& slot = slots_[i];
     if (slot.users == 0) continue;
     const Signals& signals = slot.backend->load().signals();
-    const Duration age = signals.age(now).value_or(Duration::max());
-    if (age < slot.age_of_report) {
-      scheduler_.polled(i, signals.values(), now, signals.in_flight_at_poll());
-    }
-    slot.age_of_report = age;
+    const auto age = signals.age(now);
+    const bool is_new = age && now - *age > std::exchange(slot.reported_at, now - *age);
+    if (is_new) scheduler_.polled(i, signals.values(), now, signals.in_flight_at_poll());
     scheduler_.describe(i, whole(signals.kv_capacity_tokens()),
                         static_cast<std::uint32_t>(whole(signals.step_tokens())));
     const std::uint64_t clears = signals.engine().cache_clears();
     if (std::exchange(slot.cache_clears, clears) != clears) scheduler_.backend_cleared(i);
+    const std::uint64_t pages = signals.engine().reports();
+    if (std::exchange(slot.pages, pages) != pages) read_adapters(i, slot.reported_at);
   }
+  learn_adapter_names();
   pass_locked(now);
   measure_busy(now);
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "balance/adapter_names.h"
 #include "balance/decision_log.h"
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/placed_request.h"
@@ -81,14 +82,23 @@ class PoolScheduler {
   struct Slot {
     BackendPtr backend{};  // in any version: they share the Load
     std::uint32_t users = 0;
-    Duration age_of_report = Duration::max();
+    Instant reported_at{};           // the last report that is known
     std::uint64_t cache_clears = 0;  // of the engine, that are known
+    std::uint64_t pages = 0;         // EngineState::reports, likewise
+    std::uint64_t offered = 0;       // EngineState::offered_revision, likewise
   };
 
   Instant in_order(Instant now);
   void pass_locked(Instant now);
   void read_states(Instant now);
   void measure_busy(Instant now);
+
+  // ---- LoRA adapters (pool_adapters.cc) ----
+  /// What engines offer or use are names of adapters.
+  void learn_adapter_names();
+  void read_adapter_names();
+  /// The engine's page is new: of that time.
+  void read_adapters(std::uint32_t slot, Instant as_of);
   void end_wait(PlacedRequest& request, PlacedRequest::Stage stage);
   void wake(PlacedRequest& request) const noexcept;
   bool displace(ScheduledSection& section, Priority priority);
@@ -114,6 +124,8 @@ class PoolScheduler {
   static constexpr std::uint32_t min_learned_events = 8;
   double tokens_per_event_ = 1;  // of streams: more with speculative decoding
 
+  AdapterNames adapter_names_;
+  bool knows_adapter_names_ = true;  // all that engines have told
   Instant last_tick_{};
   QueueStats queue_;
   SchedulerStats stats_;

@@ -91,6 +91,8 @@ CandidateCost SchedulingPass::cost_of(const ScheduledRequest& request,
       parts_of(candidate, request.entry.prompt_tokens, now_ - request.arrived_at,
                1 / request.ttft_target, output, least_step_);
   cost.prefill = candidate.prefill;
+  cost.load = candidate.load;
+  cost.eviction = candidate.eviction;
   cost.cached = candidate.cached;
   cost.uncached = candidate.uncached;
   cost.lateness = parts.lateness;

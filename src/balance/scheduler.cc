@@ -289,8 +289,9 @@ void Scheduler::set_state(std::uint32_t slot, SlotState state) {
   state_->backends[slot].state = state_->backends[slot].known ? state : SlotState::out;
 }
 
-void Scheduler::adapters(std::uint32_t slot, std::span<const std::uint64_t> held, Instant now) {
-  state_->backends[slot].adapters.reported(held, seconds_since_epoch(now));
+void Scheduler::adapters(std::uint32_t slot, std::span<const std::uint64_t> held,
+                         std::uint32_t slots, Instant as_of) {
+  state_->backends[slot].adapters.reported(held, slots, seconds_since_epoch(as_of));
 }
 
 void Scheduler::backend_cleared(std::uint32_t slot) {

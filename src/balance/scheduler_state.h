@@ -183,6 +183,7 @@ struct Scheduler::State {
     double uncached = 0;
     double cached = 0;
     double load = 0;        // of its adapter, in seconds
+    double eviction = 0;    // of the one that makes room, if it is loaded again
     double prefill = 0;     // S, with `load`
     double violations = 0;  // X
     double cost = 0;        // without X until it is computed; infinite: it may not go there
@@ -234,7 +235,7 @@ class SchedulingPass {
   bool any_ready() const;
   void find_usable(const ScheduledRequest& request);
   void estimate(ScheduledRequest& request);
-  double load_seconds(const ScheduledRequest& request, const Candidate& candidate) const;
+  void price_adapter(const ScheduledRequest& request, Candidate& candidate) const;
   Candidate* cheapest(const ScheduledRequest& request);
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);
@@ -265,6 +266,7 @@ class SchedulingPass {
   // disturb the streams anyway, so it does not wait for the sake of streams.
   bool hurries_ = false;
   double least_step_ = 0;
+  double usual_load_ = 0;  // seconds, of an adapter on a backend that has loaded none
   double mean_output_ = 0;
   double slack_refresh_ = 0;  // seconds
   std::uint64_t tie_key_ = 0;

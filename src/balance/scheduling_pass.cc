@@ -32,6 +32,7 @@ constexpr std::ptrdiff_t always_considered = 4;  // requests, at each pass
 constexpr double max_held_prefill = 2;           // seconds: longer ones disturb whenever they start
 constexpr std::size_t careful_requests = 5;      // a new backend computes one prompt at a time
 constexpr double batch_patience = 4;
+constexpr double unknown_load = 1;  // seconds: of a few hundred megabytes from a disk
 
 double max_wait_of(const EngineSpeed& speed) {
   return std::clamp(2 * speed.coefficients().step, 0.02, 0.15);
@@ -141,6 +142,8 @@ void SchedulingPass::find_usable(const ScheduledRequest& request) {
 void SchedulingPass::look_at_backends() {
   state_.candidates.clear();
   least_step_ = std::numeric_limits<double>::infinity();
+  double loads = 0;
+  double known_loads = 0;
   for (std::uint32_t slot = 0; slot < state_.used_slots; ++slot) {
     ScheduledBackend& backend = state_.backends[slot];
     if (backend.state == SlotState::out) continue;
@@ -148,6 +151,10 @@ void SchedulingPass::look_at_backends() {
     const EngineSpeed& speed = backend.ledger.speed();
     const double step = backend.ledger.step_seconds();
     least_step_ = std::min(least_step_, step);
+    if (const auto load = backend.ledger.load_seconds()) {
+      loads += *load;
+      ++known_loads;
+    }
     backend.candidate = static_cast<std::uint32_t>(state_.candidates.size());
     const double kv_tokens = backend.ledger.kv_tokens();
     state_.candidates.push_back(
@@ -164,6 +171,7 @@ void SchedulingPass::look_at_backends() {
          .takes_probe = backend.ledger.takes_probe(now_),
          .state = backend.state});
   }
+  usual_load_ = known_loads > 0 ? loads / known_loads : unknown_load;
   slack_refresh_ = std::clamp(5e-5 * static_cast<double>(state_.candidates.size()), 0.005, 0.05);
 }
 
@@ -293,10 +301,13 @@ void SchedulingPass::find_last_late() {
   }
 }
 
-double SchedulingPass::load_seconds(const ScheduledRequest& request,
-                                    const Candidate& candidate) const {
+void SchedulingPass::price_adapter(const ScheduledRequest& request, Candidate& candidate) const {
+  candidate.load = candidate.eviction = 0;
+  if (request.adapter == 0) return;
   const ScheduledBackend& backend = state_.backends[candidate.slot];
-  return backend.adapters.has(request.adapter) ? 0 : backend.ledger.load_seconds();
+  if (backend.adapters.has(request.adapter)) return;
+  candidate.load = backend.ledger.load_seconds().value_or(usual_load_);
+  candidate.eviction = candidate.load * backend.adapters.displaces(now_);
 }
 
 /// All of the cost but X.
@@ -317,13 +328,13 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
     const double behind = depth == 0 ? 0 : Scheduler::State::behind_match(request, matched);
     each.cached = std::min(matched + state_.remainder.of(behind), tokens - 1);
     each.uncached = tokens - each.cached;
-    each.load = request.adapter == 0 ? 0 : load_seconds(request, each);
+    price_adapter(request, each);
     each.prefill = each.prefill_speed.seconds(each.uncached, each.cached) + each.load;
     least_prefill = std::min(least_prefill, each.prefill);
 
     const CostParts parts = parts_of(each, tokens, age, per_target, output, least_step_);
     each.cost = parts.ttft + parts.lateness + gpu_price * each.prefill +
-                decode_price * parts.decode + parts.memory;
+                decode_price * parts.decode + parts.memory + each.eviction;
     each.violations = hurries_ ? 0 : -1;
   }
   if (std::isfinite(least_prefill)) request.least_prefill = least_prefill;

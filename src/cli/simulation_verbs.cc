@@ -67,6 +67,16 @@ void add_arrival_options(CLI::App& verb, const std::shared_ptr<LoadOptions>& opt
   verb.add_option("--requests", options->requests, "Send at most this many requests");
 }
 
+void add_adapter_options(CLI::App& verb, const std::shared_ptr<SimOptions>& options) {
+  AdaptersSpec& adapters = options->adapters;
+  verb.add_option("--lora", adapters.names, "vllm: names of LoRA adapters")->delimiter(',');
+  verb.add_option("--max-loras", adapters.slots, "vllm: LoRA adapters that stay loaded")
+      ->capture_default_str();
+  add_duration_option(
+      verb, "--lora-load-time", "vllm: time to load another; default: 500ms",
+      [options](Duration time) { options->adapters.load_seconds = seconds_of(time); });
+}
+
 void add_token_option(CLI::App& verb, const char* name, const char* help, TokenRange& range) {
   verb.add_option_function<std::string>(
           name,
@@ -106,6 +116,7 @@ void add_sim_verb(CLI::App& app, Invocation& invocation) {
           {"early", StreamHead::early}, {"with-first-token", StreamHead::with_first_token}}))
       ->type_name("WHEN");
   add_batching_options(*verb, options);
+  add_adapter_options(*verb, options);
   verb->callback([options, &invocation] { invocation.exit_code = run_sim(*options); });
 }
 

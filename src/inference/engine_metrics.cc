@@ -138,13 +138,30 @@ std::optional<double> EngineMetricsReader::value_of(const Series& series, const 
   return product;
 }
 
+/// Of the adapters that have been used, keeps the last ones.
+void EngineMetricsReader::note_use(std::uint64_t adapter, double at) {
+  auto use = std::ranges::find(adapter_uses_, adapter, &AdapterUse::adapter);
+  if (use == adapter_uses_.end()) {
+    if (adapter_uses_.size() < max_adapters) {
+      adapter_uses_.push_back({adapter, at});
+      return;
+    }
+    use = std::ranges::min_element(adapter_uses_, {}, &AdapterUse::at);
+  }
+  if (at > use->at) *use = {adapter, at};
+}
+
+/// vLLM keeps a sample for each state that it was ever in, with the time when it last was: together
+/// they tell when each adapter was last used.
 void EngineMetricsReader::read_adapters(const AdapterLabels& labels, const Sample& sample) {
+  std::vector<std::uint64_t> running;
+  append_names(find_label(sample.labels, labels.running, scratch_).value_or(""), running);
+  for (const std::uint64_t adapter : running) note_use(adapter, sample.value);
   if (adapters_ && sample.value <= adapters_updated_) return;
   adapters_updated_ = sample.value;
   AdapterReport& report = adapters_.emplace();
-  for (const std::string_view label : {labels.running, labels.waiting}) {
-    append_names(find_label(sample.labels, label, scratch_).value_or(""), report.in_use);
-  }
+  report.in_use = std::move(running);
+  append_names(find_label(sample.labels, labels.waiting, scratch_).value_or(""), report.in_use);
   const auto slots = number_in(find_label(sample.labels, labels.slots, scratch_).value_or(""));
   if (slots) {
     report.slots = static_cast<std::uint32_t>(std::clamp<double>(*slots, 0, max_adapters));
@@ -204,6 +221,7 @@ EngineReport EngineMetricsReader::report() const {
       .prefix_queried = valid_or_unknown(value_of(Quantity::prefix_queried), max_tokens),
       .prefix_hit = valid_or_unknown(value_of(Quantity::prefix_hit), max_tokens),
       .awake = value_of(Quantity::awake),
+      .adapter_slots = valid_or_unknown(value_of(Quantity::adapter_slots), max_requests),
       .adapters = adapters_,
   };
   if (std::isnan(report.kv_tokens)) {
@@ -211,9 +229,19 @@ EngineReport EngineMetricsReader::report() const {
     report.kv_tokens =
         valid_or_unknown(blocks * value_of(Quantity::kv_tokens_per_block), max_tokens);
   }
+  if (report.adapters) {
+    std::vector<AdapterUse> uses = adapter_uses_;
+    std::ranges::stable_sort(uses, std::ranges::greater{}, &AdapterUse::at);
+    const std::vector<std::uint64_t>& in_use = report.adapters->in_use;
+    for (const AdapterUse& use : uses) {
+      if (std::ranges::find(in_use, use.adapter) == in_use.end())
+        report.adapters->used_before.push_back(use.adapter);
+    }
+  }
   // An engine that has no such cache, or has not sized it yet.
   if (report.kv_tokens == 0) report.kv_tokens = EngineReport::unknown;
   if (report.step_tokens == 0) report.step_tokens = EngineReport::unknown;
+  if (report.adapter_slots == 0) report.adapter_slots = EngineReport::unknown;
   return report;
 }
 

@@ -75,7 +75,12 @@ ModelCard read_card(simdjson::ondemand::value value) {
       if (!card.details.empty()) card.details += ',';
       append_json_string(card.details, key);
       card.details += ':';
-      append_value(card.details, item);
+      if (key == "parent" && item.type() == json_type::string) {
+        card.parent = json::string_of(item, key);
+        append_json_string(card.details, card.parent);
+      } else {
+        append_value(card.details, item);
+      }
     }
   }
   if (card.details.size() > ModelCard::max_details) card.details.clear();

@@ -119,7 +119,8 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
   if (options_.schedules && has_predicted_cost(request)) {
-    Arrival& arrival = progress.arrival.emplace(arrival_of(request, options_.slo));
+    Arrival& arrival =
+        progress.arrival.emplace(arrival_of(request, options_.slo, options_.served_model));
     arrival.wants_record = wants_explanation(request);
     progress.hint.arrival = &arrival;
   }

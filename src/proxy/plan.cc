@@ -76,6 +76,7 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
                            .max_retry_time = pool.timeouts.first_byte,
                            .max_held_bytes = max_held_bytes,
                            .memory_pressure = memory_pressure};
+  if (!pool.model.empty()) options.served_model = hash_of(pool.model);
   if (pool.picker == "consistent-hash" || pool.shadow_picker == "consistent-hash") {
     options.hash_header = pool.hash.header;
   }

@@ -56,7 +56,7 @@ bool has_predicted_cost(const Request& request) {
   return task == InferenceTask::chat || task == InferenceTask::completion;
 }
 
-Arrival arrival_of(const Request& request, const SloConfig& pool_slo) {
+Arrival arrival_of(const Request& request, const SloConfig& pool_slo, std::uint64_t model) {
   const InferenceRequest& asked = request.info.inference->request;
   const RequestIdentity& identity = request.info.identity;
   const SloConfig slo = nearest(identity.slo, pool_slo);
@@ -71,6 +71,7 @@ Arrival arrival_of(const Request& request, const SloConfig& pool_slo) {
                   .streams = asked.stream && asked.complete,
                   .ttft_target = target_of(slo.ttft),
                   .tpot_target = target_of(slo.tpot),
+                  .model = model != 0 ? model : hash_of(asked.model),
                   .name = identity.request_id};
   // A request may not spare itself a refusal, nor have others wait for its streams.
   const auto ttft = named_target(request, "x-slo-ttft-ms");

@@ -1,6 +1,8 @@
 // What a request to a model tells a scheduler.
 #pragma once
 
+#include <cstdint>
+
 #include "evenkeel/balance/scheduler.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
@@ -13,7 +15,8 @@ bool has_predicted_cost(const Request& request);
 
 /// Its size, prefix, tenant and targets. A request may name a shorter TTFT than the file
 /// (`x-slo-ttft-ms`) and a longer TPOT (`x-slo-tpot-ms`); where the file names none, any. Points
-/// into the request. REQUIRES: has_predicted_cost.
-Arrival arrival_of(const Request& request, const SloConfig& pool_slo);
+/// into the request. `model`: hash_of the name that the pool's backends get instead of the
+/// client's; 0: they get that. REQUIRES: has_predicted_cost.
+Arrival arrival_of(const Request& request, const SloConfig& pool_slo, std::uint64_t model = 0);
 
 }  // namespace evenkeel

@@ -11,6 +11,7 @@ class Completion::Choice final : public Generation {
         seed_(plan.word_seed),
         shape_(std::move(plan.shape)),
         streams_(streams) {
+    adapter = plan.adapter;
     prompt_tokens = plan.prompt_tokens;
     output_tokens = plan.output_tokens;
     block_hashes = std::move(plan.block_hashes);

@@ -25,6 +25,7 @@ class CompletionObserver {
 
 /// One choice to generate.
 struct ChoiceSpec {
+  std::uint32_t adapter = 0;
   std::uint32_t prompt_tokens = 1;
   std::uint32_t output_tokens = 1;
   std::uint32_t max_tokens = 0;

@@ -11,7 +11,13 @@ Sequence::~Sequence() {
 }
 
 StepEngine::StepEngine(const EngineSpec& spec)
-    : spec_(spec), cache_(spec.kv_blocks - 1, spec.evict_empty_blocks_first) {}
+    : spec_(spec), cache_(spec.kv_blocks - 1, spec.evict_empty_blocks_first) {
+  // Each is loaded when the engine starts, in turn: the last ones stay.
+  for (std::uint32_t adapter = spec.adapters;
+       adapter > 0 && loaded_adapters_.size() < spec.adapter_slots; --adapter) {
+    loaded_adapters_.push_back(adapter);
+  }
+}
 
 StepEngine::~StepEngine() {
   for (Sequence* sequence : running_) sequence->engine_ = nullptr;
@@ -26,6 +32,7 @@ std::uint32_t StepEngine::max_tokens() const {
 void StepEngine::submit(Sequence& sequence) {
   assert(sequence.engine_ == nullptr && sequence.prompt_tokens > 0 && sequence.output_tokens > 0);
   assert(sequence.prompt_tokens < max_tokens());
+  assert(sequence.adapter == 0 || spec_.adapter_slots > 0);
   sequence.output_tokens = std::min(sequence.output_tokens, max_tokens() - sequence.prompt_tokens);
   sequence.engine_ = this;
   sequence.computed_ = sequence.generated_ = sequence.cached_tokens_ = sequence.preemptions_ = 0;
@@ -61,6 +68,7 @@ std::optional<StepEngine::Step> StepEngine::start_step() {
   assert(!stepping_);
   tokens_.clear();
   yielding_.clear();
+  step_adapters_.clear();
   cost_ = 0;
   batched_ = 0;
   preempted_ = false;
@@ -77,11 +85,17 @@ std::optional<StepEngine::Step> StepEngine::start_step() {
     budget -= tokens;
   }
 
-  while (!preempted_ && budget > 0 && !waiting_.empty() && running_.size() < spec_.max_sequences) {
-    Sequence& sequence = *waiting_.front();
+  std::size_t next = 0;
+  while (!preempted_ && budget > 0 && next < waiting_.size() &&
+         running_.size() < spec_.max_sequences) {
+    Sequence& sequence = *waiting_[next];
+    if (!has_adapter_slot(sequence)) {
+      ++next;
+      continue;
+    }
     std::uint32_t tokens = 0;
     if (!admit(sequence, budget, tokens)) break;
-    waiting_.pop_front();
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(next));
     running_.push_back(&sequence);
     compute(sequence, tokens, step);
     budget -= tokens;
@@ -96,6 +110,28 @@ std::optional<StepEngine::Step> StepEngine::start_step() {
   totals_.busy_seconds += step.seconds;
   stepping_ = true;
   return step;
+}
+
+bool StepEngine::has_adapter_slot(const Sequence& sequence) const {
+  return sequence.adapter == 0 || step_adapters_.size() < spec_.adapter_slots ||
+         std::ranges::find(step_adapters_, sequence.adapter) != step_adapters_.end();
+}
+
+std::size_t StepEngine::deferred() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      waiting_, [this](const Sequence* each) { return !has_adapter_slot(*each); }));
+}
+
+/// One that is loaded takes the place of the one that was not used for longest.
+void StepEngine::use_adapter(std::uint32_t adapter) {
+  if (std::ranges::find(step_adapters_, adapter) != step_adapters_.end()) return;
+  step_adapters_.push_back(adapter);
+  if (std::erase(loaded_adapters_, adapter) == 0) {
+    cost_ += spec_.adapter_load_seconds;
+    ++totals_.adapter_loads;
+    if (loaded_adapters_.size() >= spec_.adapter_slots) loaded_adapters_.pop_back();
+  }
+  loaded_adapters_.insert(loaded_adapters_.begin(), adapter);
 }
 
 bool StepEngine::reserve_blocks(Sequence& sequence, std::uint32_t tokens) {
@@ -159,6 +195,7 @@ void StepEngine::compute(Sequence& sequence, std::uint32_t tokens, Step& step) {
   const std::uint32_t total = sequence.prompt_tokens + sequence.generated_;
   const bool decodes = tokens == 1 && sequence.generated_ > 0 && after == total && before > 0;
 
+  if (sequence.adapter != 0) use_adapter(sequence.adapter);
   const StepCost& cost = spec_.cost;
   batched_ += tokens;
   if (decodes) {

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/http/message.h"
+#include "evenkeel/sim/adapters.h"
 #include "evenkeel/sim/presets.h"
 #include "sim/server_statistics.h"
 
@@ -27,6 +31,7 @@ struct ApiError {
 struct Gauges {
   std::size_t running = 0;
   std::size_t waiting = 0;
+  std::size_t deferred = 0;  ///< of those that wait, for a slot for their adapter
   double kv_cache_ratio = 0;
   std::uint64_t context_tokens = 0;   ///< of running requests
   std::uint64_t reserved_tokens = 0;  ///< that running requests may come to
@@ -40,6 +45,14 @@ struct GpuSnapshot {
   double memory_ratio = 0.92;  ///< vLLM's gpu_memory_utilization: taken at the start and kept
 };
 
+/// Which LoRA adapters the requests in an engine use, by number.
+struct AdapterUse {
+  std::vector<std::uint32_t> running;
+  std::vector<std::uint32_t> waiting;
+
+  auto operator<=>(const AdapterUse&) const = default;
+};
+
 /// All that a metrics page is rendered from.
 struct EngineSnapshot {
   const Preset& preset;
@@ -50,6 +63,10 @@ struct EngineSnapshot {
   Gauges gauges;
   const ServerStatistics& statistics;
   GpuSnapshot gpu;
+  const AdaptersSpec& adapters;
+  /// Each state that the engine was in since it started, and when it last was, in seconds since
+  /// 1970.
+  const std::map<AdapterUse, double>& adapter_uses;
 };
 
 /// One engine's HTTP API in front of a simulated model. Thread: the model's loop.

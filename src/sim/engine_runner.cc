@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace evenkeel {
 namespace {
@@ -38,6 +39,7 @@ void EngineRunner::restart() {
   started_ = loop_.read_clock();
   started_unix_ = unix_seconds();
   utilization_ = Utilization(started_);
+  adapter_uses_.clear();
   published_ = {};
 }
 
@@ -66,6 +68,7 @@ void EngineRunner::postpone(Duration frozen_for) {
 
 void EngineRunner::begin_step(Instant at) {
   const auto step = engine_->start_step();
+  if (spec_.adapters > 0) note_adapters();
   if (!step) {
     publish({});
     return;
@@ -83,6 +86,18 @@ void EngineRunner::begin_step(Instant at) {
     generation.scheduled_ = at;
     statistics_.cached_tokens += generation.cached_tokens();
   }
+}
+
+/// With each step, as vLLM does.
+void EngineRunner::note_adapters() {
+  AdapterUse use;
+  const auto add = [](std::vector<std::uint32_t>& into, const Sequence* sequence) {
+    const bool is_new = std::ranges::find(into, sequence->adapter) == into.end();
+    if (sequence->adapter != 0 && is_new) into.push_back(sequence->adapter);
+  };
+  for (const Sequence* each : engine_->running_sequences()) add(use.running, each);
+  for (const Sequence* each : engine_->waiting_sequences()) add(use.waiting, each);
+  adapter_uses_[std::move(use)] = unix_seconds();
 }
 
 void EngineRunner::record_lateness(Instant now) {
@@ -107,6 +122,7 @@ void EngineRunner::end_step() {
   ++statistics_.steps;
   statistics_.generated_tokens += tokens.size();
   statistics_.preemptions = engine_->totals().preemptions;
+  statistics_.adapter_loads = engine_->totals().adapter_loads;
   statistics_.iteration_tokens.observe(step_.prefill_tokens + step_.decodes);
   utilization_.busy(step_began_, step_ends_);
   rate_tokens_ += tokens.size();
@@ -159,6 +175,7 @@ void EngineRunner::wake_after_tokens(std::uint64_t tokens, Waiter* waiter) {
 Gauges EngineRunner::live_gauges() const {
   return {.running = engine_->running(),
           .waiting = engine_->waiting(),
+          .deferred = engine_->deferred(),
           .kv_cache_ratio = engine_->kv_cache_ratio(),
           .context_tokens = engine_->context_tokens(),
           .reserved_tokens = engine_->reserved_tokens(),

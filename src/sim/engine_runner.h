@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 
 #include "evenkeel/base/loop.h"
@@ -57,6 +58,8 @@ class EngineRunner final : private FreezableTimer::Runner {
   Gauges gauges();
   GpuSnapshot gpu();
   double started_unix() const { return started_unix_; }
+  /// See EngineSnapshot. Empty if the engine has no adapters.
+  const std::map<AdapterUse, double>& adapter_uses() const { return adapter_uses_; }
 
   struct Lateness {
     std::uint64_t steps = 0;  ///< ended more than a millisecond late
@@ -74,6 +77,7 @@ class EngineRunner final : private FreezableTimer::Runner {
   void observe(Generation& generation, bool last);
   void publish(const StepEngine::Step& step);
   Gauges live_gauges() const;
+  void note_adapters();
 
   Loop& loop_;
   EngineSpec spec_;
@@ -83,6 +87,7 @@ class EngineRunner final : private FreezableTimer::Runner {
   std::unique_ptr<StepEngine> engine_;
   ServerStatistics statistics_;
   Utilization utilization_;
+  std::map<AdapterUse, double> adapter_uses_;
   Instant started_;
   double started_unix_ = 0;
 

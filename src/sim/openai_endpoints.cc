@@ -41,8 +41,9 @@ Response OpenAiEndpoints::error(const ApiError& error) const {
 
 Response OpenAiEndpoints::models() const {
   const std::string_view owner = model_.traits().model_owner;
-  return respond_json(200, models_body(model_.name(), owner.empty() ? model_.name() : owner,
-                                       created_at, model_.runner().max_tokens()));
+  return respond_json(200, models_body(model_.name(), model_.options().adapters.names,
+                                       owner.empty() ? model_.name() : owner, created_at,
+                                       model_.runner().max_tokens()));
 }
 
 Task<Result<Response>> OpenAiEndpoints::handle(Request& request, int client_fd) {
@@ -98,7 +99,8 @@ CompletionHead OpenAiEndpoints::completion_head(OpenAiApi api, std::string_view 
 std::optional<ApiError> OpenAiEndpoints::plan_all(const OpenAiRequest& request,
                                                   const CompletionHead& head,
                                                   std::vector<ChoiceSpec>& plans) {
-  if (!request.model.empty() && request.model != model_.name()) {
+  if (!request.model.empty() && request.model != model_.name() &&
+      model_.adapter_named(request.model) == 0) {
     return ApiError{.status = 404,
                     .message = fmt::format("The model `{}` does not exist.", request.model),
                     .param = "model"};
@@ -114,6 +116,7 @@ Task<Result<Response>> OpenAiEndpoints::complete(OpenAiApi api, std::string body
   auto request = parse_openai_request(api, body);
   if (!request) co_return error({.message = request.error().detail});
   head.usage_follows = request->include_usage;
+  if (model_.adapter_named(request->model) != 0) head.model = request->model;
   std::vector<ChoiceSpec> plans;
   const auto refused = plan_all(*request, head, plans);
   if (refused) co_return error(*refused);

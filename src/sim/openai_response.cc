@@ -116,13 +116,21 @@ std::string embeddings_body(const CompletionHead& head,
   return body;
 }
 
-std::string models_body(std::string_view model, std::string_view owner, std::int64_t created,
+std::string models_body(std::string_view model, std::span<const std::string> adapters,
+                        std::string_view owner, std::int64_t created,
                         std::uint32_t max_model_tokens) {
+  constexpr std::string_view card =
+      R"({{"id":{},"object":"model","created":{},"owned_by":{},"root":{},)"
+      R"("parent":{},"max_model_len":{},"permission":[]}})";
   const std::string name = json_string(model);
-  return fmt::format(
-      R"({{"object":"list","data":[{{"id":{},"object":"model","created":{},"owned_by":{},"root":{},)"
-      R"("parent":null,"max_model_len":{},"permission":[]}}]}})",
-      name, created, json_string(owner), name, max_model_tokens);
+  const std::string owned_by = json_string(owner);
+  std::string cards = fmt::format(card, name, created, owned_by, name, "null", max_model_tokens);
+  for (const std::string& adapter : adapters) {
+    cards += ',';
+    cards += fmt::format(card, json_string(adapter), created, owned_by,
+                         json_string("/adapters/" + adapter), name, "null");
+  }
+  return fmt::format(R"({{"object":"list","data":[{}]}})", cards);
 }
 
 }  // namespace evenkeel

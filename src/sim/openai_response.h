@@ -54,7 +54,8 @@ std::string completion_body(const CompletionHead& head, const std::vector<Choice
 std::string embeddings_body(const CompletionHead& head,
                             const std::vector<std::vector<float>>& vectors, bool base64,
                             const Usage& usage);
-std::string models_body(std::string_view model, std::string_view owner, std::int64_t created,
+std::string models_body(std::string_view model, std::span<const std::string> adapters,
+                        std::string_view owner, std::int64_t created,
                         std::uint32_t max_model_tokens);
 
 }  // namespace evenkeel

@@ -75,6 +75,7 @@ struct ServerStatistics {
   std::uint64_t generated_tokens = 0;
   std::uint64_t steps = 0;
   std::uint64_t preemptions = 0;
+  std::uint64_t adapter_loads = 0;
   double queue_seconds = 0;  ///< sums over finished requests
   double prefill_seconds = 0;
   double decode_seconds = 0;

@@ -31,6 +31,18 @@ std::optional<std::string> invalid_batching(const BatchingSpec& batching) {
   return std::nullopt;
 }
 
+std::optional<std::string> invalid_adapters(const SimOptions& options) {
+  const AdaptersSpec& adapters = options.adapters;
+  if (!adapters.names.empty() && options.engine != "vllm") return "--lora: only with vllm";
+  if (adapters.slots == 0) return "--max-loras: expected at least 1";
+  for (const std::string& name : adapters.names) {
+    if (name.empty() || name.find(',') != std::string::npos) {
+      return "--lora: expected a name without commas";
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int run_sim(const SimOptions& options) {
@@ -42,6 +54,7 @@ int run_sim(const SimOptions& options) {
   if (options.count == 0) return usage_error("--count: expected at least 1");
   if (!(options.speed > 0)) return usage_error("--speed: expected more than 0");
   if (const auto wrong = invalid_batching(options.batching)) return usage_error(*wrong);
+  if (const auto wrong = invalid_adapters(options)) return usage_error(*wrong);
   if (listen->port != 0 && listen->port + options.count - 1 > 65'535) {
     return usage_error("--count: not enough ports above that of --listen");
   }
@@ -59,7 +72,8 @@ int run_sim(const SimOptions& options) {
                        .seed = options.seed,
                        .prompt_tokens_details = options.prompt_tokens_details,
                        .stream_head = options.stream_head,
-                       .batching = options.batching});
+                       .batching = options.batching,
+                       .adapters = options.adapters});
   }
 
   raise_descriptor_limit();

@@ -52,6 +52,13 @@ ApiError too_long(std::uint32_t context, std::uint64_t output_tokens, std::uint3
       .param = "input_tokens"};
 }
 
+EngineSpec with_adapters(EngineSpec spec, const AdaptersSpec& adapters) {
+  spec.adapters = static_cast<std::uint32_t>(adapters.names.size());
+  spec.adapter_slots = adapters.slots;
+  spec.adapter_load_seconds = adapters.load_seconds;
+  return spec;
+}
+
 /// The prompt's tokens followed by those of the output that `plan` will generate.
 std::vector<TokenId> whole_text(std::vector<TokenId> tokens, const ChoiceSpec& plan) {
   std::string output;
@@ -72,7 +79,7 @@ SimulatedModel::SimulatedModel(Loop& loop, const SimulatorOptions& options, cons
       preset_(preset),
       traits_(traits),
       name_(options.model.empty() ? preset.model : options.model),
-      runner_(loop, preset.engine, traits, options.speed),
+      runner_(loop, with_adapters(preset.engine, options.adapters), traits, options.speed),
       batches_(loop, options.batching, options.speed, runner_.statistics()) {}
 
 // ---- Faults ------------------------------------------------------------------------------------
@@ -116,6 +123,12 @@ void SimulatedModel::aborted(int client_fd) {
 
 // ---- Inference ---------------------------------------------------------------------------------
 
+std::uint32_t SimulatedModel::adapter_named(std::string_view name) const {
+  const auto& names = options_.adapters.names;
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? 0 : static_cast<std::uint32_t>(found - names.begin()) + 1;
+}
+
 std::optional<ApiError> SimulatedModel::plan(const OpenAiRequest& request, const Prompt& prompt,
                                              const CompletionHead& head,
                                              std::vector<ChoiceSpec>& plans) {
@@ -128,19 +141,23 @@ std::optional<ApiError> SimulatedModel::plan(const OpenAiRequest& request, const
     return too_long(context, output_tokens, prompt_tokens);
   }
   const std::uint32_t limit = request.max_tokens.value_or(context - prompt_tokens);
-  const auto prompt_hash = hash_blocks(tokens, prompt_tokens, request.cache_salt)[0];
+  // Adapters share no prefixes.
+  const std::uint32_t adapter = adapter_named(request.model);
+  const std::string salt =
+      adapter == 0 ? request.cache_salt : request.model + '\n' + request.cache_salt;
+  const auto prompt_hash = hash_blocks(tokens, prompt_tokens, salt)[0];
   const std::uint64_t seed = mix(prompt_hash ^ hash_of(request.seed)) + options_.seed;
 
   for (std::uint32_t i = 0; i < request.n; ++i) {
-    ChoiceSpec plan{.prompt_tokens = prompt_tokens,
+    ChoiceSpec plan{.adapter = adapter,
+                    .prompt_tokens = prompt_tokens,
                     .max_tokens = request.max_tokens.value_or(0),
                     .word_seed = mix(seed + i)};
     const std::uint32_t natural = std::max(natural_length(plan.word_seed), request.min_tokens);
     plan.stops_naturally = !request.ignore_eos && natural <= limit;
     plan.output_tokens = plan.stops_naturally ? natural : limit;
     if (request.stream) plan.shape = event_template(head, static_cast<std::uint32_t>(plans.size()));
-    plan.block_hashes =
-        hash_blocks(whole_text(tokens, plan), preset_.engine.block_tokens, request.cache_salt);
+    plan.block_hashes = hash_blocks(whole_text(tokens, plan), preset_.engine.block_tokens, salt);
     plans.push_back(std::move(plan));
   }
   return std::nullopt;
@@ -207,7 +224,9 @@ EngineSnapshot SimulatedModel::snapshot() {
           .sleeping = sleeping(),
           .gauges = gauges,
           .statistics = runner_.statistics(),
-          .gpu = gpu};
+          .gpu = gpu,
+          .adapters = options_.adapters,
+          .adapter_uses = runner_.adapter_uses()};
 }
 
 SimTotals SimulatedModel::totals() {
@@ -218,6 +237,7 @@ SimTotals SimulatedModel::totals() {
           .cached_tokens = previous_totals_.cached_tokens + s.cached_tokens,
           .generated_tokens = previous_totals_.generated_tokens + s.generated_tokens,
           .preemptions = previous_totals_.preemptions + s.preemptions,
+          .adapter_loads = previous_totals_.adapter_loads + s.adapter_loads,
           .steps = previous_totals_.steps + s.steps};
 }
 

@@ -26,6 +26,7 @@ struct SimTotals {
   std::uint64_t cached_tokens = 0;
   std::uint64_t generated_tokens = 0;
   std::uint64_t preemptions = 0;
+  std::uint64_t adapter_loads = 0;
   std::uint64_t steps = 0;
 };
 
@@ -50,6 +51,8 @@ class SimulatedModel final : private CompletionObserver {
 
   Loop& loop() { return loop_; }
   const std::string& name() const { return name_; }
+  /// The number of a LoRA adapter, from 1; 0: it has none of that name.
+  std::uint32_t adapter_named(std::string_view name) const;
   const SimulatorOptions& options() const { return options_; }
   const Preset& preset() const { return preset_; }
   const SimulatedEngine& traits() const { return traits_; }

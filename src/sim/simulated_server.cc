@@ -222,15 +222,15 @@ std::string SimulatedServer::report() {
       R"({{"name":{},"requests":{},"running":{},"waiting":{},"completed":{},"failed":{},"aborted":{},)"
       R"("abort_delay_seconds":{{"last":{:.6f},"max":{:.6f},"mean":{:.6f},"last_at_unix":{:.3f}}},)"
       R"("tokens":{{"prompt":{},"cached":{},"generated":{}}},"kv_cache_ratio":{},)"
-      R"("prefix":{{"query_tokens":{},"hit_tokens":{},"hit_ratio":{}}},"preemptions":{},"steps":{},)"
+      R"("prefix":{{"query_tokens":{},"hit_tokens":{},"hit_ratio":{}}},"preemptions":{},"adapter_loads":{},"steps":{},)"
       R"("gpu_utilization_ratio":{:.4f},"connections":{},)"
       R"("lateness":{{"late_steps":{},"max_seconds":{:.6f},"dropped_seconds":{:.6f}}}}})",
       json_string(options_.name), t.requests, engine.running(), engine.waiting(),
       model_.completed_requests(), t.failed, aborts.count, aborts.last_seconds, aborts.max_seconds,
       mean_abort, aborts.last_unix, t.prompt_tokens, t.cached_tokens, t.generated_tokens,
-      engine.kv_cache_ratio(), t.prompt_tokens, t.cached_tokens, hit_ratio, t.preemptions, t.steps,
-      model_.runner().gpu().utilization_ratio, connections_.size(), lateness.steps,
-      seconds_of(lateness.max), seconds_of(lateness.dropped));
+      engine.kv_cache_ratio(), t.prompt_tokens, t.cached_tokens, hit_ratio, t.preemptions,
+      t.adapter_loads, t.steps, model_.runner().gpu().utilization_ratio, connections_.size(),
+      lateness.steps, seconds_of(lateness.max), seconds_of(lateness.dropped));
 }
 
 // ---- Requests ----------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ void write_gauges(EnginePage& page, const EngineSnapshot& r) {
              r.gauges.waiting);
   page.gauges("vllm:num_requests_waiting_by_reason",
               "Number of waiting requests, by the reason they wait.");
-  page.sample(r.gauges.waiting, {{"reason", "capacity"}});
-  page.sample(0, {{"reason", "deferred"}});
+  page.sample(r.gauges.waiting - r.gauges.deferred, {{"reason", "capacity"}});
+  page.sample(r.gauges.deferred, {{"reason", "deferred"}});
   page.gauges("vllm:engine_sleep_state", "Engine sleep state; awake = 0 means asleep.");
   page.sample(r.sleeping ? 0 : 1, {{"sleep_state", "awake"}});
   page.sample(r.sleeping ? 1 : 0, {{"sleep_state", "weights_offloaded"}});
@@ -59,6 +59,29 @@ void write_counters(EnginePage& page, const EngineSnapshot& r) {
   page.sample(s.finished_length, {{"finished_reason", "length"}});
   page.sample(0, {{"finished_reason", "abort"}});  // vLLM never counts these
   page.sample(0, {{"finished_reason", "error"}});
+}
+
+std::string adapter_list(const std::vector<std::uint32_t>& numbers, const AdaptersSpec& adapters) {
+  std::string list;
+  for (const std::uint32_t number : numbers) {
+    if (!list.empty()) list += ',';
+    list += adapters.names[number - 1];
+  }
+  return list;
+}
+
+/// A sample for each state that it was in, as prometheus_client keeps them.
+void write_adapters(EnginePage& page, const EngineSnapshot& r) {
+  if (r.adapters.names.empty()) return;
+  page.gauges("vllm:lora_requests_info", "Running stats on lora requests.");
+  const std::string slots = std::to_string(r.adapters.slots);
+  for (const auto& [use, at] : r.adapter_uses) {
+    const std::string running = adapter_list(use.running, r.adapters);
+    const std::string waiting = adapter_list(use.waiting, r.adapters);
+    page.sample(at, {{"max_lora", slots},
+                     {"running_lora_adapters", running},
+                     {"waiting_lora_adapters", waiting}});
+  }
 }
 
 void write_histograms(EnginePage& page, const ServerStatistics& s) {
@@ -169,6 +192,7 @@ std::string Vllm::metrics_page(const EngineSnapshot& r) const {
   const std::string kv_tokens =
       std::to_string(r.preset.engine.kv_blocks * r.preset.engine.block_tokens);
   EnginePage info;
+  write_adapters(info, r);
   info.gauges("vllm:cache_config_info", "Information of the LLMEngine CacheConfig");
   info.sample(1, {{"block_size", block_size},
                   {"cache_dtype", "auto"},

@@ -24,7 +24,8 @@ MonitorSpec spec_of(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
           .access = {.addresses = resolved.addresses,
                      .authority = to_string(resolved.config.address),
                      .authorization = resolved.authorization,
-                     .links = link_options_of(pool, resolved.config, pool_entry.tls)}};
+                     .links = link_options_of(pool, resolved.config, pool_entry.tls)},
+          .lists_adapters = pool.picker == "expected-time"};
 }
 
 }  // namespace

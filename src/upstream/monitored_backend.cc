@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/base/hash.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/inference/engine.h"
 
@@ -206,11 +207,14 @@ void MonitoredBackend::apply_metrics_spec() {
   poller_ = std::make_unique<MetricsPoller>(loop_, target, spec_.access, spec_.backend, exporters_);
 }
 
+const Engine& MonitoredBackend::known_engine() const {
+  return engine_named(identity() != nullptr ? identity()->engine : spec_.health.engine);
+}
+
 /// Where its engine says which models it serves, as far as is known.
 ModelListing MonitoredBackend::listing() const {
   const bool kserve = identity() != nullptr ? identity()->kserve : spec_.health.kserve;
-  const std::string_view name = identity() != nullptr ? identity()->engine : spec_.health.engine;
-  const Engine& engine = engine_named(name);
+  const Engine& engine = known_engine();
   return kserve && engine.name == "generic" ? kserve_server().health.listing
                                             : engine.health.listing;
 }
@@ -220,8 +224,9 @@ void MonitoredBackend::apply_model_listing() {
   const bool unidentified = detects_engine(spec_) && identity() == nullptr;
   // A server that may be anything is asked only for what the file does not say.
   const bool asked = spec_.health.engine != "generic" || spec_.health.models.empty();
-  const bool wanted = spec_.lists_models && asked && !unidentified && is_serving() &&
-                      listing() == ModelListing::openai;
+  const bool for_adapters = spec_.lists_adapters && known_engine().health.lists_adapters;
+  const bool wanted = ((spec_.lists_models && asked) || for_adapters) && !unidentified &&
+                      is_serving() && listing() == ModelListing::openai;
   if (model_lister_ != nullptr && wanted && model_lister_->lists(spec_.access)) return;
   drop_model_lister();
   if (!wanted) return;
@@ -249,6 +254,24 @@ void MonitoredBackend::check_model_triggers(bool suspected) {
     changed = true;
   }
   if (changed) model_lister_->list_now();
+  publish_adapters();
+}
+
+/// Which of its models are adapters. What a backend that goes down offered is kept: it will come
+/// back with the same.
+void MonitoredBackend::publish_adapters() {
+  const ModelCards& cards = model_lister_->cards();
+  if (cards == nullptr || cards == published_cards_) return;
+  published_cards_ = cards;
+  OfferedAdapters adapters;
+  for (const ModelCard& card : *cards) {
+    if (card.parent.empty()) continue;
+    const std::uint64_t own = hash_of(card.id);
+    adapters.push_back({.name = own, .adapter = own});
+    // SGLang takes this name, too.
+    adapters.push_back({.name = hash_of(card.parent + ":" + card.id), .adapter = own});
+  }
+  spec_.backend->load().signals().engine().offers(std::move(adapters));
 }
 
 void MonitoredBackend::on_health_changed(const HealthRecord& record) {

@@ -62,9 +62,11 @@ class MonitoredBackend final : EngineDetection::Observer {
   void stop_checks(bool serving);
   void apply_metrics_spec();
   void apply_model_listing();
+  const Engine& known_engine() const;
   ModelListing listing() const;
   void drop_model_lister();
   void check_model_triggers(bool suspected);
+  void publish_adapters();
   void on_health_changed(const HealthRecord& record);
   void report_first_result();
 
@@ -84,6 +86,7 @@ class MonitoredBackend final : EngineDetection::Observer {
   std::unique_ptr<MetricsPoller> poller_;      // null: not polled
   std::unique_ptr<ModelLister> model_lister_;  // null: its models are not listed, or it is down
   ModelList checked_models_;                   // as its checks last listed them
+  ModelCards published_cards_;                 // whose adapters its EngineState has
 };
 
 }  // namespace evenkeel

@@ -239,6 +239,46 @@ TEST(EngineState, KeepsTheAdaptersThatWereUsedLastInTheSlotsOfTheEngine) {
   EXPECT_EQ(engine.adapters()->size(), 3u);
 }
 
+TEST(EngineState, HoldsWhatWasUsedBetweenTwoReports) {
+  EngineState engine;
+  engine.report(with_adapters({1}, 2));
+
+  engine.report({.adapters = AdapterReport{.used_before = {3, 2, 1}, .slots = 2}});
+
+  EXPECT_EQ((*engine.adapters())[0], 3u);
+  EXPECT_EQ((*engine.adapters())[1], 2u);
+  EXPECT_EQ(engine.adapters()->size(), 2u);
+  EXPECT_EQ(engine.adapter_slots(), 2u);
+}
+
+TEST(EngineState, KnowsTheSlotsOfAnEngineThatNamesNoAdapters) {
+  EngineState engine;
+  EXPECT_EQ(engine.adapter_slots(), 0u);
+
+  engine.report({.adapter_slots = 8});
+
+  EXPECT_EQ(engine.adapter_slots(), 8u);
+  EXPECT_EQ(engine.adapters(), nullptr);
+  engine.forget();
+  EXPECT_EQ(engine.adapter_slots(), 0u);
+}
+
+TEST(EngineState, KeepsWhatTheEngineOffers) {
+  EngineState engine;
+  EXPECT_TRUE(engine.offered()->empty());
+  const std::uint64_t before = engine.offered_revision();
+
+  engine.offers({{.name = 1, .adapter = 1}});
+  const std::uint64_t after = engine.offered_revision();
+  engine.offers({{.name = 1, .adapter = 1}});
+
+  EXPECT_EQ(engine.offered()->size(), 1u);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(engine.offered_revision(), after) << "it is the same list";
+  engine.forget();
+  EXPECT_EQ(engine.offered()->size(), 1u) << "no poll tells it";
+}
+
 TEST(EngineState, HoldsABoundedNumberOfAdapters) {
   EngineState engine;
   for (std::uint64_t hash = 1; hash <= 100; ++hash) engine.report(with_adapters({hash}, 0));
@@ -255,6 +295,8 @@ TEST(EngineState, ForgetsTheAdaptersOfAnEngineThatRestarts) {
 
   EXPECT_FALSE(engine.adapters()->contains(1));
   EXPECT_TRUE(engine.adapters()->contains(3));
+  engine.report({.start_time = 3000});
+  EXPECT_EQ(engine.adapters()->size(), 0u) << "it has used none since";
 }
 
 }  // namespace

@@ -619,10 +619,9 @@ TEST(Scheduler, SendsARequestToABackendThatHasItsAdapter) {
   for (int i = 0; i < 8; ++i) EXPECT_EQ(backend_for(7), own) << "it was sent there before";
 
   const std::uint32_t reported = (own + 1) % 4;
-  const std::uint64_t held[] = {7};
   for (std::uint32_t slot = 0; slot < 4; ++slot) {
-    const bool holds = slot == reported;
-    placing.scheduler.adapters(slot, {held, holds ? 1u : 0u}, placing.now + seconds(10));
+    const std::uint64_t held[] = {slot == reported ? 7u : 8u};
+    placing.scheduler.adapters(slot, held, 1, placing.now + seconds(10));
   }
   EXPECT_EQ(backend_for(7), reported);
 }
@@ -648,6 +647,23 @@ TEST(Scheduler, LearnsHowLongABackendLoadsAnAdapter) {
   EXPECT_NEAR(ttft_of(30), 0.3, 0.06);
   placing.scheduler.backend_cleared(0);
   EXPECT_NEAR(ttft_of(30), 0.3, 0.06) << "it loads it again";
+}
+
+TEST(Scheduler, TakesABackendThatHasLoadedNoAdapterToTakeAsLongAsOthers) {
+  Placing placing(2);
+  warm_up(placing, 2);
+  const auto ttft_of = [&placing](std::uint64_t adapter, std::uint32_t pinned) {
+    const auto number =
+        placing.arrive({.prompt_tokens = 1000, .adapter = adapter, .pinned = pinned});
+    const Duration predicted = placing.scheduler.place(placing.now)[0].predicted_ttft;
+    placing.now += milliseconds(3000);
+    placing.serve(number);
+    placing.now += seconds(1);
+    return seconds_of(predicted);
+  };
+  for (std::uint64_t adapter = 1; adapter < 20; ++adapter) ttft_of(adapter, 0);
+
+  EXPECT_NEAR(ttft_of(30, 1), 3, 0.3);
 }
 
 TEST(Scheduler, AnAbandonedRequestLeavesNothingBehind) {

@@ -107,6 +107,43 @@ TEST(EngineReport, OfVllmListsTheAdaptersOfItsLastUpdate) {
   EXPECT_EQ(report.adapters->slots, 4u);
 }
 
+/// As vLLM 0.32.0 shows it after requests for four adapters, one after the other.
+TEST(EngineReport, OfVllmTellsWhichAdaptersWereUsedLast) {
+  const EngineReport report =
+      report_of("vllm",
+                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\","
+                "waiting_lora_adapters=\"sql\"} 1.795445116143472e+09\n"
+                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"\","
+                "waiting_lora_adapters=\"\"} 1.7954451162196994e+09\n"
+                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"chat\","
+                "waiting_lora_adapters=\"chat\"} 1.7954451151883109e+09\n"
+                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"code\","
+                "waiting_lora_adapters=\"\"} 1.7954451154091568e+09\n"
+                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\","
+                "waiting_lora_adapters=\"never\"} 1.795445114e+09\n");
+
+  ASSERT_TRUE(report.adapters.has_value());
+  EXPECT_TRUE(report.adapters->in_use.empty());
+  EXPECT_EQ(report.adapters->used_before, hashes({"sql", "code", "chat"}));
+  EXPECT_EQ(report.adapters->slots, 2u);
+}
+
+TEST(EngineReport, KeepsTheAdaptersThatWereUsedLast) {
+  std::string page;
+  for (int i = 1; i <= 100; ++i) {
+    const int number = (i * 37) % 101;  // in any order
+    page += "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"a" +
+            std::to_string(number) + "\",waiting_lora_adapters=\"\"} " + std::to_string(number) +
+            ".0\n";
+  }
+  const EngineReport report = report_of("vllm", page);
+
+  EXPECT_EQ(report.adapters->in_use, hashes({"a100"}));
+  ASSERT_EQ(report.adapters->used_before.size(), 31u);
+  EXPECT_EQ(report.adapters->used_before[0], hashes({"a99"})[0]);
+  EXPECT_EQ(report.adapters->used_before[30], hashes({"a69"})[0]);
+}
+
 TEST(EngineReport, OfVllmMayHaveAdaptersOfWhichNoneIsInUse) {
   const EngineReport report = report_of(
       "vllm",
@@ -125,6 +162,16 @@ TEST(EngineReport, ListsABoundedNumberOfAdapters) {
                                             names + "\"} 1.0\n");
   EXPECT_EQ(report.adapters->in_use.size(), 32u);
   EXPECT_EQ(report.adapters->slots, 32u);
+}
+
+TEST(EngineReport, OfSglangTellsItsSlotsForAdaptersIfItHasAny) {
+  EXPECT_EQ(report_of("sglang",
+                      "sglang:lora_pool_slots_total{tp_rank=\"0\"} 8.0\n"
+                      "sglang:lora_pool_slots_total{tp_rank=\"1\"} 8.0\n")
+                .adapter_slots,
+            8);
+  EXPECT_TRUE(std::isnan(report_of("sglang", "sglang:lora_pool_slots_total 0.0\n").adapter_slots));
+  EXPECT_TRUE(std::isnan(report_of("sglang", "sglang:num_running_reqs 0.0\n").adapter_slots));
 }
 
 TEST(EngineReport, OfSglangCountsEachRankOfDataParallelismOnce) {

@@ -30,6 +30,20 @@ TEST(ModelCards, KeepTheOtherFieldsOfAModel) {
             "\"meta\":{\"n\":[1,2.5e3],\"ok\":true}");
 }
 
+TEST(ModelCards, TellTheBaseModelOfAnAdapter) {
+  const auto cards = read_model_cards(
+      R"({"data":[{"id":"llama","parent":null},{"id":"sql","parent":"l\"ama","root":"/sql"},)"
+      R"({"id":"odd","parent":7}]})");
+  ASSERT_TRUE(cards);
+  EXPECT_EQ((*cards)[0].parent, "");
+  EXPECT_EQ((*cards)[1].parent, "l\"ama");
+  EXPECT_EQ((*cards)[1].details, R"("parent":"l\"ama","root":"/sql")");
+  EXPECT_EQ((*cards)[2].parent, "");
+  EXPECT_EQ((*cards)[2].details, R"("parent":7)");
+  EXPECT_FALSE(
+      (*cards)[0].same_model({.id = "llama", .parent = "x", .details = "\"parent\":null"}));
+}
+
 TEST(ModelCards, DropDetailsThatAreTooLong) {
   const std::string text =
       R"({"data":[{"id":"a","root":")" + std::string(ModelCard::max_details, 'x') + R"("}]})";

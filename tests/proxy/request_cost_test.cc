@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "evenkeel/base/hash.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/inference/token_estimates.h"
 
@@ -33,6 +34,14 @@ TEST(RequestCost, BlocksHaveTheTokensOfTextAlone) {
   EXPECT_DOUBLE_EQ(arrival_of(with_ids, SloConfig()).tokens_per_block, 256);
   const Request without_text = chat_of(0, 2, 0);
   EXPECT_DOUBLE_EQ(arrival_of(without_text, SloConfig()).tokens_per_block, 256);
+}
+
+TEST(RequestCost, HasTheNameOfTheModelThatTheBackendsGet) {
+  Request request = chat_of(4096, 0, 0);
+  request.info.inference->request.model = "sql";
+
+  EXPECT_EQ(arrival_of(request, SloConfig()).model, hash_of("sql"));
+  EXPECT_EQ(arrival_of(request, SloConfig(), hash_of("served")).model, hash_of("served"));
 }
 
 }  // namespace

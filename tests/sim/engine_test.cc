@@ -50,6 +50,61 @@ double drain(StepEngine& engine, std::size_t* tokens = nullptr) {
   return seconds;
 }
 
+// ---- Adapters ----
+
+constexpr double load_seconds = 2;
+
+EngineSpec with_adapters(std::uint32_t adapters, std::uint32_t slots) {
+  EngineSpec spec = plain_spec();
+  spec.adapters = adapters;
+  spec.adapter_slots = slots;
+  spec.adapter_load_seconds = load_seconds;
+  return spec;
+}
+
+std::unique_ptr<Sequence> make_for(std::uint32_t adapter, std::uint32_t output = 1) {
+  auto sequence = make(10, output);
+  sequence->adapter = adapter;
+  return sequence;
+}
+
+TEST(StepEngine, LoadsAnAdapterInTheStepThatNeedsIt) {
+  StepEngine engine(with_adapters(3, 2));
+  const auto seconds_of = [&engine](std::uint32_t adapter) {
+    const auto sequence = make_for(adapter);
+    engine.submit(*sequence);
+    return drain(engine);
+  };
+
+  EXPECT_LT(seconds_of(0), load_seconds);
+  EXPECT_LT(seconds_of(3), load_seconds) << "the last ones are loaded when it starts";
+  EXPECT_LT(seconds_of(2), load_seconds);
+  EXPECT_GT(seconds_of(1), load_seconds);
+  EXPECT_LT(seconds_of(1), load_seconds);
+  EXPECT_LT(seconds_of(2), load_seconds);
+  EXPECT_GT(seconds_of(3), load_seconds) << "it was not used for longest";
+  EXPECT_EQ(engine.totals().adapter_loads, 2u);
+}
+
+TEST(StepEngine, DefersARequestWithoutASlotForItsAdapter) {
+  StepEngine engine(with_adapters(3, 1));
+  const auto first = make_for(3, 5);
+  const auto deferred = make_for(2);
+  const auto same = make_for(3, 5);
+  const auto none = make_for(0, 5);
+  for (Sequence* each : {first.get(), deferred.get(), same.get(), none.get()}) engine.submit(*each);
+
+  const auto step = engine.start_step();
+  engine.finish_step();
+
+  EXPECT_EQ(step->admitted, 3u) << "others pass it";
+  EXPECT_FALSE(deferred->admitted());
+  EXPECT_EQ(engine.deferred(), 1u);
+  drain(engine);
+  EXPECT_TRUE(deferred->admitted());
+  EXPECT_EQ(engine.deferred(), 0u);
+}
+
 TEST(StepEngine, HasNoStepWithoutWork) {
   StepEngine engine(plain_spec());
 

@@ -128,10 +128,14 @@ struct Busy {
     snapshot.gpu = {.utilization_ratio = 0.5, .uptime_seconds = 100, .busy_seconds = 40};
   }
   ServerStatistics statistics;
+  AdaptersSpec adapters;
+  std::map<AdapterUse, double> adapter_uses;
   EngineSnapshot snapshot{.preset = *find_preset("llama-3-70b-a100-tp4"),
                           .model = "meta-llama/\"x\"\\y",
                           .gpu_seed = 3,
-                          .statistics = statistics};
+                          .statistics = statistics,
+                          .adapters = adapters,
+                          .adapter_uses = adapter_uses};
 };
 
 std::unique_ptr<EngineApi> make_api(SimulatedModel& model) { return model.traits().make(model); }

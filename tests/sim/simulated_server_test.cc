@@ -288,6 +288,48 @@ TEST_F(Sim, RejectsWithVllmErrorBodies) {
   EXPECT_EQ(lost.status, 404);
 }
 
+TEST_F(Sim, ShowsItsAdaptersAsVllmDoes) {
+  start({.model = "llama", .adapters = {.names = {"sql", "chat"}, .slots = 1, .load_seconds = 0}});
+
+  const Reply list = ask("GET", "/v1/models");
+  EXPECT_THAT(list.body, HasSubstr(R"({"id":"llama",)"));
+  EXPECT_THAT(list.body, HasSubstr(R"("parent":null,"max_model_len":131072)"));
+  EXPECT_THAT(list.body, HasSubstr(R"({"id":"sql",)"));
+  EXPECT_THAT(list.body, HasSubstr(R"("parent":"llama","max_model_len":null)"));
+  EXPECT_THAT(ask("GET", "/metrics").body, Not(HasSubstr("vllm:lora_requests_info{")));
+
+  const Reply answer =
+      chat(R"({"model":"sql","messages":[{"role":"user","content":"hi"}],"max_tokens":1})");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_THAT(answer.body, HasSubstr(R"("model":"sql")"));
+  EXPECT_EQ(chat(R"({"model":"other","messages":[{"role":"user","content":"hi"}],"max_tokens":1})")
+                .status,
+            404);
+
+  const Reply page = ask("GET", "/metrics");
+  EXPECT_THAT(page.body, HasSubstr(R"(vllm:lora_requests_info{max_lora="1",)"
+                                   R"(running_lora_adapters="sql",waiting_lora_adapters=""} 1)"));
+  EXPECT_THAT(page.body, HasSubstr(R"(running_lora_adapters="",waiting_lora_adapters=""} 1)"));
+  EXPECT_THAT(ask("GET", "/sim/v1/report").body, HasSubstr(R"("adapter_loads":1)"));
+}
+
+TEST_F(Sim, AdaptersShareNoPrefixes) {
+  start({.model = "llama",
+         .prompt_tokens_details = true,
+         .adapters = {.names = {"sql", "chat"}, .slots = 2}});
+  const auto cached = [this](const std::string& model) {
+    const std::string body = chat(R"({"model":")" + model + R"(","messages":[{"role":"user",)" +
+                                  R"("content":")" + words(100) + R"("}],"max_tokens":1})")
+                                 .body;
+    return body.substr(body.find("cached_tokens"));
+  };
+
+  EXPECT_THAT(cached("sql"), StartsWith(R"(cached_tokens":0})"));
+  EXPECT_THAT(cached("chat"), StartsWith(R"(cached_tokens":0})"));
+  EXPECT_THAT(cached("llama"), StartsWith(R"(cached_tokens":0})"));
+  EXPECT_THAT(cached("sql"), StartsWith(R"(cached_tokens":96})"));
+}
+
 TEST_F(Sim, HitsThePrefixOfAnEarlierTurnIncludingItsOutput) {
   start({.prompt_tokens_details = true});
   const std::string question = words(60);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/hash.h"
 #include "upstream/test_server.h"
 #include "wire/peer.h"
 
@@ -135,6 +136,32 @@ TEST_F(BackendMonitors, DetectTheEngineAndCheckItAsThatEngineWants) {
   EXPECT_EQ(status("a")->engine, "sglang");
   EXPECT_THAT(*status("a")->models, ElementsAre("llama"));
   EXPECT_THAT(server.requests(), testing::Contains("GET /health"));
+}
+
+TEST_F(BackendMonitors, TellWhichModelsAreAdapters) {
+  const std::string list =
+      R"({"data":[{"id":"llama","parent":null},{"id":"sql","parent":"llama"}]})";
+  TestServer server(loop, {{"/v1/models", {.body = list}}, {"/health", {.body = ""}}});
+  MonitorSpec spec = spec_for("a", server.endpoint(), "sglang");
+  spec.lists_adapters = true;
+  const EngineState& engine = spec.backend->load().signals().engine();
+
+  monitor_only(spec);
+
+  ASSERT_TRUE(eventually(loop, [&] { return !engine.offered()->empty(); }));
+  const OfferedAdapters expected{{.name = hash_of("sql"), .adapter = hash_of("sql")},
+                                 {.name = hash_of("llama:sql"), .adapter = hash_of("sql")}};
+  EXPECT_EQ(*engine.offered(), expected);
+}
+
+TEST_F(BackendMonitors, ListNoModelsForAdaptersOfAnEngineThatListsNone) {
+  TestServer server(loop, {{"/health", {.body = ""}}});
+  MonitorSpec spec = spec_for("a", server.endpoint(), "tgi");
+  spec.lists_adapters = true;
+  monitor_only(spec);
+
+  ASSERT_TRUE(becomes("a", HealthState::up));
+  EXPECT_THAT(server.requests(), testing::Not(testing::Contains("GET /v1/models")));
 }
 
 TEST_F(BackendMonitors, DetectAgainWhatComesBackInPlaceOfABackendThatWentDown) {

@@ -40,6 +40,8 @@ struct CandidateCost {
   double wait = 0;        ///< W
   double promised = 0;    ///< E: prompts of requests before this one that are held for it
   double prefill = 0;     ///< S
+  double load = 0;        ///< of an adapter that the engine has not loaded, as a part of S
+  double eviction = 0;    ///< of the adapter that makes room for it, if that is loaded again soon
   double cached = 0;      ///< tokens of the prompt
   double uncached = 0;    ///< likewise
   double lateness = 0;    ///< min(4, ((age + TTFT) / target)^2)

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -48,6 +50,10 @@ class LoadedAdapters {
     return false;
   }
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }
+  /// The last used first. REQUIRES: i < capacity.
+  std::uint64_t operator[](std::size_t i) const {
+    return hashes_[i].load(std::memory_order_relaxed);
+  }
   /// REQUIRES: not more than `capacity`.
   void assign(const std::vector<std::uint64_t>& hashes);
 
@@ -55,6 +61,9 @@ class LoadedAdapters {
   std::atomic<std::uint32_t> size_{0};
   std::array<std::atomic<std::uint64_t>, capacity> hashes_{};
 };
+
+/// The names of the adapters that an engine offers, in its order.
+using OfferedAdapters = std::vector<AdapterName>;
 
 /// Tokens of prompts since this process knows the engine, over its restarts.
 struct PrefixCacheTokens {
@@ -64,7 +73,7 @@ struct PrefixCacheTokens {
 
 /// Kept while the engine cannot be polled: unlike its load, sizes do not age.
 ///
-/// Thread: `report`, `returned` and `forget` one at a time, the rest any.
+/// Thread: `report`, `returned`, `offers` and `forget` one at a time, the rest any.
 class EngineState {
  public:
   EngineState() = default;
@@ -77,6 +86,8 @@ class EngineState {
   void returned() { count_restart(restart_.on_return()); }
   /// An engine that falls asleep gives up its caches.
   void fell_asleep() { cache_clears_.fetch_add(1, std::memory_order_relaxed); }
+  /// It lists these adapters.
+  void offers(OfferedAdapters adapters);
   /// It is not polled any more, or as another engine. What was counted stays.
   void forget();
 
@@ -92,6 +103,16 @@ class EngineState {
   std::optional<PrefixCacheTokens> prefix_cache() const;
   /// Null: it has no adapters, or does not say. As long as this object lives.
   const LoadedAdapters* adapters() const { return adapters_.load(std::memory_order_acquire); }
+  /// How often `report` was called.
+  std::uint64_t reports() const { return reports_.load(std::memory_order_acquire); }
+  /// How many adapters it keeps loaded; 0: unknown.
+  std::uint32_t adapter_slots() const { return adapter_slots_.load(std::memory_order_relaxed); }
+  /// As it last listed them. Never null. Takes a lock for a moment.
+  std::shared_ptr<const OfferedAdapters> offered() const;
+  /// Changes with `offered()`.
+  std::uint64_t offered_revision() const {
+    return offered_revision_.load(std::memory_order_acquire);
+  }
 
  private:
   void count_restart(bool restarted) {
@@ -99,7 +120,8 @@ class EngineState {
     cache_clears_.fetch_add(restarted, std::memory_order_relaxed);
   }
   void count_prefixes(const EngineReport& report, bool restarted);
-  void note_adapters(const AdapterReport& report, bool restarted);
+  void note_adapters(const AdapterReport& report);
+  void forget_adapters();
 
   // Of the thread that reports.
   RestartDetector restart_;
@@ -115,6 +137,11 @@ class EngineState {
   std::atomic<std::uint64_t> queried_total_{0};
   std::atomic<std::uint64_t> hit_total_{0};
   std::atomic<LoadedAdapters*> adapters_{nullptr};  // made with the first report that has any
+  std::atomic<std::uint32_t> adapter_slots_{0};
+  std::atomic<std::uint64_t> reports_{0};
+  mutable std::mutex offered_mutex_;
+  std::shared_ptr<const OfferedAdapters> offered_ = std::make_shared<OfferedAdapters>();
+  std::atomic<std::uint64_t> offered_revision_{0};
 };
 
 }  // namespace evenkeel

@@ -88,6 +88,7 @@ struct Arrival {
   /// Where to record why it is placed as it is; null: nowhere. Outlives the ticket.
   Decision* decision = nullptr;
   // For the owner of the scheduler, which does not read them:
+  std::uint64_t model = 0;          ///< hash_of the model's name; 0: none
   std::string_view name{};          ///< of the record
   bool wants_record = false;        ///< a client asks for one
   bool sampled = false;             ///< it is recorded as a sample
@@ -123,13 +124,14 @@ const char* to_string(Rung rung);
 /// about 0.1 s). Waiting requests are ordered by priority, then by what their tenant has had, then
 /// by predicted prefill, less half of the time they have waited. Each goes to the backend of least
 ///
-///   cost = TTFT + min(4, ((age + TTFT) / target)^2) + 0.5 S + 2 X + 0.1 D + M      in seconds
+///   cost = TTFT + min(4, ((age + TTFT) / target)^2) + 0.5 S + 2 X + 0.1 D + M + L   in seconds
 ///
 /// TTFT: backlog + promises to requests before it + S. S: its own prefill, which depends on what
 /// the backend has cached. X: streams there that are expected to miss their target for time per
-/// output token because of it. D: longer decoding. M: memory pressure. Costs within 5 % are ties,
-/// broken by rendezvous hashing of the prompt's prefix. A request is also held while X is large and
-/// it has TTFT budget left.
+/// output token because of it. D: longer decoding. M: memory pressure. L: the time to load the LoRA
+/// adapter again that makes room for the request's, if it is likely to be asked for soon. Costs
+/// within 5 % are ties, broken by rendezvous hashing of the prompt's prefix. A request is also held
+/// while X is large and it has TTFT budget left.
 ///
 /// Everything is learned from events of this process: predicted speeds from first tokens and from
 /// gaps between tokens, cache content from what was sent. All times come in as arguments.
@@ -158,9 +160,11 @@ class Scheduler {
   /// What its engine has told of itself since then; values that are 0 change nothing.
   void describe(std::uint32_t slot, std::uint64_t kv_tokens, std::uint32_t step_tokens);
   void set_state(std::uint32_t slot, SlotState state);
-  /// Its engine reports that it holds these adapters. What was sent there in the last seconds
-  /// counts as held too.
-  void adapters(std::uint32_t slot, std::span<const std::uint64_t> held, Instant now);
+  /// Its engine held these adapters at that time, the last used first, of which it keeps so many;
+  /// 0: unknown. What has been sent there since counts as held too, and takes the place of what
+  /// was not used for longest.
+  void adapters(std::uint32_t slot, std::span<const std::uint64_t> held, std::uint32_t slots,
+                Instant as_of);
   /// Its engine has restarted: its cache is empty, and it has loaded no adapter.
   void backend_cleared(std::uint32_t slot);
   /// Its engine's load was polled. Only read with `foreign_traffic`. A report that says too little

@@ -12,7 +12,17 @@ namespace evenkeel {
 struct AdapterReport {
   /// hash_of their names: those of requests that run, then those of requests that wait.
   std::vector<std::uint64_t> in_use;
+  /// Others that requests have used since the engine started, the last used first.
+  std::vector<std::uint64_t> used_before{};
   std::uint32_t slots = 0;  ///< adapters that the engine keeps loaded; 0: unknown
+};
+
+/// A name by which requests ask for a LoRA adapter: its own, or another. Both are hashes of names.
+struct AdapterName {
+  std::uint64_t name = 0;
+  std::uint64_t adapter = 0;  ///< its own name, as AdapterReport has it
+
+  bool operator==(const AdapterName&) const = default;
 };
 
 /// One reading of an engine's page. NaN: unknown, which is never the same as 0.
@@ -26,6 +36,7 @@ struct EngineReport {
   double prefix_queried = unknown;  ///< tokens of prompts looked up in the prefix cache, a counter
   double prefix_hit = unknown;      ///< those of them that were found, a counter
   double awake = unknown;           ///< 0: it sleeps, and holds all requests until it is woken
+  double adapter_slots = unknown;   ///< of engines that do not name the adapters in use
   std::optional<AdapterReport> adapters;  ///< nothing: it has no adapters, or does not say
 };
 

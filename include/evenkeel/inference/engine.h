@@ -64,6 +64,8 @@ struct EngineHealth {
   bool serves_kserve_grpc = false;  ///< its gRPC port has inference.GRPCInferenceService
   /// A listed model "NAME" + this suffix may be requested as "NAME". Empty: no such suffix.
   std::string_view implied_model_tag = {};
+  /// Its list of models has LoRA adapters, each with the name of its base model as `parent`.
+  bool lists_adapters = false;
 };
 
 /// An engine that takes requests at `port` has its metrics at `metrics_port`, by convention.

@@ -64,6 +64,7 @@ class EngineMetricsReader final : private SampleSink {
   void sample(std::size_t name_index, const Sample& sample) override;
   void add(const Series& series, const Sample& sample);
   void read_adapters(const AdapterLabels& labels, const Sample& sample);
+  void note_use(std::uint64_t adapter, double at);
   std::optional<double> value_of(const Series& series, const Sample& sample);
   double value_of(Quantity quantity) const;
 
@@ -72,6 +73,11 @@ class EngineMetricsReader final : private SampleSink {
   std::array<std::array<Accumulator, preference_levels>, quantity_count> accumulators_{};
   std::optional<AdapterReport> adapters_;
   double adapters_updated_ = 0;
+  struct AdapterUse {
+    std::uint64_t adapter = 0;
+    double at = 0;  // the last time that the page tells of
+  };
+  std::vector<AdapterUse> adapter_uses_;
   std::string scratch_;
 };
 

@@ -27,8 +27,9 @@ enum class Quantity : std::uint8_t {
   step_tokens,
   prefix_queried,
   prefix_hit,
-  awake,     ///< 0: it sleeps
-  adapters,  ///< in labels: see AdapterLabels
+  awake,          ///< 0: it sleeps
+  adapter_slots,  ///< LoRA adapters that it keeps loaded
+  adapters,       ///< in labels: see AdapterLabels
 };
 
 inline constexpr std::size_t quantity_count = static_cast<std::size_t>(Quantity::adapters) + 1;

@@ -16,13 +16,15 @@ struct ModelCard {
   std::string id;
   std::string owner;         ///< empty: unknown
   std::int64_t created = 0;  ///< Unix time in seconds; 0: unknown
+  std::string parent;        ///< of an adapter: its base model. In `details`, too
   /// Its other fields, as members of a JSON object: `"root":"x","max_model_len":4096`. Without
   /// `permission`, whose ids vLLM draws anew each time. Empty: none, or too many.
   std::string details;
 
   /// All but `created`, which vLLM sets to the time of the request.
   bool same_model(const ModelCard& other) const {
-    return id == other.id && owner == other.owner && details == other.details;
+    return id == other.id && owner == other.owner && parent == other.parent &&
+           details == other.details;
   }
 };
 

@@ -38,6 +38,9 @@ struct ForwarderOptions {
   /// The pool has a scheduler, which is told what requests to models cost.
   bool schedules = false;
   SloConfig slo;  ///< of the pool
+  /// hash_of the model's name that its backends get, whatever its clients ask for; 0: they get
+  /// that.
+  std::uint64_t served_model = 0;
   /// What names the sessions that the pool pins to backends; null: it pins none.
   std::shared_ptr<const SessionSources> sessions;
   bool debug_headers = false;

@@ -44,6 +44,9 @@ struct EngineSpec {
   /// A request that is admitted gets the blocks of its whole prompt; not, as in vLLM, those of each
   /// chunk when it is computed.
   bool allocate_whole_prompts = false;
+  std::uint32_t adapters = 0;       ///< LoRA adapters that it offers: 1, 2 and so on
+  std::uint32_t adapter_slots = 0;  ///< that it keeps loaded, and that one step has: `max_loras`
+  double adapter_load_seconds = 0;  ///< of one that is not loaded: the whole step waits for it
   StepCost cost;
 };
 
@@ -60,6 +63,7 @@ class Sequence {
   /// Hash of each full block and everything before it, of the prompt and, where known, of the
   /// output that will follow. Empty: shares nothing.
   std::vector<std::uint64_t> block_hashes;
+  std::uint32_t adapter = 0;  ///< that its tokens are computed with, of EngineSpec; 0: none
 
   std::uint32_t generated() const { return generated_; }
   /// Tokens of the prompt that were in the cache when it was first admitted.
@@ -113,7 +117,8 @@ class StepEngine {
   /// Composes a step. First the running requests, oldest first: a token or the next chunk of the
   /// prompt each; one that finds no free block preempts the youngest, which later recomputes
   /// everything from the head of the queue. Then, if none was preempted, the queue in its order,
-  /// while budget, sequences and blocks for a whole prompt last. Nothing: there is no work.
+  /// while budget, sequences and blocks for a whole prompt last; a request whose adapter finds no
+  /// slot is deferred, and others pass it. Nothing: there is no work.
   /// REQUIRES: the previous step is finished.
   std::optional<Step> start_step();
 
@@ -130,8 +135,11 @@ class StepEngine {
   bool stepping() const { return stepping_; }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size(); }
+  /// Of those that wait, the ones for whose adapters the last step had no slot.
+  std::size_t deferred() const;
   /// In order of admission: those that the last step admitted come last.
   std::span<Sequence* const> running_sequences() const { return running_; }
+  const std::deque<Sequence*>& waiting_sequences() const { return waiting_; }
   /// Tokens of the running requests whose keys and values are in the cache.
   std::uint64_t context_tokens() const;
   /// Tokens that the running requests have when they end.
@@ -149,6 +157,7 @@ class StepEngine {
     std::uint64_t prefix_query_tokens = 0;
     std::uint64_t prefix_hit_tokens = 0;
     std::uint64_t preemptions = 0;
+    std::uint64_t adapter_loads = 0;  ///< for requests
     double busy_seconds = 0;
   };
   const Totals& totals() const { return totals_; }
@@ -160,6 +169,8 @@ class StepEngine {
   void compute(Sequence& sequence, std::uint32_t tokens, Step& step);
   std::uint32_t blocks_for(std::uint32_t tokens) const;
   void remove(Sequence& sequence);
+  bool has_adapter_slot(const Sequence& sequence) const;
+  void use_adapter(std::uint32_t adapter);
 
   EngineSpec spec_;
   KvCache cache_;
@@ -167,6 +178,8 @@ class StepEngine {
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> yielding_;  // get a token when the step ends
   std::vector<Token> tokens_;
+  std::vector<std::uint32_t> loaded_adapters_;  // the last used first
+  std::vector<std::uint32_t> step_adapters_;    // of the step's requests
   Totals totals_;
   double cost_ = 0;            // of the step so far, without the first line of StepCost
   std::uint32_t batched_ = 0;  // tokens of the step so far

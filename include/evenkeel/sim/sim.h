@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "evenkeel/sim/adapters.h"
 #include "evenkeel/sim/batching.h"
 #include "evenkeel/sim/stream_head.h"
 
@@ -23,6 +24,7 @@ struct SimOptions {
   bool prompt_tokens_details = false;
   StreamHead stream_head = StreamHead::as_engine;
   BatchingSpec batching;
+  AdaptersSpec adapters;  ///< with engine `vllm`
 };
 
 /// Serves until SIGINT or SIGTERM. Prints the address of each server on stderr, then `ready`.

@@ -10,6 +10,7 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/endpoint.h"
+#include "evenkeel/sim/adapters.h"
 #include "evenkeel/sim/batching.h"
 #include "evenkeel/sim/stream_head.h"
 
@@ -27,6 +28,7 @@ struct SimulatorOptions {
   bool prompt_tokens_details = false;  ///< as vLLM's flag: `cached_tokens` in usage
   StreamHead stream_head = StreamHead::as_engine;
   BatchingSpec batching;  ///< of `infer` and ModelInfer
+  AdaptersSpec adapters;  ///< shown as vLLM does
 };
 
 /// Servers that serve while this object lives. One control listener reads and changes the state of

@@ -46,6 +46,9 @@ constexpr Series series[] = {
     {.name = "sglang:max_total_num_tokens", .quantity = Quantity::kv_tokens, .group_by = group_by},
     {.name = "sglang:prompt_tokens_total", .quantity = Quantity::prefix_queried},
     {.name = "sglang:cached_tokens_total", .quantity = Quantity::prefix_hit},
+    {.name = "sglang:lora_pool_slots_total",
+     .quantity = Quantity::adapter_slots,
+     .aggregation = Aggregation::max},
 };
 
 }  // namespace
@@ -54,7 +57,7 @@ constexpr Series series[] = {
 const Engine sglang_engine{
     .name = "sglang",
     .detection = {.rules = rules},
-    .health = {.path = "/health"},
+    .health = {.path = "/health", .lists_adapters = true},
     .metrics = {.path = "/metrics", .series = series, .required_option = "--enable-metrics"},
     .refusals = {.overload = true, .early_errors = true},
     .writes_null_usage = true,

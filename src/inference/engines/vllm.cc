@@ -82,7 +82,10 @@ constexpr std::string_view short_path =
 const Engine vllm_engine{
     .name = "vllm",
     .detection = {.rules = rules},
-    .health = {.path = "/health", .sleep_path = "/is_sleeping", .closes_listener_first = true},
+    .health = {.path = "/health",
+               .sleep_path = "/is_sleeping",
+               .closes_listener_first = true,
+               .lists_adapters = true},
     .metrics = {.path = "/metrics", .short_path = short_path, .series = series},
     .refusals = {.overload = true, .early_errors = true},
     .gives_stream_usage = true,
