@@ -14,17 +14,34 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds max_target = std::chrono::hours(1);
 
-/// Nothing unless it is a whole number of milliseconds, from 1 to an hour.
-std::optional<Duration> named_target(const Request& request, std::string_view field) {
-  const auto value = request.fields.value(field);
-  if (!value) return std::nullopt;
-  std::uint32_t number = 0;
-  const char* const end = value->data() + value->size();
-  const auto [stopped, error] = std::from_chars(value->data(), end, number);
-  if (error != std::errc() || stopped != end || number == 0) return std::nullopt;
-  const milliseconds target(number);
-  return target <= max_target ? std::optional<Duration>(target) : std::nullopt;
-}
+/// What the client asks for, in one pass over its fields: few clients do.
+struct NamedTargets {
+  std::optional<Duration> ttft;
+  std::optional<Duration> tpot;
+
+  explicit NamedTargets(const Fields& fields) {
+    constexpr std::string_view ttft_name = "x-slo-ttft-ms";
+    constexpr std::string_view tpot_name = "x-slo-tpot-ms";
+    static_assert(ttft_name.size() == tpot_name.size());
+    for (const Field& field : fields) {
+      if (field.name_size != ttft_name.size() || field.id != FieldId::other) [[likely]]
+        continue;
+      if (equals_ignore_case(field.name(), ttft_name) && !ttft) ttft = target(field.value());
+      if (equals_ignore_case(field.name(), tpot_name) && !tpot) tpot = target(field.value());
+    }
+  }
+
+ private:
+  /// Nothing unless it is a whole number of milliseconds, from 1 to an hour.
+  static std::optional<Duration> target(std::string_view value) {
+    std::uint32_t number = 0;
+    const char* const end = value.data() + value.size();
+    const auto [stopped, error] = std::from_chars(value.data(), end, number);
+    if (error != std::errc() || stopped != end || number == 0) return std::nullopt;
+    const milliseconds asked(number);
+    return asked <= max_target ? std::optional<Duration>(asked) : std::nullopt;
+  }
+};
 
 std::optional<Duration> target_of(milliseconds target) {
   if (target == milliseconds{}) return std::nullopt;
@@ -74,8 +91,7 @@ Arrival arrival_of(const Request& request, const SloConfig& pool_slo, std::uint6
                   .model = model != 0 ? model : hash_of(asked.model),
                   .name = identity.request_id};
   // A request may not spare itself a refusal, nor have others wait for its streams.
-  const auto ttft = named_target(request, "x-slo-ttft-ms");
-  const auto tpot = named_target(request, "x-slo-tpot-ms");
+  const auto [ttft, tpot] = NamedTargets(request.fields);
   if (ttft) arrival.ttft_target = std::min(*ttft, arrival.ttft_target.value_or(*ttft));
   if (tpot) arrival.tpot_target = std::max(*tpot, arrival.tpot_target.value_or(*tpot));
   if (identity.tenant != nullptr) {
