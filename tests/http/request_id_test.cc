@@ -23,7 +23,7 @@ TEST(RequestId, OfAClientIsUsedOnlyIfItIsShortAndPlain) {
 TEST(RequestId, IsCheckedAtEveryByte) {
   constexpr std::string_view good =
       "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.";
-  for (const std::size_t size : {1, 15, 16, 17, 31, 32, 36, 128}) {
+  for (const std::size_t size : {1u, 15u, 16u, 17u, 31u, 32u, 36u, 128u}) {
     for (std::size_t at = 0; at < size; ++at) {
       for (unsigned c = 0; c < 256; ++c) {
         std::string id(size, 'a');

@@ -39,7 +39,7 @@ void expect_scans_as_defined(const std::string& memory) {
 template <CharClass wanted>
 void expect_every_byte_is_found(char member) {
   for (unsigned c = 0; c < 256; ++c) {
-    for (const std::size_t at : {0, 7, 15, 16, 20, 31, 32}) {
+    for (const std::size_t at : {0u, 7u, 15u, 16u, 20u, 31u, 32u}) {
       std::string memory(35, member);
       memory[at] = static_cast<char>(c);
       expect_scans_as_defined<wanted>(memory);
