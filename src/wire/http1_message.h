@@ -96,12 +96,13 @@ class HeadWriter {
     char* at = at_;
     copy_text(at, name.data(), name.size());
     at += name.size();
-    std::memcpy(at, ": ", 2);
-    at += 2;
+    *at++ = ':';
+    *at++ = ' ';
     copy_text(at, value.data(), value.size());
     at += value.size();
-    std::memcpy(at, "\r\n", 2);
-    at_ = at + 2;
+    *at++ = '\r';
+    *at++ = '\n';
+    at_ = at;
   }
   /// Writes the size line of a chunk.
   void chunk_size(std::size_t payload);
