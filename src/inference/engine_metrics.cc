@@ -231,7 +231,9 @@ EngineReport EngineMetricsReader::report() const {
   }
   if (report.adapters) {
     std::vector<AdapterUse> uses = adapter_uses_;
-    std::ranges::stable_sort(uses, std::ranges::greater{}, &AdapterUse::at);
+    std::ranges::sort(uses, [](const AdapterUse& a, const AdapterUse& b) {
+      return a.at != b.at ? a.at > b.at : a.adapter < b.adapter;
+    });
     const std::vector<std::uint64_t>& in_use = report.adapters->in_use;
     for (const AdapterUse& use : uses) {
       if (std::ranges::find(in_use, use.adapter) == in_use.end())
