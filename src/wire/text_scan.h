@@ -105,7 +105,7 @@ inline bool all_are(std::string_view text, CharClass wanted) {
 /// much as the scan of a usual name.
 template <CharClass wanted>
 [[gnu::always_inline]] inline const char* find_end_of(const char* from, const char* end,
-                                                      const char* readable) {
+                                                      [[maybe_unused]] const char* readable) {
 #if defined(__SSE2__)
   while (from < end && readable - from >= detail::scan_width) {
     const unsigned outside =
