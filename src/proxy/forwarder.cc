@@ -363,12 +363,14 @@ void Forwarder::add_explanation(const PlacedRequest& placed, Response& response)
   response.fields.add("x-evenkeel-decision", response.fields.keep(compact_text(*explanation)));
 }
 
-/// Of the last attempt, which no backend got.
+/// Of the last attempt, which no backend got; nothing if it did not reach the scheduler. An earlier
+/// request may have had the same id.
 void Forwarder::explain_refusal(Request& request) const {
   const auto kept = pool_.state().decisions(request.info.identity.request_id);
-  const auto last = std::find_if(kept.rbegin(), kept.rend(), [](const auto& each) {
-    return each.decision.fate == Decision::Fate::refused ||
-           each.decision.fate == Decision::Fate::left;
+  const Instant started = request.info.timings.started;
+  const auto last = std::find_if(kept.rbegin(), kept.rend(), [started](const auto& each) {
+    return each.decision.arrived_at >= started && (each.decision.fate == Decision::Fate::refused ||
+                                                   each.decision.fate == Decision::Fate::left);
   });
   if (last == kept.rend()) return;
   request.info.inference->refusal = request.fields.keep(compact_text(*last));

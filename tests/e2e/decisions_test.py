@@ -194,6 +194,15 @@ class Explaining(case.Case):
         self.assert_told(self.ask("full", EXPLAIN), "full", "left")
         self.assertIsNone(self.ask("silent").field("x-evenkeel-decision"))
 
+    def test_an_error_does_not_tell_of_an_earlier_request_with_the_same_id(self):
+        self.busy(pool={"slo": {"ttft": "10ms"}, "expected_time": {"shed": 1}})
+        self.assert_told(self.ask("again", EXPLAIN), "again", "refused")
+        done = command("ctl", "drain", self.daemon_.api("backends")[0]["id"], "--admin", self.daemon_.admin)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        answer = self.ask("again", EXPLAIN)
+        self.assertEqual((answer.status, answer.field("x-evenkeel-reason")), (503, "no_backend"))
+        self.assertIsNone(answer.field("x-evenkeel-decision"))
+
     def test_a_fallback_does_not_tell_why_the_first_pool_refused(self):
         server = self.simulators("--model", "llama").addresses[0]
         busy = self.backend(lambda request: request.wait_disconnected())
