@@ -35,12 +35,14 @@ std::string word_text(const JsonValue& word) {
 constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
-constexpr std::array<CandidateColumn, 14> candidate_columns = {{
+constexpr std::array<CandidateColumn, 16> candidate_columns = {{
     {{"STATE", left, 4}, "state", word_text},
     {{"COST", right}, "cost", number_text},
     {{"WAIT", right, 1}, "wait_seconds", seconds_text},
     {{"PROMISED", right, 10}, "promised_seconds", seconds_text},
     {{"PROMPT", right, 2}, "prefill_seconds", seconds_text},
+    {{"LOAD", right, 14}, "load_seconds", seconds_text},
+    {{"EVICTION", right, 15}, "eviction_seconds", seconds_text},
     {{"CACHED", right, 3}, "cached_tokens", count_text},
     {{"UNCACHED", right, 9}, "uncached_tokens", count_text},
     {{"LATENESS", right, 5}, "lateness", number_text},

@@ -21,6 +21,7 @@ std::string candidate(const std::string& backend, const std::string& state,
   return fmt::format(
       R"({{"backend": {}, "state": "{}", "rung": "confirmed", "streams": 3, "cost": {},
            "wait_seconds": 0.012, "promised_seconds": 0, "prefill_seconds": 0.202,
+           "load_seconds": 0.071, "eviction_seconds": 0.006,
            "cached_tokens": 3072, "uncached_tokens": 1240, "lateness": 0.01, "violations": 0.031,
            "decode_seconds": 0.09, "memory": 0, "heard_age_seconds": 0.5,
            "report_age_seconds": null}})",
@@ -74,9 +75,11 @@ TEST(DecisionText, HasARowForEachCandidate) {
   const Lines lines = text_of(placed);
 
   const std::string& first = lines[lines.size() - 2];
-  EXPECT_THAT(lines[lines.size() - 3], AllOf(StartsWith("BACKEND"), HasSubstr("COST")));
+  EXPECT_THAT(lines[lines.size() - 3], AllOf(StartsWith("BACKEND"), HasSubstr("COST"),
+                                             HasSubstr("LOAD"), HasSubstr("EVICTION")));
   EXPECT_THAT(first, AllOf(StartsWith("gpu1:8000"), HasSubstr("0.531"), HasSubstr("202ms"),
-                           HasSubstr("1.24k"), HasSubstr("confirmed")));
+                           HasSubstr("71.0ms"), HasSubstr("6.0ms"), HasSubstr("1.24k"),
+                           HasSubstr("confirmed")));
   EXPECT_THAT(lines.back(), AllOf(StartsWith("a backend that is gone"), HasSubstr(" full ")));
   for (const std::string& line : text_of(placed, 60)) {
     if (line.starts_with("gpu1")) {
