@@ -121,7 +121,7 @@ const char* to_string(Rung rung);
 /// The expected-time scheduler: late binding and marginal predicted cost.
 ///
 /// A request waits here until a backend can start its prefill at once (predicted backlog W below
-/// about 0.1 s). Waiting requests are ordered by priority, then by what their tenant has had, then
+/// two steps). Waiting requests are ordered by priority, then by what their tenant has had, then
 /// by predicted prefill, less half of the time they have waited. Each goes to the backend of least
 ///
 ///   cost = TTFT + min(4, ((age + TTFT) / target)^2) + 0.5 S + 2 X + 0.1 D + M + L   in seconds
@@ -130,8 +130,8 @@ const char* to_string(Rung rung);
 /// the backend has cached. X: streams there that are expected to miss their target for time per
 /// output token because of it. D: longer decoding. M: memory pressure. L: the time to load the LoRA
 /// adapter again that makes room for the request's, if it is likely to be asked for soon. Costs
-/// within 5 % are ties, broken by rendezvous hashing of the prompt's prefix. A request is also held
-/// while X is large and it has TTFT budget left.
+/// within 5 % are ties: where it can start now comes first, then rendezvous hashing of the prompt's
+/// prefix decides. A request is also held while X is large and it has TTFT budget left.
 ///
 /// Everything is learned from events of this process: predicted speeds from first tokens and from
 /// gaps between tokens, cache content from what was sent. All times come in as arguments.
