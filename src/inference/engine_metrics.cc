@@ -154,6 +154,7 @@ void EngineMetricsReader::note_use(std::uint64_t adapter, double at) {
 /// vLLM keeps a sample for each state that it was ever in, with the time when it last was: together
 /// they tell when each adapter was last used.
 void EngineMetricsReader::read_adapters(const AdapterLabels& labels, const Sample& sample) {
+  if (std::isnan(sample.value)) return;  // no time: it has no place in the order
   std::vector<std::uint64_t> running;
   append_names(find_label(sample.labels, labels.running, scratch_).value_or(""), running);
   for (const std::uint64_t adapter : running) note_use(adapter, sample.value);

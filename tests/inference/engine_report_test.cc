@@ -128,6 +128,21 @@ TEST(EngineReport, OfVllmTellsWhichAdaptersWereUsedLast) {
   EXPECT_EQ(report.adapters->slots, 2u);
 }
 
+TEST(EngineReport, LeavesOutAdaptersWithoutATime) {
+  const EngineReport report =
+      report_of("vllm",
+                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\","
+                "waiting_lora_adapters=\"\"} NaN\n"
+                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"chat\","
+                "waiting_lora_adapters=\"\"} 1.7954451151883109e+09\n"
+                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\","
+                "waiting_lora_adapters=\"\"} NaN\n");
+
+  ASSERT_TRUE(report.adapters.has_value());
+  EXPECT_EQ(report.adapters->in_use, hashes({"chat"}));
+  EXPECT_TRUE(report.adapters->used_before.empty());
+}
+
 TEST(EngineReport, KeepsTheAdaptersThatWereUsedLast) {
   std::string page;
   for (int i = 1; i <= 100; ++i) {
