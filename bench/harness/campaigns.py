@@ -84,7 +84,7 @@ def proxy_recipe(settings: Settings) -> Recipe:
         title="evenkeel beside HAProxy, nginx and nghttpx",
         scenarios=measures.PROXY_SCENARIOS,
         sse_rate=measures.PROXY_SSE_RATE,
-        usual=[evenkeel(settings.build), haproxy(), nginx(), nghttpx()],
+        usual=[evenkeel(settings.build), *profile_guided(settings.root), haproxy(), nginx(), nghttpx()],
         on_demand=[
             evenkeel(settings.build, logging=False),
             haproxy(logging=True),
@@ -94,6 +94,12 @@ def proxy_recipe(settings: Settings) -> Recipe:
         counted=counting.all_counts(settings.quick),
         remarks=PROXY_REMARKS,
     )
+
+
+def profile_guided(root: Path) -> list[Contender]:
+    """What `./dev build release --pgo` built, if it has."""
+    build = root / "build" / "release-pgo"
+    return [evenkeel(build, name="evenkeel-pgo")] if (build / "evenkeel").exists() else []
 
 
 def rivals_recipe(settings: Settings) -> Recipe:

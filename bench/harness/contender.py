@@ -217,8 +217,10 @@ def evenkeel(
     inspects: bool = False,
     picker: str = "round-robin",
     workers: int = 1,
+    name: str = "",
 ) -> Contender:
-    """`inspects`: it reads requests and responses, as the inference routers do."""
+    """`inspects`: it reads requests and responses, as the inference routers do. `name`: in place of the one that says what
+    differs from the defaults."""
     binary = build / "evenkeel"
 
     def command(site: Site, traced: bool) -> Command:
@@ -230,12 +232,12 @@ def evenkeel(
     def version() -> str:
         return first_line([str(binary), "version"]) if binary.exists() else ""
 
-    name = "evenkeel" if logging else "evenkeel-quiet"
+    usual = "evenkeel" if logging else "evenkeel-quiet"
     if inspects:
-        name = "evenkeel-inspect"
+        usual = "evenkeel-inspect"
     if picker != "round-robin":
-        name = f"evenkeel-{picker}"
-    return Contender(name=name, version=version, command=command, ways=ways.ALL_WAYS)
+        usual = f"evenkeel-{picker}"
+    return Contender(name=name or usual, version=version, command=command, ways=ways.ALL_WAYS)
 
 
 def _evenkeel_file(

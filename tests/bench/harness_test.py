@@ -15,8 +15,8 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import ablations  # noqa: E402
-from harness import fleet, growth, h2load, headlines, kill, picking, picking_replay, picking_tables, picking_targets, scenarios, ways  # noqa: E402
-from harness.contender import Contender, Site, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
+from harness import campaigns, fleet, growth, h2load, headlines, kill, picking, picking_replay, picking_tables, picking_targets, scenarios, training, ways  # noqa: E402
+from harness.contender import Contender, Site, Unavailable, evenkeel, haproxy, nghttpx, nginx  # noqa: E402
 from harness.counting import read_callgrind, read_strace  # noqa: E402
 from harness.figures import Figures, by_difference, judge  # noqa: E402
 from harness.measures import Measure, Target  # noqa: E402
@@ -232,6 +232,53 @@ class GrowthTest(unittest.TestCase):
         self.assertIn("1.90 times", verdicts["two workers"])
         self.assertIn("met", verdicts["two workers"])
         self.assertEqual(verdicts["10 000 backends"], "not measured")
+
+
+class TrainingTest(unittest.TestCase):
+    """The loads of a profile-guided build, with tiny numbers and a program in evenkeel's place."""
+
+    def test_every_way_and_kind_of_request_is_trained(self) -> None:
+        courses = training.all_courses(Path("build"))
+        self.assertEqual({way for _, way, _ in courses}, set(ways.ALL_WAYS))
+        names = {contender.name for contender, _, _ in courses}
+        self.assertEqual(names, {"evenkeel", "evenkeel-inspect", "evenkeel-expected-time"})
+        flags = [" ".join(load.flags) for _, _, loads in courses for load in loads]
+        for what in ("--mode sse", "--body-bytes 220000", "connection: close", "--connections 1 ", "--connections 64 "):
+            self.assertTrue(any(what in each for each in flags), what)
+
+    def test_an_unanswered_request_fails_the_training(self) -> None:
+        running = mock.Mock()
+        running.site.way = ways.HTTP1
+        load = training.Load(("--connections", "1"), 10)
+        ends = mock.Mock()
+        ends.send_requests.return_value = {"requests": 9, "errors": {}}
+        with self.assertRaises(Unavailable):
+            training.apply(ends, running, load)
+        ends.send_requests.return_value = {"requests": 10, "errors": {"status": 1}}
+        with self.assertRaises(Unavailable):
+            training.apply(ends, running, load)
+        ends.send_requests.return_value = {"requests": 10, "errors": {"status": 0}}
+        training.apply(ends, running, load)
+
+    def test_a_program_that_does_not_end_well_has_written_no_profile(self) -> None:
+        for end, fails in (("exit 0", False), ("exit 3", True)):
+            process = subprocess.Popen(["sh", "-c", f"trap '{end}' TERM; echo; while :; do sleep 0.05; done"], stdout=subprocess.PIPE)
+            assert process.stdout
+            process.stdout.readline()
+            running = mock.Mock(process=process)
+            with process:
+                if fails:
+                    self.assertRaises(Unavailable, training.end, running)
+                else:
+                    training.end(running)
+
+    def test_the_build_is_a_contender_where_it_exists(self) -> None:
+        with tempfile.TemporaryDirectory() as root:
+            self.assertEqual(campaigns.profile_guided(Path(root)), [])
+            binary = Path(root) / "build" / "release-pgo" / "evenkeel"
+            binary.parent.mkdir(parents=True)
+            binary.touch()
+            self.assertEqual([each.name for each in campaigns.profile_guided(Path(root))], ["evenkeel-pgo"])
 
 
 class FleetTest(unittest.TestCase):
