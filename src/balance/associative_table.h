@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/rng.h"
@@ -28,6 +29,10 @@ class AssociativeTable {
       if (entry.taken && entry.key == key) return &entry.value;
     }
     return nullptr;
+  }
+
+  Value* find(std::uint64_t key) {
+    return const_cast<Value*>(std::as_const(*this).find(key));  // NOLINT: the table is not const
   }
 
   /// The value of the key; a new one if it has none. `worth` orders the values that a new one may

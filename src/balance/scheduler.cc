@@ -27,7 +27,9 @@ constexpr double min_tokens_per_block = 64;
 constexpr double max_tokens_per_block = 1024;
 constexpr double block_smoothing = 0.02;  // of the tokens that a block has on average
 constexpr double clear_share = 0.2;       // of the larger of two hits, by which they clearly differ
-constexpr double clear_blocks = 2;        // and so many blocks
+// Of what was charged for an output: the most that a longer one is charged later.
+constexpr double max_correction = 4;
+constexpr double clear_blocks = 2;  // and so many blocks
 
 // Targets of requests that have none, when the configuration has none either.
 constexpr double prefills_of_ttft = 4;
@@ -109,6 +111,14 @@ TenantCounter& Scheduler::State::tenant(std::uint64_t key) {
   return tenants.find_or_add(key, [](const TenantCounter& each) {
     return each.waiting > 0 ? std::numeric_limits<double>::infinity() : each.served;
   });
+}
+
+void Scheduler::State::settle_output(const ScheduledRequest& request, double tokens) {
+  TenantCounter* const counter = tenants.find(request.tenant);
+  if (counter == nullptr) return;
+  const double difference = tokens * request.seconds_per_output_token - request.output_charge;
+  counter->served +=
+      std::min(difference, max_correction * request.output_charge) / request.tenant_weight;
 }
 
 /// Prompts differ in the tokens of their blocks, so it is the mean that tells how many blocks the
@@ -415,6 +425,7 @@ void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
       static_cast<double>(outcome.output_tokens.value_or(0)) / request.choices;
   backend.ledger.finishing(request.entry, output_tokens, seconds_since_epoch(now));
   if (!request.entry.streams) state_->learn_prefill(request);
+  state_->settle_output(request, outcome.output_tokens ? output_tokens : request.entry.generated);
   if (outcome.output_tokens) state_->lengths.learn(request.entry.output_class, output_tokens);
   ++backend.events;
   backend.ledger.ended(request.entry, seconds_since_epoch(now));
@@ -434,6 +445,8 @@ void Scheduler::abandoned(Ticket ticket, Instant now) {
   } else {
     ScheduledBackend& backend = state_->backends[request.backend];
     ++backend.events;
+    const bool decoded = request.entry.stage == LedgerEntry::Stage::decode;
+    state_->settle_output(request, decoded ? request.entry.generated : 0);
     backend.ledger.ended(request.entry, seconds_since_epoch(now));
   }
   state_->free(request);

@@ -35,6 +35,8 @@ struct ScheduledRequest {
   std::uint64_t adapter = 0;
   std::uint64_t tenant = 0;
   double tenant_weight = 1;
+  double output_charge = 0;             ///< seconds that its tenant was charged for its output
+  double seconds_per_output_token = 0;  ///< of all its choices
   Priority priority = Priority::standard;
   std::uint32_t backend = Scheduler::no_backend;
   const SlotSet* allowed = nullptr;
@@ -97,7 +99,8 @@ class CachedRemainder {
   double ratio_ = 0;  // until the first report: nothing but what the index knows
 };
 
-/// What a tenant has had, in predicted seconds of prefill divided by its weight. After the virtual
+/// What a tenant has had, in predicted seconds of engines divided by its weight: those of its
+/// prompts, and what its outputs add to the steps that all streams share. After the virtual
 /// token counter (Sheng et al., Fairness in Serving Large Language Models, OSDI 2024).
 struct TenantCounter {
   double served = 0;
@@ -119,6 +122,8 @@ struct Scheduler::State {
   void learn_prefill(const ScheduledRequest& request) {
     mean_prefill += 0.02 * (request.entry.prefill_seconds - mean_prefill);
   }
+  /// Its tenant has been charged for the output that was expected: it was of so many tokens.
+  void settle_output(const ScheduledRequest& request, double tokens);
   /// The engine reports how much of the prompt it had cached.
   void learn_hit(const ScheduledRequest& request, const Outcome& outcome);
   void found_unpredicted(const ScheduledRequest& request);

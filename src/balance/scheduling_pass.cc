@@ -420,7 +420,12 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
        .decode = duration_of(decode_seconds(request, candidate.decode_step))});
   state_.remove_waiting(request);
   TenantCounter& tenant = state_.tenant(request.tenant);
-  tenant.served += candidate.prefill / request.tenant_weight;
+  const EngineSpeed::Coefficients& speed = backend.ledger.speed().coefficients();
+  request.seconds_per_output_token =
+      request.choices * (speed.per_stream + speed.per_context_token * request.entry.prompt_tokens);
+  request.output_charge =
+      state_.lengths.remaining(request.entry.output_class, 0) * request.seconds_per_output_token;
+  tenant.served += (candidate.prefill + request.output_charge) / request.tenant_weight;
   state_.last_served = tenant.served;
 
   ++backend.events;

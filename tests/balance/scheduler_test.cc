@@ -361,6 +361,45 @@ TEST(Scheduler, SharesFairlyBetweenTenantsThatBothWait) {
   EXPECT_GE(jain, 0.95);
 }
 
+/// How often each of two tenants was served that always wait with equal prompts: one has outputs of
+/// 10 tokens, the other of 4000.
+std::map<std::uint64_t, int> served_with_outputs(std::uint32_t max_tokens_of_second) {
+  Placing placing(1);
+  std::map<std::uint64_t, std::uint64_t> tenant_of;
+  std::map<std::uint64_t, int> served;
+  const auto add = [&](std::uint64_t tenant) {
+    const auto number = placing.arrive({.prompt_tokens = 4000,
+                                        .max_tokens = tenant == 1 ? 10 : max_tokens_of_second,
+                                        .tenant = tenant});
+    tenant_of[number] = tenant;
+  };
+  for (int i = 0; i < 8; ++i) add(1 + i % 2);
+  for (std::size_t done = 0; done < 300; ++done) {
+    placing.place();
+    const auto number = placing.order.at(done);
+    const std::uint64_t tenant = tenant_of[number];
+    ++served[tenant];
+    placing.now += milliseconds(400);
+    placing.serve(number, tenant == 1 ? 10 : 4000);
+    add(tenant);
+  }
+  return served;
+}
+
+TEST(Scheduler, ChargesATenantForItsOutputs) {
+  const auto served = served_with_outputs(4000);
+
+  EXPECT_GT(served.at(1), 3 * served.at(2));
+  EXPECT_GT(served.at(2), 10);
+}
+
+TEST(Scheduler, SettlesWhatAnOutputWasChargedWhenItEnds) {
+  const auto served = served_with_outputs(10);  // outputs of both are expected to be alike
+
+  EXPECT_GT(served.at(1), 3 * served.at(2));
+  EXPECT_GT(served.at(2), 10);
+}
+
 TEST(Scheduler, GivesATenantThreeTimesAsMuchWithThreeTimesTheWeight) {
   const auto tokens = served_tokens(3);
 
