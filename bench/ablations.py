@@ -29,7 +29,7 @@ ABLATIONS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "gpu-price": (("gpu_price = 0.5;", "gpu_price = 0;"),),
     "decode-price": (("decode_price = 0.1;", "decode_price = 0;"),),
-    "memory-price": (("parts.decode + parts.memory;", "parts.decode;"),),
+    "memory-price": (("parts.decode + parts.memory +", "parts.decode +"),),
     "ties": (("tie_ratio = 0.05;", "tie_ratio = 0;"), ("tie_seconds = 0.002;", "tie_seconds = 0;")),
     "lateness": (("parts.ttft + parts.lateness +", "parts.ttft +"),),
     "prefix-index": (
