@@ -460,9 +460,9 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   }
   auto stream = std::make_unique<ClientStream>(*this, request);
   stream->tunnel_ = !request.upgrade.empty() && request.body != nullptr && offers_tunnels();
-  using Asked = Http2MessageCheck::Asked;
-  if (request.method == "HEAD") stream->expect_answer_to(Asked::head);
-  if (stream->tunnel_) stream->expect_answer_to(Asked::connect);
+  using RequestMethod = Http2MessageCheck::RequestMethod;
+  if (request.method == "HEAD") stream->expect_answer_to(RequestMethod::head);
+  if (stream->tunnel_) stream->expect_answer_to(RequestMethod::connect);
   submit_head(*stream, request);
   stream->sent_at_ = loop().now();
   if (session_.open_streams() == 1) busy_since_ = stream->sent_at_;

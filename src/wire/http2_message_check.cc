@@ -76,7 +76,7 @@ bool Http2MessageCheck::pseudo_field(std::string_view name, std::string_view val
   if (value.empty() || head_done_ || has(regular)) return false;
   if (!request_) return is_name(name, ":status") && mark(status) && parse_status(value);
   if (is_name(name, ":method")) {
-    if (value == "CONNECT") asked_ = Asked::connect;
+    if (value == "CONNECT") request_method_ = RequestMethod::connect;
     options_ = value == "OPTIONS";
     return mark(method) && accepts<nghttp2_check_method>(value);
   }
@@ -107,7 +107,8 @@ bool Http2MessageCheck::parse_status(std::string_view value) {
 
 Http2MessageCheck::Finding Http2MessageCheck::content_length(std::string_view value) {
   if (!request_ && status_ / 100 == 1) return Finding::malformed;
-  const bool to_connect = !request_ && asked_ == Asked::connect && status_ / 100 == 2;
+  const bool to_connect =
+      !request_ && request_method_ == RequestMethod::connect && status_ / 100 == 2;
   if (to_connect && status_ != 204) return is_value(value) ? Finding::ignored : Finding::malformed;
   if (length_ != unknown || value.empty()) return Finding::malformed;
   constexpr std::int64_t max = std::numeric_limits<std::int64_t>::max();
@@ -132,7 +133,7 @@ bool Http2MessageCheck::end_section(bool last) {
   } else if (request_) {
     if (!request_complete()) return false;
     head_done_ = true;
-    if (asked_ == Asked::connect && !has(protocol)) length_ = unknown;
+    if (request_method_ == RequestMethod::connect && !has(protocol)) length_ = unknown;
   } else if (!end_response_head()) {
     return false;
   }
@@ -140,7 +141,7 @@ bool Http2MessageCheck::end_section(bool last) {
 }
 
 bool Http2MessageCheck::request_complete() const {
-  const bool connect = asked_ == Asked::connect;
+  const bool connect = request_method_ == RequestMethod::connect;
   if (connect && !has(protocol)) return has(authority) && (seen_ & (scheme | path)) == 0;
   if (!has(method | scheme | path) || (seen_ & (authority | host)) == 0) return false;
   if (has(protocol) && !(connect && has(authority))) return false;  // RFC 8441, section 4
@@ -156,9 +157,9 @@ bool Http2MessageCheck::end_response_head() {
     return true;  // another head follows
   }
   head_done_ = true;
-  if (asked_ == Asked::head || status_ == 204 || status_ == 304) {
+  if (request_method_ == RequestMethod::head || status_ == 204 || status_ == 304) {
     length_ = 0;
-  } else if (asked_ == Asked::connect) {
+  } else if (request_method_ == RequestMethod::connect) {
     length_ = unknown;
   }
   return true;

@@ -25,9 +25,10 @@ class Http2MessageCheck {
   enum class Receives : std::uint8_t { request, response };
   explicit Http2MessageCheck(Receives what) : request_(what == Receives::request) {}
 
-  /// What a response answers where that decides about its body. Other methods need no call.
-  enum class Asked : std::uint8_t { other, head, connect };
-  void answers(Asked asked) { asked_ = asked; }
+  /// The method of a request, as far as it decides about the body of the response: `answers` tells
+  /// the check of a response. Other methods need no call.
+  enum class RequestMethod : std::uint8_t { other, head, connect };
+  void answers(RequestMethod request) { request_method_ = request; }
 
   /// `ignored`: a content-length that means nothing, in an answer to CONNECT or with status 204.
   enum class Finding : std::uint8_t { fine, ignored, malformed };
@@ -75,7 +76,7 @@ class Http2MessageCheck {
   bool rooted_path_ = false;
   bool asterisk_path_ = false;
   bool options_ = false;
-  Asked asked_ = Asked::other;  // of a request: `connect` if it is one
+  RequestMethod request_method_ = RequestMethod::other;  // of a request: `connect` if it is one
   std::uint8_t seen_ = 0;
   std::int16_t status_ = 0;
   std::int64_t length_ = unknown;  // announced

@@ -108,7 +108,7 @@ class Http2Stream : public Pooled {
 
   void arrived() { arrived_.raise(); }
   /// What the peer's response answers.
-  void expect_answer_to(Http2MessageCheck::Asked asked) { check_.answers(asked); }
+  void expect_answer_to(Http2MessageCheck::RequestMethod method) { check_.answers(method); }
   bool has_trailers() const { return trailers_.size() > 0; }
 
   Fields trailers_;

@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-using Asked = Http2MessageCheck::Asked;
+using RequestMethod = Http2MessageCheck::RequestMethod;
 using Receives = Http2MessageCheck::Receives;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -27,12 +27,14 @@ struct Frame {
 
 struct Message {
   Receives what = Receives::request;
-  Asked asked = Asked::other;
+  RequestMethod method = RequestMethod::other;
   std::vector<Frame> frames;
 
   std::string text() const {
     std::string all = what == Receives::request ? "request" : "response";
-    all += asked == Asked::head ? " to HEAD" : asked == Asked::connect ? " to CONNECT" : "";
+    all += method == RequestMethod::head      ? " to HEAD"
+           : method == RequestMethod::connect ? " to CONNECT"
+                                              : "";
     for (const Frame& frame : frames) {
       all += frame.fields.empty() ? "\nDATA " + std::to_string(frame.size) : "\nHEADERS";
       if (frame.last) all += " END_STREAM";
@@ -49,7 +51,7 @@ constexpr std::size_t none = ~std::size_t{0};
 /// The first frame that the check refuses.
 std::size_t refused_by_check(const Message& message) {
   Http2MessageCheck check(message.what);
-  if (message.what == Receives::response) check.answers(message.asked);
+  if (message.what == Receives::response) check.answers(message.method);
   for (std::size_t i = 0; i < message.frames.size(); ++i) {
     const Frame& frame = message.frames[i];
     bool fine = true;
@@ -71,7 +73,7 @@ std::size_t refused_by_check(const Message& message) {
 /// A session of nghttp2 that enforces HTTP messaging, and its only stream.
 class Library {
  public:
-  Library(Receives what, Asked asked) {
+  Library(Receives what, RequestMethod method) {
     nghttp2_session_callbacks* callbacks = nullptr;
     nghttp2_session_callbacks_new(&callbacks);
     nghttp2_session_callbacks_set_on_invalid_header_callback2(
@@ -89,7 +91,7 @@ class Library {
     nghttp2_session_callbacks_del(callbacks);
     const nghttp2_settings_entry connect{NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1};
     nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, &connect, server ? 1 : 0);
-    if (!server) ask(asked);
+    if (!server) ask(method);
     send();
     if (server) feed({NGHTTP2_CLIENT_MAGIC, NGHTTP2_CLIENT_MAGIC_LEN});
     frame(NGHTTP2_SETTINGS, 0, 0, "");
@@ -125,11 +127,11 @@ class Library {
     return views;
   }
 
-  void ask(Asked asked) {
-    Pairs fields = {{":method", asked == Asked::head      ? "HEAD"
-                                : asked == Asked::connect ? "CONNECT"
-                                                          : "POST"}};
-    if (asked == Asked::connect) fields.emplace_back(":protocol", "websocket");
+  void ask(RequestMethod method) {
+    Pairs fields = {{":method", method == RequestMethod::head      ? "HEAD"
+                                : method == RequestMethod::connect ? "CONNECT"
+                                                                   : "POST"}};
+    if (method == RequestMethod::connect) fields.emplace_back(":protocol", "websocket");
     for (const auto& field : Pairs{{":scheme", "http"}, {":authority", "a"}, {":path", "/"}}) {
       fields.push_back(field);
     }
@@ -182,7 +184,7 @@ class Library {
 };
 
 std::size_t refused_by_library(const Message& message) {
-  Library library(message.what, message.asked);
+  Library library(message.what, message.method);
   for (std::size_t i = 0; i < message.frames.size(); ++i) {
     if (!library.accepts(message.frames[i])) return i;
   }
@@ -205,10 +207,10 @@ Message request_with(const Pairs& fields, std::vector<Frame> rest = {}) {
 }
 
 Message response_with(const Pairs& fields, std::vector<Frame> rest = {},
-                      Asked asked = Asked::other) {
+                      RequestMethod method = RequestMethod::other) {
   Message message = request_with(fields, std::move(rest));
   message.what = Receives::response;
-  message.asked = asked;
+  message.method = method;
   return message;
 }
 
@@ -273,12 +275,13 @@ TEST(Http2MessageCheck, AgreesWithNghttp2OnStatusAndPseudoHeadersOfResponses) {
                              "103", "199", "204", "304", "600", "999"}) {
     compare(response_with({{":status", status}}));
     compare(response_with({{":status", status}}, {{.fields = {{":status", "200"}}, .last = true}}));
-    for (const Asked asked : {Asked::other, Asked::head, Asked::connect}) {
+    for (const RequestMethod method :
+         {RequestMethod::other, RequestMethod::head, RequestMethod::connect}) {
       for (const char* length : {"0", "1", "00", "2"}) {
         const Pairs head = {{":status", status}, {"content-length", length}};
-        compare(response_with(head, {}, asked));
-        compare(response_with(head, {{.last = true, .size = 1}}, asked));
-        compare(response_with(head + Pairs{{"content-length", length}}, {}, asked));
+        compare(response_with(head, {}, method));
+        compare(response_with(head, {{.last = true, .size = 1}}, method));
+        compare(response_with(head + Pairs{{"content-length", length}}, {}, method));
       }
     }
   }
@@ -338,8 +341,8 @@ TEST(Http2MessageCheck, AgreesWithNghttp2OnLengths) {
            {std::vector<Frame>{whole}, {part, whole}, {part, trailers}, {part}}) {
         compare(request_with(get + field, rest));
         compare(response_with(Pairs{{":status", "200"}} + field, rest));
-        compare(response_with(Pairs{{":status", "200"}} + field, rest, Asked::head));
-        compare(response_with(Pairs{{":status", "200"}} + field, rest, Asked::connect));
+        compare(response_with(Pairs{{":status", "200"}} + field, rest, RequestMethod::head));
+        compare(response_with(Pairs{{":status", "200"}} + field, rest, RequestMethod::connect));
       }
     }
     compare(request_with(get + field));
@@ -422,7 +425,7 @@ TEST(Http2MessageCheck, AgreesWithNghttp2OnWhatChanceMakes) {
     Message message;
     message.what = rng.below(2) == 0 ? Receives::request : Receives::response;
     const bool request = message.what == Receives::request;
-    if (!request) message.asked = static_cast<Asked>(rng.below(3));
+    if (!request) message.method = static_cast<RequestMethod>(rng.below(3));
     const Pairs& pool = request ? some_request_fields : some_response_fields;
     const auto any = [&] { return pool[rng.below(static_cast<std::uint32_t>(pool.size()))]; };
     const auto frames = 1 + rng.below(4);
@@ -445,18 +448,18 @@ TEST(Http2MessageCheck, AgreesWithNghttp2OnWhatChanceMakes) {
 }
 
 TEST(Http2MessageCheck, IgnoresALengthThatMeansNothing) {
-  const auto length_in = [](Asked asked, const char* status, const char* length) {
+  const auto length_in = [](RequestMethod method, const char* status, const char* length) {
     Http2MessageCheck check(Receives::response);
-    check.answers(asked);
+    check.answers(method);
     check.field(":status", field_id(":status"), status);
     return check.field("content-length", FieldId::content_length, length);
   };
   using Finding = Http2MessageCheck::Finding;
-  EXPECT_EQ(length_in(Asked::connect, "200", "7"), Finding::ignored);
-  EXPECT_EQ(length_in(Asked::connect, "403", "7"), Finding::fine);
-  EXPECT_EQ(length_in(Asked::other, "204", "0"), Finding::ignored);
-  EXPECT_EQ(length_in(Asked::other, "204", "7"), Finding::malformed);
-  EXPECT_EQ(length_in(Asked::other, "200", "7"), Finding::fine);
+  EXPECT_EQ(length_in(RequestMethod::connect, "200", "7"), Finding::ignored);
+  EXPECT_EQ(length_in(RequestMethod::connect, "403", "7"), Finding::fine);
+  EXPECT_EQ(length_in(RequestMethod::other, "204", "0"), Finding::ignored);
+  EXPECT_EQ(length_in(RequestMethod::other, "204", "7"), Finding::malformed);
+  EXPECT_EQ(length_in(RequestMethod::other, "200", "7"), Finding::fine);
 }
 
 }  // namespace
