@@ -27,9 +27,9 @@ constexpr double min_tokens_per_block = 64;
 constexpr double max_tokens_per_block = 1024;
 constexpr double block_smoothing = 0.02;  // of the tokens that a block has on average
 constexpr double clear_share = 0.2;       // of the larger of two hits, by which they clearly differ
+constexpr double clear_blocks = 2;        // and so many blocks
 // Of what was charged for an output: the most that a longer one is charged later.
 constexpr double max_correction = 4;
-constexpr double clear_blocks = 2;  // and so many blocks
 
 // Targets of requests that have none, when the configuration has none either.
 constexpr double prefills_of_ttft = 4;
