@@ -348,6 +348,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   request.choices = std::max(arrival.choices, 1u);
   request.tokens_per_block = arrival.tokens_per_block;
   request.arrived_at = seconds_since_epoch(now);
+  request.needs_room = 0;
   request.cookie = arrival.cookie;
   request.adapter = arrival.adapter;
   request.tenant = arrival.tenant;

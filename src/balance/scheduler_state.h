@@ -49,6 +49,7 @@ struct ScheduledRequest {
   std::uint32_t held_events = 0;  // of that backend
   double held_at = 0;
   double held_prefill = 0;  // S there
+  double needs_room = 0;    // tokens that no KV cache had room for; 0: some had
   Scheduler::Ticket ticket = 0;
   Decision* decision = nullptr;
 };
@@ -228,6 +229,8 @@ class SchedulingPass {
 
   void look_at_backends();
   bool stays_held(const ScheduledRequest& request);
+  bool lacks_room(const ScheduledRequest& request) const;
+  void note_need(ScheduledRequest& request) const;
   void place(ScheduledRequest& request);
   void hold(ScheduledRequest& request, Candidate& candidate) const;
   void refuse_late();
@@ -271,6 +274,7 @@ class SchedulingPass {
   // disturb the streams anyway, so it does not wait for the sake of streams.
   bool hurries_ = false;
   double least_step_ = 0;
+  double max_room_ = 0;    // tokens of a KV cache
   double usual_load_ = 0;  // seconds, of an adapter on a backend that has loaded none
   double mean_output_ = 0;
   double slack_refresh_ = 0;  // seconds

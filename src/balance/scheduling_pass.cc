@@ -59,8 +59,9 @@ void SchedulingPass::run() {
   while (end != state_.order.begin() && budget > 0 && any_ready()) {
     std::pop_heap(state_.order.begin(), end, std::greater<>());
     const auto& turn = *--end;
-    --budget;
     ScheduledRequest& request = state_.request(turn.ticket);
+    if (lacks_room(request)) continue;
+    --budget;
     hurries_ = last_late_ != nullptr && request.tenant != last_late_->tenant &&
                turn.turn() <= last_late_turn_;
     // The first may go elsewhere too, before others take it.
@@ -83,9 +84,17 @@ bool SchedulingPass::stays_held(const ScheduledRequest& request) {
   return true;
 }
 
+/// It found too little room in all KV caches, and there is no more now: many such prompts do not
+/// keep others from being looked at.
+bool SchedulingPass::lacks_room(const ScheduledRequest& request) const {
+  return request.needs_room > 0 && request.needs_room >= max_room_ &&
+         now_ - request.arrived_at < max_held_age;
+}
+
 /// Starts the request, or holds it for the backend that is the cheapest now.
 void SchedulingPass::place(ScheduledRequest& request) {
   request.held_for = Scheduler::no_backend;
+  request.needs_room = 0;
   find_usable(request);
   estimate(request);
   while (Candidate* const chosen = cheapest(request)) {
@@ -97,6 +106,7 @@ void SchedulingPass::place(ScheduledRequest& request) {
       if (request.decision != nullptr) [[unlikely]]
         record(request, chosen, held_by);
       if (starts) return start(request, *chosen);
+      if (held_by == HeldBy::memory) note_need(request);
       return hold(request, *chosen);
     }
     chosen->state = SlotState::full;
@@ -104,6 +114,13 @@ void SchedulingPass::place(ScheduledRequest& request) {
   }
   if (request.decision != nullptr) [[unlikely]]
     record(request, nullptr, HeldBy::usable);
+}
+
+void SchedulingPass::note_need(ScheduledRequest& request) const {
+  request.needs_room = request.entry.prompt_tokens;
+  for (const Candidate& each : state_.candidates) {
+    if (each.usable) request.needs_room = std::min(request.needs_room, each.uncached);
+  }
 }
 
 void SchedulingPass::hold(ScheduledRequest& request, Candidate& candidate) const {
@@ -142,6 +159,7 @@ void SchedulingPass::find_usable(const ScheduledRequest& request) {
 void SchedulingPass::look_at_backends() {
   state_.candidates.clear();
   least_step_ = std::numeric_limits<double>::infinity();
+  max_room_ = 0;
   double loads = 0;
   double known_loads = 0;
   for (std::uint32_t slot = 0; slot < state_.used_slots; ++slot) {
@@ -170,6 +188,9 @@ void SchedulingPass::look_at_backends() {
          .is_new_and_busy = is_new_and_busy(backend.ledger),
          .takes_probe = backend.ledger.takes_probe(now_),
          .state = backend.state});
+    const bool takes_any = kv_tokens <= 0 || backend.ledger.idle();
+    const double room = (1 - state_.candidates.back().use) * kv_tokens;
+    max_room_ = std::max(max_room_, takes_any ? std::numeric_limits<double>::infinity() : room);
   }
   usual_load_ = known_loads > 0 ? loads / known_loads : unknown_load;
   slack_refresh_ = std::clamp(5e-5 * static_cast<double>(state_.candidates.size()), 0.005, 0.05);

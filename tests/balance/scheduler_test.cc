@@ -400,6 +400,26 @@ TEST(Scheduler, SettlesWhatAnOutputWasChargedWhenItEnds) {
   EXPECT_GT(served.at(2), 10);
 }
 
+TEST(Scheduler, PromptsThatFitNoCacheDoNotKeepOthersFromBeingLookedAt) {
+  Placing placing(1);
+  warm_up(placing, 1);
+  const auto running = placing.arrive_and_place({.prompt_tokens = 900'000});
+  placing.now += seconds(100);
+  placing.scheduler.first_token(placing.tickets[running], placing.now);
+  for (int i = 0; i < 100; ++i) {
+    placing.arrive({.prompt_tokens = 200'000, .priority = Priority::interactive});
+  }
+  const auto fits = placing.arrive({.prompt_tokens = 100});
+
+  for (int pass = 0; pass < 3; ++pass) {
+    placing.place();
+    placing.now += milliseconds(20);
+  }
+
+  EXPECT_TRUE(placing.placed(fits));
+  EXPECT_EQ(placing.scheduler.waiting(), 100u);
+}
+
 TEST(Scheduler, GivesATenantThreeTimesAsMuchWithThreeTimesTheWeight) {
   const auto tokens = served_tokens(3);
 
