@@ -373,7 +373,7 @@ std::map<std::uint64_t, int> served_with_outputs(std::uint32_t max_tokens_of_sec
                                         .tenant = tenant});
     tenant_of[number] = tenant;
   };
-  for (int i = 0; i < 8; ++i) add(1 + i % 2);
+  for (std::uint64_t i = 0; i < 8; ++i) add(1 + i % 2);
   for (std::size_t done = 0; done < 300; ++done) {
     placing.place();
     const auto number = placing.order.at(done);
