@@ -1,5 +1,6 @@
 #include "evenkeel/net/listener.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -131,9 +132,23 @@ bool Listener::offer(int fd, const Endpoint& peer) {
   return true;
 }
 
+/// Room is judged by the number, and a kept connection's is from when descriptors were scarce.
+void Listener::take_lower_number() {
+  const int other = fcntl(kept_fd_, F_DUPFD_CLOEXEC, 0);
+  if (other < 0) return;
+  if (other < kept_fd_) {
+    close(std::exchange(kept_fd_, other));
+  } else {
+    close(other);
+  }
+}
+
 /// True if more connections may be pending.
 bool Listener::accept_some(int max_count) {
-  if (kept_fd_ >= 0 && !offer(kept_fd_, Endpoint(kept_peer_))) return false;
+  if (kept_fd_ >= 0) {
+    take_lower_number();
+    if (!offer(kept_fd_, Endpoint(kept_peer_))) return false;
+  }
   for (int i = 0; i < max_count; ++i) {
     Endpoint peer;
     peer.size = sizeof peer.storage;

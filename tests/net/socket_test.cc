@@ -442,5 +442,31 @@ TEST(Listener, PausesWhenDescriptorsRunOut) {
   close(client);
 }
 
+TEST(Listener, OffersAConnectionThatItKeptByALowerNumberAsSoonAsOneIsFree) {
+  Loop loop;
+  std::vector<int> accepted;
+  const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
+  const Endpoint where = Listener::local_endpoint(fd);
+  const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::vector<int> others;
+  for (int i = 0; i < 20; ++i) others.push_back(dup(STDERR_FILENO));
+  const int most = others.front();
+  Listener listener(
+      loop, fd, [&](int connection, const Endpoint&) { accepted.push_back(connection); }, nullptr,
+      [&](int connection) { return connection <= most; });
+
+  ASSERT_EQ(::connect(client, where.address(), where.size), 0);
+  loop.run_until([] { return false; }, Clock::now() + 50ms);
+  EXPECT_TRUE(accepted.empty());
+  for (const int other : others) close(other);
+
+  ASSERT_TRUE(eventually(loop, [&] { return accepted.size() == 1; }));
+  EXPECT_EQ(::write(accepted.front(), "x", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(::read(client, &byte, 1), 1);
+  close(accepted.front());
+  close(client);
+}
+
 }  // namespace
 }  // namespace evenkeel

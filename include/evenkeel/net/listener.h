@@ -54,6 +54,7 @@ class Listener {
   void accept_all();
   void on_readable();
   bool accept_some(int max_count);
+  void take_lower_number();
   bool offer(int fd, const Endpoint& peer);
   void pause();
 
