@@ -501,7 +501,10 @@ std::optional<std::uint64_t> Http2Link::body_length(const ClientStream& stream,
   if (response.status == 101) return std::nullopt;
   const bool bodiless =
       request.method == "HEAD" || response.status == 204 || response.status == 304;
-  if (bodiless && response.status != 204) response.declared_length = stream.length_;
+  if (bodiless && response.status != 204) {
+    response.declared_length = stream.length_;
+    return std::nullopt;  // zero would be declared to the client (RFC 9110, section 8.6)
+  }
   const bool ended = stream.received_all() && stream.received() == 0 && !stream.has_trailers();
   if (bodiless || ended) return 0;
   // nghttp2 does not compare the content-length of an answer to CONNECT with its body.
@@ -524,6 +527,11 @@ void ClientStream::headers_complete(bool last) {
     return;
   }
   if (!answered_) {
+    if (status_ > 599) {  // RFC 9110, section 15; as with HTTP/1.1
+      fail_with(backend_error(Fault::backend_protocol, "invalid status"));
+      session().reset(*this, NGHTTP2_PROTOCOL_ERROR);
+      return;
+    }
     answered_ = true;
     request_.info.timings.first_byte = link_.loop().now();
     wake_reader();

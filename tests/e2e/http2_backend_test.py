@@ -215,6 +215,24 @@ class Sharing(case.Case):
             self.assertEqual(call.read_response().body, b"done")
             self.assertEqual([each.status for each in call.interim], [103])
 
+    def test_a_length_that_the_backend_does_not_declare_is_not_declared_to_the_client(self):
+        def script(request):
+            status = 304 if request.target == "/unchanged" else 200
+            request.send_head([], status=status, end=True)
+
+        daemon = self.front(self.h2_backend(script))
+        for method, target in (("HEAD", "/"), ("GET", "/unchanged")):
+            response = exchange(daemon.address, method, target)
+            self.assertIsNone(response.field("content-length"), response)
+            with Peer.connect(daemon.address) as peer:
+                response = peer.request(method=method, path=target).read_response()
+                self.assertIsNone(response.field("content-length"), response)
+
+    def test_a_status_that_does_not_exist_is_an_error(self):
+        backend = self.h2_backend(lambda request: request.send_head([], status=999, end=True))
+        daemon = self.front(backend)
+        self.assertEqual(exchange(daemon.address).status, 502)
+
     def test_auto_detects_the_backends_protocol(self):
         modern = self.h2_backend(lambda request: request.answer(b"modern"))
         plain = self.backend(lambda request: request.answer(b"plain"))
