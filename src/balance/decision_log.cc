@@ -1,6 +1,6 @@
 #include "balance/decision_log.h"
 
-#include <cstring>
+#include <algorithm>
 #include <numeric>
 
 namespace evenkeel {
@@ -17,7 +17,7 @@ Decision* DecisionLog::begin(std::string_view name) {
   Decision& decision = decisions_[index];
   decision = {};
   name = name.substr(0, Decision::max_name);
-  std::memcpy(decision.name_bytes.data(), name.data(), name.size());
+  std::ranges::copy(name, decision.name_bytes.begin());
   decision.name_size = name.size();
   names_[index] = hash_of(name);
   return &decision;

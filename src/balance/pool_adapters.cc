@@ -59,7 +59,8 @@ void PoolScheduler::read_adapter_names() {
   for (std::uint32_t i = 0; i < used_slots_; ++i) {
     if (slots_[i].users == 0) continue;
     const EngineState& engine = slots_[i].backend->load().signals().engine();
-    for (const AdapterName& each : *engine.offered()) adapter_names_.add(each.name, each.adapter);
+    const auto offered = engine.offered();
+    for (const AdapterName& each : *offered) adapter_names_.add(each.name, each.adapter);
     const LoadedAdapters* const loaded = engine.adapters();
     for (std::size_t k = 0; loaded != nullptr && k < loaded->size(); ++k) {
       adapter_names_.add((*loaded)[k], (*loaded)[k]);

@@ -162,7 +162,7 @@ class Usage(case.Case):
                  "evenkeel ctl status"),
                 (["--fast"], "unknown option '--fast'", "evenkeel run"),
                 (["ctl", "rload"], "unexpected argument 'rload'; did you mean 'reload'?", "evenkeel ctl"),
-                (["ctl"], "name one of status, backends, requests, drain", "evenkeel ctl"),
+                (["ctl"], "name one of status, backends, requests, explain, drain", "evenkeel ctl"),
                 (["chekc"], "unknown verb 'chekc'; did you mean 'check'?", "evenkeel"),
                 (["drain", "a:1"], "unknown verb 'drain'; did you mean 'ctl drain'?", "evenkeel"),
                 (["check"], "--config is required", "evenkeel check"),

@@ -175,12 +175,12 @@ TEST(ClosedLoop, IsSharedByThreads) {
   Server server(answers(three_tokens + done));
   auto options = streams_to(server);
   options.concurrency = 5;
-  options.requests = 100;
+  options.requests = 3000;  // so many that each thread starts before they are done
   options.threads = 3;
 
   const LoadReport report = report_of(options);
 
-  EXPECT_EQ(report.succeeded, 100u);
+  EXPECT_EQ(report.succeeded, 3000u);
   EXPECT_EQ(report.connections, 5u);
 }
 
