@@ -8,6 +8,8 @@
 #include <chrono>
 #include <system_error>
 
+#include "timerfd.h"
+
 namespace evenkeel {
 
 HighResolutionTimer::HighResolutionTimer(Loop& loop, Action action)
@@ -29,16 +31,7 @@ HighResolutionTimer::~HighResolutionTimer() {
   close(fd);
 }
 
-void HighResolutionTimer::arm(Instant when) {
-  // Clock is CLOCK_MONOTONIC. Setting it also discards an expiry that was not read.
-  const auto since_boot =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
-  const auto ns = std::max<std::int64_t>(since_boot, 1);  // zero would disarm it
-  itimerspec setting{};
-  setting.it_value.tv_sec = ns / 1'000'000'000;
-  setting.it_value.tv_nsec = ns % 1'000'000'000;
-  timerfd_settime(watch_.fd(), TFD_TIMER_ABSTIME, &setting, nullptr);
-}
+void HighResolutionTimer::arm(Instant when) { set_timerfd(watch_.fd(), when); }
 
 void HighResolutionTimer::disarm() {
   const itimerspec none{};

@@ -14,6 +14,8 @@
 #include <new>
 #include <system_error>
 
+#include "timerfd.h"
+
 namespace evenkeel {
 namespace {
 
@@ -297,14 +299,7 @@ void Loop::run_posted() {
 void Loop::arm_ticker(Instant when) {
   if (ticker_at_ <= when) return;
   ticker_at_ = when;
-  // Clock is CLOCK_MONOTONIC. Setting it also discards an expiry that was not reported.
-  const auto since_boot =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
-  const auto ns = std::max<std::int64_t>(since_boot, 1);  // zero would disarm it
-  itimerspec setting{};
-  setting.it_value.tv_sec = ns / 1'000'000'000;
-  setting.it_value.tv_nsec = ns % 1'000'000'000;
-  timerfd_settime(ticker_, TFD_TIMER_ABSTIME, &setting, nullptr);
+  set_timerfd(ticker_, when);
 }
 
 void Loop::run_once(Instant wake_at) {
