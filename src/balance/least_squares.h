@@ -79,7 +79,8 @@ class LeastSquares {
 
  private:
   static constexpr double noise = 0.25;
-  static constexpr double least_noisy = 1e-4;  // seconds: the noise does not become less than of it
+  static constexpr double least_noisy =
+      1e-4;  // seconds: smaller predictions have the noise of this one
   static constexpr double max_residual = 0.75;
   static constexpr double surprise = 0.5;  // error / prediction, without jitter
   static constexpr int surprises_of_change = 3;

@@ -30,8 +30,10 @@ void PoolScheduler::read_adapters(std::uint32_t slot, Instant as_of) {
   const auto is_own_name = [](const AdapterName& each) { return each.name == each.adapter; };
   if (std::ranges::count_if(*offered, is_own_name) <=
       std::min<std::int64_t>(room, LoadedAdapters::capacity)) {
+    const auto used = std::span(held).first(count);
     for (const AdapterName& each : *offered) {
-      if (is_own_name(each)) held[count++] = each.adapter;
+      if (is_own_name(each) && std::ranges::find(used, each.adapter) == used.end())
+        held[count++] = each.adapter;
     }
   }
   scheduler_.adapters(slot, std::span(held).first(count), room, as_of);

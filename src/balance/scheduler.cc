@@ -431,7 +431,9 @@ void Scheduler::finished(Ticket ticket, const Outcome& outcome, Instant now) {
   ++backend.events;
   backend.ledger.ended(request.entry, seconds_since_epoch(now));
   count_share(backend.streams, request.entry.streams);
-  count_share(backend.has_blocks, !request.blocks.empty());
+  // A prompt shorter than a block has none, however well it is known.
+  if (request.entry.prompt_tokens > request.tokens_per_block)
+    count_share(backend.has_blocks, !request.blocks.empty());
   count_share(backend.confirms_hits, outcome.cached_tokens.has_value());
   if (outcome.cached_tokens) state_->learn_hit(request, outcome);
   state_->free(request);

@@ -546,6 +546,19 @@ TEST(Scheduler, TellsHowFarItsSignalsCarry) {
     placing.serve(number);
   }
   EXPECT_EQ(placing.scheduler.rung(0), Rung::unknown_prompts);
+
+  for (int i = 0; i < 80; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 1536, .prefix_blocks = blocks});
+    placing.now += seconds(1);
+    placing.serve(number);
+  }
+  ASSERT_EQ(placing.scheduler.rung(0), Rung::assumed_hits);
+  for (int i = 0; i < 80; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 50});
+    placing.now += seconds(1);
+    placing.serve(number);
+  }
+  EXPECT_EQ(placing.scheduler.rung(0), Rung::assumed_hits) << "short prompts have no blocks";
   EXPECT_STREQ(to_string(Rung::unknown_prompts), "unknown_prompts");
 }
 
