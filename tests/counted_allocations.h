@@ -1,5 +1,5 @@
 // Replaces this binary's operator new by one that counts its calls. For one source file of a
-// binary; not in builds with a sanitizer, which has its own allocator (EVENKEEL_FOREIGN_ALLOCATOR).
+// binary; not in builds with a sanitizer, which has its own allocator (EVENKEEL_SANITIZED).
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,9 @@
 #include <new>
 #include <utility>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define EVENKEEL_FOREIGN_ALLOCATOR
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define EVENKEEL_FOREIGN_ALLOCATOR
-#endif
-#endif
+#include "sanitizers.h"
 
-#ifndef EVENKEEL_FOREIGN_ALLOCATOR
+#ifndef EVENKEEL_SANITIZED
 
 namespace {
 
@@ -44,4 +38,4 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-#endif  // EVENKEEL_FOREIGN_ALLOCATOR
+#endif  // EVENKEEL_SANITIZED

@@ -13,7 +13,7 @@
 #include "evenkeel/base/memory_reserve.h"
 #include "evenkeel/base/rng.h"
 
-#ifndef EVENKEEL_FOREIGN_ALLOCATOR
+#ifndef EVENKEEL_SANITIZED
 
 namespace evenkeel::testing {
 namespace {
@@ -170,4 +170,4 @@ TEST(NoAllocation, WaitsForMemoryWhileTheQueueIsLocked) {
 }  // namespace
 }  // namespace evenkeel::testing
 
-#endif  // EVENKEEL_FOREIGN_ALLOCATOR
+#endif  // EVENKEEL_SANITIZED

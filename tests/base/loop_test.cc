@@ -19,6 +19,7 @@
 #include "counted_allocations.h"
 #include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/base/rng.h"
+#include "sanitizers.h"
 
 namespace {
 int kernel_timers_set = 0;
@@ -357,7 +358,7 @@ TEST(Loop, RunsWhatOtherThreadsPost) {
   for (auto& poster : posters) poster.join();
 }
 
-#ifndef EVENKEEL_FOREIGN_ALLOCATOR
+#ifndef EVENKEEL_SANITIZED
 
 TEST(Loop, IsNotLockedWhileAPostTakesMemory) {
   Loop loop;
@@ -388,7 +389,7 @@ TEST(Loop, IsNotLockedWhileAPostTakesMemory) {
   EXPECT_FALSE(locked);
 }
 
-#endif  // EVENKEEL_FOREIGN_ALLOCATOR
+#endif  // EVENKEEL_SANITIZED
 
 TEST(Loop, RunsUntilItIsStopped) {
   Loop loop;
@@ -575,10 +576,8 @@ TEST(Loop, ReportsWhatArrivedWhileItWasStoppedThoughTheDeadlineHasPassed) {
 }
 
 TEST(Loop, SaysWhenTheProcessHasNoDescriptorsLeft) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "the sanitizer needs descriptors of its own";
-#endif
+#ifdef EVENKEEL_SANITIZED
+  GTEST_SKIP() << "a sanitizer needs descriptors of its own";
 #endif
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);

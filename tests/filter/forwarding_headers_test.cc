@@ -202,7 +202,7 @@ TEST_F(ForwardingHeaders, OnlyTrustedProxiesNameTenants) {
   EXPECT_EQ(tenants(false, {{"x-tenants", "acme"}}), "x-tenants: acme\n");
 }
 
-#ifndef EVENKEEL_FOREIGN_ALLOCATOR
+#ifndef EVENKEEL_SANITIZED
 TEST_F(ForwardingHeaders, AllocatesNothingForATrustedProxy) {
   class Silent final : public Handler {
     Task<Result<Response>> handle(Request&) override { return Result<Response>(Response{}); }

@@ -115,7 +115,7 @@ TEST_F(TenantsTest, HaveIndicesOfTheirOwnWhileTheyAreInUse) {
   EXPECT_EQ(view.tenants[beta], "beta");
 }
 
-#ifndef EVENKEEL_FOREIGN_ALLOCATOR
+#ifndef EVENKEEL_SANITIZED
 // A key of this size would have to be allocated.
 TEST_F(TenantsTest, KeepNoKey) {
   const std::string key(200, 'k');

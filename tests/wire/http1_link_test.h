@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/wire/link.h"
 #include "wire/peer.h"
@@ -93,8 +94,18 @@ class Http1LinkTest : public testing::Test {
     return exchange.error()->fault;
   }
 
+  /// Lives as long as the link, whose upload may wait for it.
+  std::shared_ptr<BodyFeed> new_feed() {
+    return feeds_.emplace_back(std::make_shared<BodyFeed>(loop));
+  }
+
   Loop loop;
   LinkOptions options;
+
+ private:
+  std::vector<std::shared_ptr<BodyFeed>> feeds_;
+
+ protected:
   std::unique_ptr<Link> link;
   std::unique_ptr<Peer> backend;
 };

@@ -269,6 +269,7 @@ TEST_F(Http2LinkTest, TakesNothingFromTheBudgetForAResponseThatComesSlowly) {
     EXPECT_EQ(budget.left(), Block::large);
     wait_for(260ms);
   }
+  loop.drop_spawned();  // it reads the call
 }
 
 TEST_F(Http2LinkTest, GivesItsShareOfTheBudgetBackWhenAResponseNoLongerComesFast) {
