@@ -113,7 +113,8 @@ MetricsSnapshot RuntimeCollector::collect() {
 BackendSnapshot RuntimeCollector::collect(const RuntimeView& view, const std::string& pool,
                                           const Backend& backend) const {
   const Load& load = backend.load();
-  const std::uint32_t index = runtime_.metrics_registry->label_index().backend(pool, backend.id());
+  const std::uint32_t index =
+      runtime_.metrics_registry->label_index().find_backend(pool, backend.id());
   BackendSnapshot reading{.pool = pool,
                           .backend = backend.id(),
                           .state = state_of(backend, view.now),

@@ -84,6 +84,18 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
   return options;
 }
 
+/// Links, and the name under which they are counted: they may outlive their plan.
+struct LabeledLinks {
+  LabeledLinks(const WorkerContext& worker, std::string_view pool_name, std::string_view backend,
+               std::vector<Endpoint> addresses, const LinkPoolOptions& options)
+      : label(worker.metrics_registry.label_index()),
+        links(worker.loop, std::move(addresses), options,
+              worker.metrics_registry.worker_metrics(worker.index)
+                  .backend(label.backend(pool_name, backend))) {}
+  LabelUses label;
+  LinkPool links;
+};
+
 /// Refuses requests that no route matches.
 class Unrouted final : public Handler {
  public:
@@ -186,7 +198,6 @@ bool Plan::lists_models(Request& request) const {
 void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
                     const WorkerContext& worker, const Plan* predecessor) {
   WorkerMetrics& worker_metrics = worker.metrics_registry.worker_metrics(worker.index);
-  LabelIndex& label_index = worker.metrics_registry.label_index();
   std::unordered_map<std::string_view, const ConnectedBackend*> before;
   if (predecessor != nullptr) {
     const auto found = predecessor->connected_.find(pool.name);
@@ -200,7 +211,8 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   for (std::size_t i = 0; i < pool_entry.backends.size(); ++i) {
     const PoolSet::ResolvedBackend& resolved = pool_entry.backends[i];
     const Backend& backend = *pool_entry.state->backends()[i];
-    BackendMetrics& metrics = worker_metrics.backend(label_index.backend(pool.name, backend.id()));
+    const std::uint32_t label = label_uses_.backend(pool.name, backend.id());
+    BackendMetrics& metrics = worker_metrics.backend(label);
     ConnectedBackend now{.id = backend.id(),
                          .addresses = resolved.addresses,
                          .options = link_options_of(pool, resolved.config, pool_entry.tls),
@@ -210,7 +222,9 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
         same->second->options == now.options) {
       now.links = same->second->links;
     } else {
-      now.links = std::make_shared<LinkPool>(worker.loop, now.addresses, now.options, metrics);
+      const auto labeled =
+          std::make_shared<LabeledLinks>(worker, pool.name, now.id, now.addresses, now.options);
+      now.links = std::shared_ptr<LinkPool>(labeled, &labeled->links);
     }
     if (same != before.end()) continue_suspicion(*same->second, now);
     targets[&backend] = {now.links, &metrics, resolved.authorization};

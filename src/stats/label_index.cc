@@ -1,40 +1,60 @@
 #include "evenkeel/stats/label_index.h"
 
 #include <algorithm>
+#include <new>
 
 #include "evenkeel/base/log.h"
 #include "evenkeel/stats/chunked_array.h"
 
 namespace evenkeel {
 
-void LabelIndex::list(const Index& index, const UseCounts& uses, std::vector<std::string>& names) {
-  names.resize(index.size() + 1);
-  for (const auto& [name, at] : index) {
-    if (in_use(uses, at)) names[at] = name;
-  }
+namespace {
+
+std::string backend_name(std::string_view pool, std::string_view backend) {
+  std::string both(pool);
+  both += '\n';  // no name in a configuration contains one
+  both += backend;
+  return both;
 }
+
+bool contains(const std::vector<std::uint32_t>& ascending, std::uint32_t index) {
+  return std::binary_search(ascending.begin(), ascending.end(), index);
+}
+
+}  // namespace
 
 std::uint32_t LabelIndex::pool(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  return index_of(pools_, name);
+  return add(pools_, name);
 }
 
 std::uint32_t LabelIndex::route(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  return index_of(routes_, name);
+  return add(routes_, name);
 }
 
 std::uint32_t LabelIndex::listener(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  return index_of(listeners_, name);
+  return add(listeners_, name);
 }
 
 std::uint32_t LabelIndex::backend(std::string_view pool, std::string_view backend) {
-  std::string both(pool);
-  both += '\n';  // no name in a configuration contains one
-  both += backend;
+  const std::string name = backend_name(pool, backend);
   const std::lock_guard lock(mutex_);
-  return index_of(backends_, both);
+  return add(backends_, name);
+}
+
+std::uint32_t LabelIndex::find_backend(std::string_view pool, std::string_view backend) const {
+  const std::string name = backend_name(pool, backend);
+  const std::lock_guard lock(mutex_);
+  return backends_.find(name);
+}
+
+/// REQUIRES: the lock is held.
+std::uint32_t LabelIndex::add(LabelNames& names, std::string_view name) {
+  const std::uint32_t index = names.add(name);
+  if (index == 0) log::warning("too many names for metrics: one more is counted as none");
+  return index;
 }
 
 std::uint32_t LabelIndex::model(std::string_view name) {
@@ -63,15 +83,6 @@ std::uint32_t LabelIndex::add_model(std::string_view name) {
   return next;
 }
 
-/// Indices 0 and 1 are taken: no tenants, and none of them. REQUIRES: the lock is held.
-std::uint32_t LabelIndex::add_tenant(std::string_view name) {
-  const auto next = static_cast<std::uint32_t>(tenants_.size() + 2);
-  if (const auto found = tenants_.find(name); found != tenants_.end()) return found->second;
-  if (next >= ChunkedArray<int>::limit) return other_tenant;
-  tenants_.emplace(name, next);
-  return next;
-}
-
 std::map<std::string, std::uint32_t, std::less<>> LabelIndex::models() const {
   const std::lock_guard lock(mutex_);
   return models_;
@@ -89,20 +100,27 @@ void LabelIndex::add_route_to_pool(std::uint32_t route, std::uint32_t pool) {
   if (place == route_pools_.end() || *place != pair) route_pools_.insert(place, pair);
 }
 
+std::vector<std::string> LabelIndex::used_names(const LabelNames& names) {
+  std::vector<std::string> used(names.end());
+  for (std::size_t i = 0; i < used.size(); ++i) used[i] = names.used_name(i);
+  return used;
+}
+
 LabelIndex::View LabelIndex::view() const {
   View view;
   const std::lock_guard lock(mutex_);
-  list(pools_, pool_uses_, view.pools);
-  list(routes_, route_uses_, view.routes);
-  list(listeners_, {}, view.listeners);
+  view.pools = used_names(pools_);
+  view.routes = used_names(routes_);
+  view.listeners = used_names(listeners_);
   view.models.resize(models_.size() + 2);
   view.models[other_model] = "other";
   for (const auto& [name, at] : models_) view.models[at] = name;
-  for (const auto& [name, at] : tenants_) {
-    if (!in_use(tenant_uses_, at)) continue;
-    view.tenants.resize(tenants_.size() + 2);
+  view.tenants = used_names(tenants_);
+  const auto is_used = [](const std::string& name) { return !name.empty(); };
+  if (std::ranges::none_of(view.tenants, is_used)) {
+    view.tenants.clear();
+  } else {
     view.tenants[other_tenant] = "other";
-    view.tenants[at] = name;
   }
   for (const auto& [route, pool] : route_pools_) {
     if (view.has_route(route) && view.has_pool(pool)) view.route_pools.emplace_back(route, pool);
@@ -110,43 +128,71 @@ LabelIndex::View LabelIndex::view() const {
   return view;
 }
 
-std::uint32_t LabelUses::pool(std::string_view name) {
-  const std::lock_guard lock(index_.mutex_);
-  const std::uint32_t index = LabelIndex::index_of(index_.pools_, name);
-  ++index_.pool_uses_[index];
-  return pools_.emplace_back(index);
+void LabelIndex::release(const LabelUses& uses) {
+  const std::lock_guard lock(mutex_);
+  for (const std::uint32_t index : uses.pools_) pools_.release(index);
+  for (const std::uint32_t index : uses.routes_) routes_.release(index);
+  for (const std::uint32_t index : uses.backends_) backends_.release(index);
+  for (const std::uint32_t index : uses.tenants_) tenants_.release(index);
 }
 
-std::uint32_t LabelUses::route(std::string_view name) {
-  const std::lock_guard lock(index_.mutex_);
-  const std::uint32_t index = LabelIndex::index_of(index_.routes_, name);
-  ++index_.route_uses_[index];
-  return routes_.emplace_back(index);
+/// What is to be cleared, ascending.
+ForgottenLabels LabelIndex::forget() {
+  ForgottenLabels forgotten;
+  const std::lock_guard lock(mutex_);
+  pools_.forget(forgotten.pools);
+  routes_.forget(forgotten.routes);
+  backends_.forget(forgotten.backends);
+  tenants_.forget(forgotten.tenants);
+  std::ranges::sort(forgotten.pools);
+  std::ranges::sort(forgotten.routes);
+  if (forgotten.pools.empty() && forgotten.routes.empty()) return forgotten;
+  std::erase_if(route_pools_, [&](const auto& pair) {
+    return contains(forgotten.routes, pair.first) || contains(forgotten.pools, pair.second);
+  });
+  return forgotten;
+}
+
+/// Without `mutex_`: plans are built meanwhile.
+void LabelIndex::clear(const ForgottenLabels& forgotten) {
+  const std::lock_guard clearing(clearing_);
+  if (metrics_ != nullptr) metrics_->clear(forgotten);
+  const std::lock_guard lock(mutex_);
+  pools_.reuse(forgotten.pools);
+  routes_.reuse(forgotten.routes);
+  backends_.reuse(forgotten.backends);
+  tenants_.reuse(forgotten.tenants);
+}
+
+std::uint32_t LabelUses::pool(std::string_view name) { return use(index_.pools_, name, pools_); }
+
+std::uint32_t LabelUses::route(std::string_view name) { return use(index_.routes_, name, routes_); }
+
+std::uint32_t LabelUses::backend(std::string_view pool, std::string_view backend) {
+  return use(index_.backends_, backend_name(pool, backend), backends_);
 }
 
 std::uint32_t LabelUses::tenant(std::string_view name) {
+  const std::uint32_t index = use(index_.tenants_, name, tenants_);
+  return index == 0 ? LabelIndex::other_tenant : index;
+}
+
+std::uint32_t LabelUses::use(LabelNames& names, std::string_view name,
+                             std::vector<std::uint32_t>& used) {
   const std::lock_guard lock(index_.mutex_);
-  const std::uint32_t index = index_.add_tenant(name);
-  ++index_.tenant_uses_[index];
-  return tenants_.emplace_back(index);
+  const std::uint32_t index = index_.add(names, name);
+  names.use(index);
+  return used.emplace_back(index);
 }
 
 LabelUses::~LabelUses() {
-  const std::lock_guard lock(index_.mutex_);
-  for (const std::uint32_t index : pools_) --index_.pool_uses_[index];
-  for (const std::uint32_t index : routes_) --index_.route_uses_[index];
-  for (const std::uint32_t index : tenants_) --index_.tenant_uses_[index];
-}
-
-std::uint32_t LabelIndex::index_of(Index& index, std::string_view name) {
-  if (const auto found = index.find(name); found != index.end()) return found->second;
-  const auto next = static_cast<std::uint32_t>(index.size() + 1);
-  if (next >= ChunkedArray<int>::limit) {
-    log::warning("too many names for metrics: one more is counted as none");
-    return 0;
+  index_.release(*this);
+  try {
+    const ForgottenLabels forgotten = index_.forget();
+    if (!forgotten.empty()) index_.clear(forgotten);
+  } catch (const std::bad_alloc&) {
+    // The indices that were taken from their names are lost; the others follow the next time.
   }
-  index.emplace(name, next);
-  return next;
 }
 
 }  // namespace evenkeel

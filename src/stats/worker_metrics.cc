@@ -1,5 +1,7 @@
 #include "evenkeel/stats/worker_metrics.h"
 
+#include <algorithm>
+
 namespace evenkeel {
 
 StatusCounters::~StatusCounters() {
@@ -27,6 +29,75 @@ StatusCounters::StatusClass* StatusCounters::make(std::size_t status_class) {
   return made.release();
 }
 
+void StatusCounters::clear() {
+  for (auto& status_class : status_classes_) {
+    StatusClass* const block = status_class.load(std::memory_order_acquire);
+    if (block == nullptr) continue;
+    for (Counter& counter : *block) counter.clear();
+  }
+  other_.clear();
+}
+
+void PoolMetrics::clear() {
+  in_flight.clear();
+  waiting.clear();
+  duration.clear();
+  first_byte.clear();
+  wait.clear();
+  errors.clear();
+  retries.clear();
+  budget_exhausted.clear();
+  fallbacks.clear();
+}
+
+void TenantMetrics::clear() {
+  requests.clear();
+  tokens.clear();
+}
+
+void BackendMetrics::clear() {
+  links_busy.clear();
+  links_idle.clear();
+  for (Counter& counter : status_classes) counter.clear();
+  first_byte.clear();
+  latency.clear();
+  tokens.clear();
+}
+
+namespace {
+
+template <class Metrics>
+void clear_all(ChunkedArray<Metrics>& metrics, const std::vector<std::uint32_t>& indices) {
+  for (const std::uint32_t index : indices) {
+    if (Metrics* const found = metrics.find(index)) found->clear();
+  }
+}
+
+/// By route, then by pool.
+template <class Metrics>
+void clear_rows(ChunkedArray<SparseArray<Metrics>>& rows, const ForgottenLabels& forgotten) {
+  rows.for_each([&](std::uint32_t route, SparseArray<Metrics>& row) {
+    const bool whole = std::ranges::binary_search(forgotten.routes, route);
+    row.remove_if([&](std::uint32_t pool) {
+      return whole || std::ranges::binary_search(forgotten.pools, pool);
+    });
+  });
+}
+
+}  // namespace
+
+void WorkerMetrics::clear(const ForgottenLabels& forgotten) {
+  clear_all(pools_, forgotten.pools);
+  clear_all(backends_, forgotten.backends);
+  clear_all(tenants_, forgotten.tenants);
+  for (const std::uint32_t pool : forgotten.pools) {
+    if (auto* const row = models_.find(pool)) row->remove_if([](std::uint32_t) { return true; });
+  }
+  if (forgotten.pools.empty() && forgotten.routes.empty()) return;
+  clear_rows(requests_, forgotten);
+  clear_rows(grpc_, forgotten);
+}
+
 void WorkerMetrics::count(const RequestRecord& request) {
   requests(request.route, request.pool).count(request.status);
   if (request.grpc_status) grpc(request.route, request.pool).count(*request.grpc_status);
@@ -43,6 +114,10 @@ void WorkerMetrics::count(const RequestRecord& request) {
 MetricsRegistry::MetricsRegistry(unsigned workers) {
   workers_.reserve(workers);
   for (unsigned i = 0; i < workers; ++i) workers_.push_back(std::make_unique<WorkerMetrics>());
+}
+
+void MetricsRegistry::clear(const ForgottenLabels& forgotten) {
+  for (const auto& worker_metrics : workers_) worker_metrics->clear(forgotten);
 }
 
 BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {

@@ -6,7 +6,7 @@ import socket
 import case
 from process import SANITIZED
 from reloading import ReloadCase
-from stream import exchange
+from stream import Stream, exchange
 
 MEGABYTE = 1 << 20
 
@@ -49,6 +49,32 @@ class Names(ReloadCase):
         self.eventually(lambda: 'pool="extra"' not in daemon.ask_admin("/metrics").body.decode(), "the series' end")
         self.assertEqual(exchange(daemon.address).status, 200)
         self.eventually(lambda: daemon.metric("evenkeel_requests_total", pool="pool", code="200") == 1)
+
+    @case.unittest.skipIf(SANITIZED, "the sanitizer keeps freed memory")
+    def test_names_of_former_files_take_no_memory(self):
+        backend = self.backend()
+        daemon = self.running(backend)
+
+        def reload_with_other_names(versions):
+            """Each version of the file has 100 pools and routes that no other has, and each gets a request."""
+            for version in versions:
+                names = [f"{version}-{number}" for number in range(100)]
+                self.config["pools"] = [{"name": name, "backends": [backend.address], "health": {"check": "off"}}
+                                        for name in names]
+                self.config["routes"] = [{"name": name, "match": {"path": f"/{name}"}, "pool": name} for name in names]
+                self.reload()
+                with Stream.connect(daemon.address) as stream:
+                    for name in names:
+                        self.assertEqual(stream.exchange(target=f"/{name}").status, 200)
+
+        reload_with_other_names(range(100, 115))
+        before, page = daemon.resident_bytes(), len(daemon.ask_admin("/metrics").body)
+        reload_with_other_names(range(115, 155))  # 4 000 names, which took 26 MB
+        self.eventually(lambda: daemon.resident_bytes() < before + 8 * MEGABYTE, "the memory of the names")
+        last = daemon.ask_admin("/metrics").body.decode()
+        self.assertLess(len(last), page * 1.05)
+        self.assertNotIn('pool="153-0"', last)
+        self.eventually(lambda: daemon.metric("evenkeel_requests_total", pool="154-0", route="154-0", code="200") == 1)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace evenkeel::testing {
 namespace {
@@ -46,6 +49,122 @@ TEST(LabelIndex, ForgetsNamesThatNoPlanUsesAnyMore) {
   EXPECT_TRUE(label_index.view().route_pools.empty());
   EXPECT_EQ(new_plan.pool("llama"), pool);  // its counters go on
   EXPECT_TRUE(label_index.view().has_pool(pool));
+}
+
+/// The names of one version of a file, which later ones do not have.
+std::string name_of(std::size_t version, std::size_t number) {
+  return std::to_string(version) + "/" + std::to_string(number);
+}
+
+TEST(LabelIndex, ReusesTheIndicesOfNamesThatWereForgotten) {
+  constexpr std::size_t names = 100;
+  LabelIndex label_index;
+  std::uint32_t largest = 0;
+
+  for (std::size_t version = 0; version < 50; ++version) {
+    LabelUses plan(label_index);
+    for (std::size_t i = 0; i < names; ++i) {
+      const std::string name = name_of(version, i);
+      const std::uint32_t pool = plan.pool(name);
+      const std::uint32_t route = plan.route(name);
+      label_index.add_route_to_pool(route, pool);
+      largest = std::max({largest, pool, route, plan.backend(name, "a:1"), plan.tenant(name)});
+      EXPECT_EQ(label_index.view().pools[pool], name);
+    }
+    EXPECT_EQ(label_index.view().route_pools.size(), names);
+  }
+
+  EXPECT_LE(largest, LabelNames::max_former + 2 * names + 1);
+  EXPECT_EQ(label_index.find_backend(name_of(0, 0), "a:1"), 0u);
+  EXPECT_NE(label_index.find_backend(name_of(49, 0), "a:1"), 0u);
+}
+
+TEST(LabelIndex, KeepsTheNamesThatWereUsedLast) {
+  LabelIndex label_index;
+  std::optional<LabelUses> plan(std::in_place, label_index);
+  std::vector<std::uint32_t> indices;
+  for (std::size_t i = 0; i <= LabelNames::max_former; ++i) {
+    indices.push_back(plan->pool(name_of(0, i)));
+  }
+  std::optional<LabelUses> other_plan(std::in_place, label_index);
+  other_plan->pool(name_of(0, 0));
+
+  plan.reset();
+  other_plan.reset();  // one too many: the first of those that the other plan did not use
+
+  LabelUses next(label_index);
+  EXPECT_EQ(next.pool(name_of(0, 0)), indices[0]);
+  EXPECT_EQ(next.pool(name_of(0, 2)), indices[2]);
+  EXPECT_EQ(next.pool("new"), indices[1]);
+}
+
+/// Counts a request in everything that a name has.
+void count_everywhere(WorkerMetrics& metrics, std::uint32_t pool, std::uint32_t route,
+                      std::uint32_t backend, std::uint32_t tenant) {
+  metrics.count({.pool = pool,
+                 .route = route,
+                 .status = 200,
+                 .grpc_status = 0,
+                 .duration = 1s,
+                 .first_byte = 1s});
+  metrics.count({.pool = pool, .status = 404, .duration = 1s});
+  metrics.count({.route = route, .status = 404, .duration = 1s});
+  metrics.count_error(pool, Fault::no_backend);
+  metrics.pool(pool).in_flight.add();
+  metrics.model(pool, 2).tokens.add(TokenDirection::input, 5);
+  metrics.backend(backend).count_status(200);
+  metrics.backend(backend).latency.observe(1s);
+  metrics.tenant(tenant).requests.add();
+}
+
+TEST(MetricsRegistry, CountsNothingOfANameForTheOneThatHasItsIndexNext) {
+  MetricsRegistry registry(2);
+  WorkerMetrics& metrics = registry.worker_metrics(1);
+  std::optional<LabelUses> plan(std::in_place, registry.label_index());
+  const std::uint32_t pool = plan->pool("a");
+  const std::uint32_t route = plan->route("a");
+  const std::uint32_t backend = plan->backend("a", "a:1");
+  const std::uint32_t tenant = plan->tenant("a");
+  count_everywhere(metrics, pool, route, backend, tenant);
+  const std::vector<const StatusCounters*> before = {metrics.find_requests(route, pool),
+                                                     metrics.find_requests(route, 0)};
+  ASSERT_EQ(before[0]->value(200), 1u);
+
+  plan.reset();
+  {
+    LabelUses others(registry.label_index());
+    for (std::size_t i = 0; i < LabelNames::max_former; ++i) {
+      const std::string name = name_of(0, i);
+      others.pool(name);
+      others.route(name);
+      others.backend(name, name);
+      others.tenant(name);
+    }
+  }
+
+  LabelUses next(registry.label_index());
+  EXPECT_EQ(next.pool("b"), pool);
+  EXPECT_EQ(next.route("b"), route);
+  EXPECT_EQ(next.backend("b", "b:1"), backend);
+  EXPECT_EQ(next.tenant("b"), tenant);
+  EXPECT_EQ(metrics.find_requests(route, pool), nullptr);
+  EXPECT_EQ(metrics.find_requests(0, pool), nullptr);
+  EXPECT_EQ(metrics.find_requests(route, 0), nullptr);
+  EXPECT_EQ(metrics.find_grpc(route, pool), nullptr);
+  EXPECT_EQ(metrics.find_model(pool, 2), nullptr);
+  EXPECT_EQ(registry.in_flight(pool), 0);
+  HistogramTotals durations;
+  metrics.find_pool(pool)->duration.add_to(durations);
+  EXPECT_EQ(durations.sum_seconds, 0);
+  EXPECT_EQ(metrics.find_pool(pool)->errors.value(Fault::no_backend), 0u);
+  EXPECT_EQ(registry.backend_totals(backend).status_classes[1], 0u);
+  EXPECT_EQ(registry.backend_totals(backend).latency.sum_seconds, 0);
+  EXPECT_EQ(metrics.find_tenant(tenant)->requests.value(), 0u);
+  // What is counted now takes no more memory.
+  metrics.count({.pool = pool, .route = route, .status = 200, .duration = 1s});
+  const StatusCounters* const counters = metrics.find_requests(route, pool);
+  EXPECT_EQ(counters->value(200), 1u);
+  EXPECT_TRUE(std::ranges::find(before, counters) != before.end());
 }
 
 TEST(LabelIndex, ListsEachRoutePoolPairOnceAndInOrder) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace evenkeel {
 
@@ -47,6 +48,17 @@ class ChunkedArray {
     const T* chunk = chunks_[position.chunk].load(std::memory_order_acquire);
     return chunk == nullptr ? nullptr : chunk + position.offset;
   }
+  /// Calls `visit(index, item)` for the items of all chunks that exist. Thread: any.
+  template <class Visit>
+  void for_each(Visit visit) {
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      T* const chunk = chunks_[i].load(std::memory_order_acquire);
+      if (chunk == nullptr) continue;
+      const auto first = static_cast<std::uint32_t>(size_of(i) - size_of(0));
+      for (std::uint32_t k = 0; k < size_of(i); ++k) visit(first + k, chunk[k]);
+    }
+  }
+  T* find(std::uint32_t index) { return const_cast<T*>(std::as_const(*this).find(index)); }
 
  private:
   static constexpr std::align_val_t line{64};

@@ -13,6 +13,8 @@ class Counter {
     value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
   std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+  /// Thread: any. REQUIRES: no other thread adds meanwhile.
+  void clear() { value_.store(0, std::memory_order_relaxed); }
 
  private:
   std::atomic<std::uint64_t> value_{0};
@@ -27,6 +29,8 @@ class Gauge {
   }
   void remove(std::int64_t amount = 1) { add(-amount); }
   std::int64_t value() const { return value_.load(std::memory_order_relaxed); }
+  /// As of Counter.
+  void clear() { value_.store(0, std::memory_order_relaxed); }
 
  private:
   std::atomic<std::int64_t> value_{0};

@@ -86,6 +86,12 @@ class Histogram {
     totals.sum_seconds += sum_.load(std::memory_order_relaxed) / 1e9;
   }
 
+  /// As of Counter.
+  void clear() {
+    for (Counter& count : counts_) count.clear();
+    sum_.store(0, std::memory_order_relaxed);
+  }
+
  private:
   static_assert(Duration::period::den == 1'000'000'000 && Duration::period::num == 1);
 

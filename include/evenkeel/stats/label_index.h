@@ -11,21 +11,53 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/stats/label_names.h"
+
 namespace evenkeel {
 
+class LabelUses;
+
+/// Indices that lose their names.
+struct ForgottenLabels {
+  std::vector<std::uint32_t> pools;
+  std::vector<std::uint32_t> routes;
+  std::vector<std::uint32_t> backends;
+  std::vector<std::uint32_t> tenants;
+
+  bool empty() const {
+    return pools.empty() && routes.empty() && backends.empty() && tenants.empty();
+  }
+};
+
+/// Owns what is counted by index.
+class LabeledMetrics {
+ public:
+  virtual ~LabeledMetrics() = default;
+  /// Clears what was counted there, before the indices get other names. Nothing counts there
+  /// meanwhile. Thread: any, one at a time.
+  virtual void clear(const ForgottenLabels& forgotten) = 0;
+};
+
 /// Indices of the names that label metrics. Names come from the configuration; those of models also
-/// from clients, up to `max_models`. A name keeps its index for the life of the process, so
-/// counters continue over reloads; while no plan uses it, its series are not exported. Index 0
-/// means "none".
+/// from clients, up to `max_models`. While no plan uses a name of a pool, route, backend or tenant,
+/// its series are not exported. The last of such names keep their indices, so their counters
+/// continue if they come back; others are forgotten (LabelNames). The other names keep theirs for
+/// the life of the process. Index 0 means "none".
 ///
 /// Thread: any. Takes a lock: a plan reads it while it is built. Requests do so only for the first
 /// request of a worker to a model, through ModelNames.
 class LabelIndex {
  public:
+  /// `metrics` outlives it; null: nothing is counted by these indices.
+  explicit LabelIndex(LabeledMetrics* metrics = nullptr) : metrics_(metrics) {}
+
+  /// Of what no LabelUses uses, the index lasts until one has used it.
   std::uint32_t pool(std::string_view name);
   std::uint32_t route(std::string_view name);
   std::uint32_t listener(std::string_view name);
   std::uint32_t backend(std::string_view pool, std::string_view backend);
+  /// 0: no plan has had it, or not for long.
+  std::uint32_t find_backend(std::string_view pool, std::string_view backend) const;
 
   /// Requests of none of the tenants that the file names.
   static constexpr std::uint32_t other_tenant = 1;
@@ -61,36 +93,30 @@ class LabelIndex {
 
  private:
   friend class LabelUses;
-  using Index = std::map<std::string, std::uint32_t, std::less<>>;
-  /// How many plans use each index. A name that no plan has used yet counts as in use.
-  using UseCounts = std::map<std::uint32_t, std::uint32_t>;
 
-  static bool in_use(const UseCounts& counts, std::uint32_t index) {
-    const auto found = counts.find(index);
-    return found == counts.end() || found->second > 0;
-  }
-  static void list(const Index& index, const UseCounts& uses, std::vector<std::string>& names);
-  static std::uint32_t index_of(Index& index, std::string_view name);
+  std::uint32_t add(LabelNames& names, std::string_view name);
+  static std::vector<std::string> used_names(const LabelNames& names);
   std::uint32_t add_model(std::string_view name);
-  std::uint32_t add_tenant(std::string_view name);
+  void release(const LabelUses& uses);
+  ForgottenLabels forget();
+  void clear(const ForgottenLabels& forgotten);
 
+  LabeledMetrics* const metrics_;
+  std::mutex clearing_;  // locked before `mutex_`
   mutable std::mutex mutex_;
-  Index pools_;
-  Index routes_;
-  Index listeners_;
-  Index backends_;
-  Index models_;
-  Index tenants_;
+  LabelNames pools_{1};
+  LabelNames routes_{1};
+  LabelNames listeners_{1};
+  LabelNames backends_{1};
+  LabelNames tenants_{other_tenant + 1};
+  std::map<std::string, std::uint32_t, std::less<>> models_;
   std::uint32_t unpinned_models_ = 0;
   std::atomic<std::uint32_t> models_version_{0};
   std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools_;
-  UseCounts pool_uses_;
-  UseCounts route_uses_;
-  UseCounts tenant_uses_;
 };
 
-/// The pools, routes and tenants of one plan, whose series are exported as long as it lives: until
-/// its last request has ended. Thread: any, one at a time.
+/// The names of one plan, or of one of its parts. Their indices last as long as it lives, and their
+/// series are exported: until the last request has ended. Thread: any, one at a time.
 class LabelUses {
  public:
   explicit LabelUses(LabelIndex& index) : index_(index) {}
@@ -98,15 +124,19 @@ class LabelUses {
   LabelUses& operator=(const LabelUses&) = delete;
   ~LabelUses();
 
-  /// REQUIRES: called once for each pool, route and tenant of the plan.
   std::uint32_t pool(std::string_view name);
   std::uint32_t route(std::string_view name);
+  std::uint32_t backend(std::string_view pool, std::string_view backend);
   std::uint32_t tenant(std::string_view name);
 
  private:
+  friend class LabelIndex;
+  std::uint32_t use(LabelNames& names, std::string_view name, std::vector<std::uint32_t>& used);
+
   LabelIndex& index_;
   std::vector<std::uint32_t> pools_;
   std::vector<std::uint32_t> routes_;
+  std::vector<std::uint32_t> backends_;
   std::vector<std::uint32_t> tenants_;
 };
 

@@ -33,6 +33,9 @@ class TokenCounters {
   std::uint64_t value(TokenDirection direction) const {
     return counters_[static_cast<std::size_t>(direction)].value();
   }
+  void clear() {
+    for (Counter& counter : counters_) counter.clear();
+  }
 
  private:
   std::array<Counter, token_direction_count> counters_;
@@ -48,6 +51,13 @@ struct ModelMetrics {
   Histogram<first_byte_bounds> first_token;  ///< from the request's first byte to its first output
   Histogram<token_bounds> per_output_token;  ///< between the first and the last, by tokens
   Histogram<token_bounds> gap;               ///< between outputs that did not arrive together
+
+  void clear() {
+    tokens.clear();
+    first_token.clear();
+    per_output_token.clear();
+    gap.clear();
+  }
 };
 
 /// One worker's copy of the models in LabelIndex. Thread: one.

@@ -29,6 +29,9 @@ class FaultCounters {
   std::uint64_t value(Fault fault) const {
     return counters_[static_cast<std::size_t>(fault)].value();
   }
+  void clear() {
+    for (Counter& counter : counters_) counter.clear();
+  }
 
  private:
   std::array<Counter, fault_count> counters_;
@@ -53,8 +56,9 @@ class StatusCounters {
     (*block)[static_cast<unsigned>(status) % 100].add();
   }
   std::uint64_t value(int status) const;
-  /// A status was counted.
+  /// A status was counted, perhaps before `clear`.
   bool used() const;
+  void clear();
 
  private:
   using StatusClass = std::array<Counter, 100>;
@@ -72,6 +76,9 @@ class GrpcStatusCounters {
   void count(std::size_t status) { counters_[status < statuses ? status : statuses].add(); }
   /// `statuses` gives the counter of all other values.
   std::uint64_t value(std::size_t status) const { return counters_[status].value(); }
+  void clear() {
+    for (Counter& counter : counters_) counter.clear();
+  }
 
  private:
   std::array<Counter, statuses + 1> counters_;
@@ -88,6 +95,8 @@ struct PoolMetrics {
   FaultCounters retries;     ///< attempts after a failed one, by its fault
   Counter budget_exhausted;  ///< retries that the pool's budget did not allow
   Counter fallbacks;         ///< requests that went to the pool's fallback
+
+  void clear();
 };
 
 /// Copies of request bodies that are kept for retries.
@@ -108,6 +117,8 @@ struct InspectionMetrics {
 struct TenantMetrics {
   Counter requests;      ///< that have ended
   TokenCounters tokens;  ///< of requests whose responses are read
+
+  void clear();
 };
 
 struct ListenerMetrics {
@@ -132,6 +143,7 @@ struct BackendMetrics {
     const auto status_class = static_cast<unsigned>(status) / 100 - 1;
     if (status_class < status_classes.size()) status_classes[status_class].add();
   }
+  void clear();
 };
 
 /// A request that has ended.
@@ -149,9 +161,9 @@ struct RequestRecord {
 };
 
 /// The metrics of one worker. Each is made on first use and never moves: a plan may keep its
-/// address as long as this object lives.
+/// address as long as its LabelUses live.
 ///
-/// Thread: one worker's; the const functions: any.
+/// Thread: one worker's; the const functions and `clear`: any.
 class alignas(64) WorkerMetrics {
  public:
   PoolMetrics& pool(std::uint32_t index) { return pools_.at(index); }
@@ -174,6 +186,8 @@ class alignas(64) WorkerMetrics {
   /// Counts a failed request, in addition to `count`. `pool` 0: it never reached one.
   void count_error(std::uint32_t pool, Fault fault) { pools_.at(pool).errors.count(fault); }
   void observe_pick(Duration duration) { pick_.observe(duration); }
+  /// As of LabeledMetrics.
+  void clear(const ForgottenLabels& forgotten);
 
   InspectionMetrics& inspection() { return inspection_; }
   const InspectionMetrics& inspection() const { return inspection_; }
@@ -233,7 +247,7 @@ struct BackendTotals {
 };
 
 /// The metrics of all workers and the names that label them.
-class MetricsRegistry {
+class MetricsRegistry final : private LabeledMetrics {
  public:
   explicit MetricsRegistry(unsigned workers);
 
@@ -252,7 +266,9 @@ class MetricsRegistry {
   std::int64_t connections(std::uint32_t listener) const;
 
  private:
-  LabelIndex label_index_;
+  void clear(const ForgottenLabels& forgotten) override;
+
+  LabelIndex label_index_{this};
   std::vector<std::unique_ptr<WorkerMetrics>> workers_;
 };
 
