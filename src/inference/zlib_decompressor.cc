@@ -5,6 +5,10 @@
 namespace evenkeel {
 namespace {
 
+constexpr char gzip_begin = 0x1f;
+
+/// A body in gzip may have several members (RFC 1952, section 2.2), whose texts are one. What
+/// follows the last one and begins no other is not read.
 class ZlibDecompressor final : public Decompressor {
  public:
   explicit ZlibDecompressor(bool gzip) : gzip_(gzip) {}
@@ -19,11 +23,13 @@ class ZlibDecompressor final : public Decompressor {
 
  private:
   bool begin(char first_byte);
+  bool begin_member(char first_byte);
 
   const bool gzip_;
   z_stream zlib_{};
   bool begun_ = false;
-  bool ended_ = false;  // what follows is not read
+  bool ended_ = false;     // a member, or deflate's only one
+  bool trailing_ = false;  // what follows is not read
 };
 
 bool ZlibDecompressor::begin(char first_byte) {
@@ -38,12 +44,21 @@ bool ZlibDecompressor::begin(char first_byte) {
   return begun_;
 }
 
+/// After the end of a member.
+bool ZlibDecompressor::begin_member(char first_byte) {
+  trailing_ = trailing_ || !gzip_ || first_byte != gzip_begin || inflateReset(&zlib_) != Z_OK;
+  ended_ = trailing_;
+  return !trailing_;
+}
+
 Decompressor::Status ZlibDecompressor::next(std::string_view& bytes, std::span<char> text,
                                             std::size_t& size) {
   size = 0;
-  if (ended_) bytes = {};
-  if (bytes.empty() && !begun_) return Status::good;
-  if (ended_) return Status::good;
+  if (bytes.empty() && (!begun_ || ended_)) return Status::good;
+  if (ended_ && !begin_member(bytes.front())) {
+    bytes = {};
+    return Status::good;
+  }
   if (!begun_ && !begin(bytes.front())) return Status::damaged;
   zlib_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   zlib_.avail_in = static_cast<uInt>(bytes.size());

@@ -131,8 +131,24 @@ TEST(CompressedRequest, MayHaveSeveralFramesOfZstd) {
   EXPECT_EQ(facts_of(read.request), facts_of(read_request("/v1/chat/completions", body).request));
 }
 
+TEST(CompressedRequest, MayHaveSeveralMembersOfGzip) {
+  const std::string body = long_body();
+  const std::string members =
+      gzipped(body.substr(0, 100)) + gzipped("") + gzipped(body.substr(100));
+
+  for (const std::string_view padding : {std::string_view(), std::string_view("\0\0\0", 3)}) {
+    const ReadRequest read = read_request(encoded("gzip"), members + std::string(padding));
+
+    EXPECT_TRUE(read.accepted) << read.problem;
+    EXPECT_TRUE(read.request.complete);
+    EXPECT_EQ(facts_of(read.request), facts_of(read_request("/v1/chat/completions", body).request));
+  }
+}
+
 TEST(CompressedRequest, CutsDoNotMatter) {
   expect_cuts_do_not_matter("gzip", gzipped(short_body));
+  expect_cuts_do_not_matter(
+      "gzip", gzipped(short_body.substr(0, 9)) + gzipped("") + gzipped(short_body.substr(9)));
   expect_cuts_do_not_matter("zstd", zstd(short_body));
   expect_cuts_do_not_matter("zstd", zstd(short_body.substr(0, 9), {.knows_size = false}) +
                                         skippable("no text") +
@@ -231,6 +247,8 @@ TEST(CompressedRequest, NamesTheByteOfItsText) {
               StartsWith("invalid JSON at byte 5: a value expected"));
   EXPECT_THAT(read_request(encoded("gzip"), gzipped("{\"a\":")).problem,
               StartsWith("invalid JSON at byte 5: the body ends"));
+  EXPECT_THAT(read_request(encoded("gzip"), gzipped("{\"a\":") + gzipped("x}")).problem,
+              StartsWith("invalid JSON at byte 5: a value expected"));
   EXPECT_THAT(read_request(encoded("zstd"), zstd("{\"a\":") + zstd("x}")).problem,
               StartsWith("invalid JSON at byte 5: a value expected"));
 }
@@ -249,7 +267,9 @@ TEST(CompressedRequest, DamagedDataIsNoError) {
     EXPECT_FALSE(read.request.complete);
   };
 
-  for (const std::string& body : {damaged, gzipped(short_body).substr(0, 20), std::string()}) {
+  const std::string members = gzipped(short_body) + gzipped(" ");
+  for (const std::string& body : {damaged, gzipped(short_body).substr(0, 20), std::string(),
+                                  members.substr(0, members.size() - 1)}) {
     expect_unread("gzip", body);
   }
   for (const std::string& body :
