@@ -191,7 +191,9 @@ std::optional<std::vector<std::string>> read_models(const std::string& body) {
   const auto cards = read_model_cards(body);
   if (!cards) return std::nullopt;
   std::vector<std::string> models;
-  for (const ModelCard& card : *cards) models.push_back(card.id);
+  for (const ModelCard& card : *cards) {
+    if (!card.id.empty()) models.push_back(card.id);
+  }
   return models;
 }
 

@@ -140,7 +140,8 @@ TEST_F(BackendMonitors, DetectTheEngineAndCheckItAsThatEngineWants) {
 
 TEST_F(BackendMonitors, TellWhichModelsAreAdapters) {
   const std::string list =
-      R"({"data":[{"id":"llama","parent":null},{"id":"sql","parent":"llama"}]})";
+      R"({"data":[{"id":"llama","parent":null},{"id":"","parent":"llama"},{"parent":"llama"},)"
+      R"({"id":"sql","parent":"llama"}]})";
   TestServer server(loop, {{"/v1/models", {.body = list}}, {"/health", {.body = ""}}});
   MonitorSpec spec = spec_for("a", server.endpoint(), "sglang");
   spec.lists_adapters = true;

@@ -27,7 +27,7 @@ Readiness read_health(const Engine& engine, int status, const std::string& body)
 std::string model_path(ModelListing listing, std::string_view model);
 /// The response at that path. REQUIRES: not `openai`.
 Readiness read_model(ModelListing listing, int status, const std::string& body);
-/// The ids in a response of /v1/models; nothing if it is not one.
+/// The ids in a response of /v1/models, of models that have one; nothing if it is not one.
 std::optional<std::vector<std::string>> read_models(const std::string& body);
 /// An engine that lists these models serves requests for `model`.
 bool lists_model(const Engine& engine, const std::vector<std::string>& listed,
