@@ -19,10 +19,6 @@ class AdapterNames {
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
-  void clear() {
-    entries_.assign(entries_.size(), {});
-    size_ = 0;
-  }
   /// 0: it is not the name of an adapter.
   std::uint64_t find(std::uint64_t name) const {
     return size_ == 0 || name == 0 ? 0 : entries_[place_of(name)].adapter;

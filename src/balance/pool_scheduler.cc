@@ -228,6 +228,11 @@ void PoolScheduler::read_states(Instant now) {
 }
 
 void PoolScheduler::tick(Instant now) {
+  if (read_reports(now)) learn_adapter_names();
+}
+
+/// True: the names of adapters have changed.
+bool PoolScheduler::read_reports(Instant now) {
   const NoWaitForMemory no_wait;
   std::lock_guard lock(mutex_);
   now = in_order(now);
@@ -245,9 +250,9 @@ void PoolScheduler::tick(Instant now) {
     const std::uint64_t pages = signals.engine().reports();
     if (std::exchange(slot.pages, pages) != pages) read_adapters(i, slot.reported_at);
   }
-  learn_adapter_names();
   pass_locked(now);
   measure_busy(now);
+  return adapter_names_changed();
 }
 
 /// For the pool's spares: engines do not queue what is held here.

@@ -91,14 +91,16 @@ class PoolScheduler {
   Instant in_order(Instant now);
   void pass_locked(Instant now);
   void read_states(Instant now);
+  bool read_reports(Instant now);
   void measure_busy(Instant now);
 
   // ---- LoRA adapters (pool_adapters.cc) ----
-  /// What engines offer or use are names of adapters.
-  void learn_adapter_names();
-  void read_adapter_names();
   /// The engine's page is new: of that time.
   void read_adapters(std::uint32_t slot, Instant as_of);
+  bool adapter_names_changed();
+  /// What engines offer or use are names of adapters. REQUIRES: the lock is not held.
+  void learn_adapter_names();
+
   void end_wait(PlacedRequest& request, PlacedRequest::Stage stage);
   void wake(PlacedRequest& request) const noexcept;
   bool displace(ScheduledSection& section, Priority priority);
@@ -125,7 +127,7 @@ class PoolScheduler {
   double tokens_per_event_ = 1;  // of streams: more with speculative decoding
 
   AdapterNames adapter_names_;
-  bool knows_adapter_names_ = true;  // all that engines have told
+  bool knows_adapter_names_ = true;  // all that engines have told; the control thread's
   Instant last_tick_{};
   QueueStats queue_;
   SchedulerStats stats_;

@@ -26,16 +26,6 @@ TEST(AdapterNames, KeepsTheFirstAdapterOfAName) {
   EXPECT_EQ(names.size(), 1u);
 }
 
-TEST(AdapterNames, ForgetsThemAll) {
-  AdapterNames names;
-  names.add(1, 10);
-
-  names.clear();
-
-  EXPECT_TRUE(names.empty());
-  EXPECT_EQ(names.find(1), 0u);
-}
-
 TEST(AdapterNames, HasABound) {
   AdapterNames names;
   for (std::uint64_t name = 1; name <= AdapterNames::capacity + 10; ++name) names.add(name, name);

@@ -2,7 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <functional>
+#include <future>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "balance/prefix_index.h"
@@ -165,6 +169,34 @@ TEST(NoAllocation, WaitsForMemoryWhileTheQueueIsLocked) {
   on_next_allocation = nullptr;
 
   EXPECT_TRUE(failed) << "it has waited, or there was no allocation";
+}
+
+/// A table of tens of thousands of names takes milliseconds to build.
+TEST(NoAllocation, WhileRequestsAreKeptFromASchedulerThatLearnsTheNamesOfAdapters) {
+  PoolSpec spec = some_pool(1, 0);
+  spec.picker = "expected-time";
+  spec.scheduler = SchedulerOptions{.index_bytes = 1 << 20};
+  const auto state = PoolState::build(std::move(spec));
+  OfferedAdapters offered;
+  for (std::uint64_t name = 1; name <= 1000; ++name) {
+    offered.push_back({.name = name, .adapter = name});
+  }
+  state->backends()[0]->load().signals().engine().offers(std::move(offered));
+  std::vector<std::future<void>> readers;
+  bool blocked = false;
+  std::function<void()> check;
+  check = [&] {
+    readers.push_back(std::async(std::launch::async, [&] { state->scheduler_stats(); }));
+    blocked = readers.back().wait_for(std::chrono::seconds(10)) != std::future_status::ready;
+    if (!blocked) on_next_allocation = &check;
+  };
+
+  on_next_allocation = &check;
+  state->tick(noon);
+  on_next_allocation = nullptr;
+
+  EXPECT_FALSE(blocked);
+  EXPECT_GT(readers.size(), 5u);
 }
 
 }  // namespace
