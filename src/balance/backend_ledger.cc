@@ -17,6 +17,8 @@ constexpr double slack_age = 0.05;        // seconds
 constexpr double same_step = 0.25;        // of a step: first tokens so close came with the same one
 constexpr double smoothing = 0.02;        // of the means
 constexpr double load_smoothing = 0.3;    // loads are rare
+constexpr double max_load_growth = 4;     // of what loads took: a longer one counts as this long
+constexpr double short_load = 1;          // seconds: up to these, one counts as long as it took
 constexpr double foreign_decay = 0.5;     // seconds of others' work that a second completes
 constexpr double negligible_wait = 0.02;  // seconds of others' work that spoil no sample
 // Weight of a report by its age: 1 up to the first of these seconds, 0 from the second.
@@ -163,12 +165,7 @@ void BackendLedger::learn_prefill(const LedgerEntry& head, double now) {
   const double step = step_seconds();
   const double pairs = pairs_of(head) + unseen_.pairs;
   const double uncached = head.uncached + unseen_.uncached;
-  if (head.load_seconds > 0) {
-    const double computing = head.prefill_seconds - head.load_seconds;
-    const double before = load_seconds_.value_or(head.load_seconds);
-    load_seconds_ = before + load_smoothing * (std::max(0.0, took - computing) - before);
-    return;
-  }
+  if (head.load_seconds > 0) return learn_load(head, took);
   if (took < same_step * step && pending_.uncached > 0) {
     pending_.uncached += uncached;
     pending_.pairs += pairs;
@@ -184,6 +181,16 @@ void BackendLedger::learn_prefill(const LedgerEntry& head, double now) {
   pending_ = {.uncached = uncached,
               .pairs = pairs,
               .seconds = std::max(0.0, took - steps * step - begun_step)};
+}
+
+/// An engine that stalls meanwhile would seem to load slowly for minutes. Where loads have become
+/// longer, the next ones tell so too.
+void BackendLedger::learn_load(const LedgerEntry& head, double took) {
+  const double computing = head.prefill_seconds - head.load_seconds;
+  const double before = load_seconds_.value_or(head.load_seconds);
+  const double longest = std::max(max_load_growth * before, short_load);
+  const double seconds = std::clamp(took - computing, 0.0, longest);
+  load_seconds_ = before + load_smoothing * (seconds - before);
 }
 
 void BackendLedger::reestimate() {

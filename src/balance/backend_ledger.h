@@ -142,6 +142,8 @@ class BackendLedger {
   void end_unseen_head(double at);
   void begin_stream(LedgerEntry& entry, double first_token_at);
   void learn_prefill(const LedgerEntry& head, double now);
+  /// Its first token came after so many seconds, in which its adapter was loaded.
+  void learn_load(const LedgerEntry& head, double took);
   void learn_response(const LedgerEntry& entry, double output_tokens, double now);
   void reestimate();
   void refresh_slack(const OutputLengths& lengths, double now);

@@ -127,6 +127,49 @@ TEST(BackendLedger, LearnsStepsOnlyWhileNoPromptIsComputed) {
   EXPECT_EQ(ledger.speed().step_samples(), 1u);
 }
 
+/// An engine that loads adapters, one after the other.
+struct LoadingEngine {
+  void load(int count, double seconds) {
+    for (int i = 0; i < count; ++i) {
+      LedgerEntry entry = prompt_of(1000, 0.1);
+      entry.load_seconds = ledger.load_seconds().value_or(1);
+      entry.prefill_seconds += entry.load_seconds;
+      ledger.dispatched(entry, now);
+      now += 0.1 + seconds;
+      ledger.first_token(entry, now);
+      ledger.ended(entry, now);
+    }
+  }
+
+  BackendLedger ledger = some_ledger();
+  double now = 0;
+};
+
+TEST(BackendLedger, LearnsLittleFromALoadDuringWhichTheEngineStalls) {
+  for (const int known : {0, 20}) {
+    LoadingEngine engine;
+    engine.load(known, 1);
+
+    engine.load(1, 60);
+
+    EXPECT_NEAR(engine.ledger.load_seconds().value(), 1.9, 1e-6) << known << " loads are known";
+    engine.load(10, 1);
+    EXPECT_NEAR(engine.ledger.load_seconds().value(), 1, 0.05);
+  }
+}
+
+TEST(BackendLedger, LearnsThatLoadsHaveBecomeLonger) {
+  LoadingEngine engine;
+  engine.load(30, 0.01);
+  EXPECT_NEAR(engine.ledger.load_seconds().value(), 0.01, 1e-3);
+
+  engine.load(1, 0.8);
+  EXPECT_NEAR(engine.ledger.load_seconds().value(), 0.25, 0.01) << "less than a second is no stall";
+  engine.load(15, 20);
+
+  EXPECT_NEAR(engine.ledger.load_seconds().value(), 20, 1);
+}
+
 TEST(BackendLedger, EndsAnUnseenPrefillWhenItIsPredictedTo) {
   BackendLedger ledger = some_ledger();
   LedgerEntry unseen = prompt_of(1000, 0.5);
