@@ -1,12 +1,15 @@
 #include "admin/decision_document.h"
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "admin/json_text.h"
 #include "evenkeel/balance/decision.h"
@@ -150,13 +153,28 @@ json::object decision_document(const ExplainedDecision& explained, Instant now) 
 }  // namespace
 
 json::array decisions_of(const PoolSet& pool_set, std::string_view request_id, Instant now) {
-  json::array documents;
+  struct KeptDecision {
+    ExplainedDecision explained;
+    std::string_view pool;
+  };
+  std::vector<KeptDecision> attempts;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
-    for (const ExplainedDecision& each : pool.state->decisions(request_id)) {
-      json::object document = decision_document(each, now);
-      document["pool"] = pool.state->spec().name;
-      documents.push_back(std::move(document));
+    for (ExplainedDecision& each : pool.state->decisions(request_id)) {
+      attempts.push_back({std::move(each), pool.state->spec().name});
     }
+  }
+  std::ranges::stable_sort(
+      attempts, {}, [](const KeptDecision& each) { return each.explained.decision.arrived_at; });
+  std::vector<std::uint64_t> requests;  // in order of their first attempts
+  json::array documents;
+  for (const KeptDecision& each : attempts) {
+    const auto request = std::ranges::find(requests, each.explained.decision.request);
+    const auto number = request - requests.begin() + 1;
+    if (request == requests.end()) requests.push_back(each.explained.decision.request);
+    json::object document = decision_document(each.explained, now);
+    document["request"] = number;
+    document["pool"] = each.pool;
+    documents.push_back(std::move(document));
   }
   return documents;
 }

@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-/// What the pools' schedulers keep of the request with this ID: a document for each attempt, the
-/// first one first. Thread: any.
+/// What the pools' schedulers keep of requests with this ID: a document for each attempt, the first
+/// one first. Clients choose the IDs: `request` numbers those that have the same. Thread: any.
 boost::json::array decisions_of(const PoolSet& pool_set, std::string_view request_id, Instant now);
 
 }  // namespace evenkeel

@@ -191,6 +191,12 @@ std::vector<ExplainedDecision> PoolState::decisions(std::string_view name) const
   return scheduled_->scheduler().decisions(name);
 }
 
+std::optional<ExplainedDecision> PoolState::last_decision(std::string_view name,
+                                                          std::uint64_t request) const {
+  if (scheduled_ == nullptr) return std::nullopt;
+  return scheduled_->scheduler().last_decision(name, request);
+}
+
 std::optional<AffinityStats> PoolState::affinity_stats() const {
   if (affinity_ == nullptr) return std::nullopt;
   return affinity_->stats();

@@ -1,6 +1,8 @@
 // The records that a pool keeps of some decisions of its scheduler.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "balance/pool_scheduler.h"
 #include "balance/scheduler_state.h"
@@ -9,13 +11,29 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_attempts = 16;  // of one request that are shown
+constexpr std::size_t max_attempts = 16;  // of one name that are shown
+
+using NewestDecisions = std::array<const Decision*, max_attempts>;
+
+bool is_older(const Decision* a, const Decision* b) { return a->number < b->number; }
+
+/// In the place of the oldest one, if all `count` places are taken.
+void add_newer(NewestDecisions& newest, std::size_t& count, const Decision& decision) {
+  if (count < newest.size()) {
+    newest[count++] = &decision;
+    return;
+  }
+  auto& oldest = *std::ranges::min_element(newest, is_older);
+  if (is_older(oldest, &decision)) oldest = &decision;
+}
 
 }  // namespace
 
 Decision* PoolScheduler::begin_record(const Arrival& arrival) {
   Decision* const decision = (arrival.wants_record ? asked_ : samples_).begin(arrival.name);
   if (decision == nullptr) return nullptr;
+  decision->request = arrival.request;
+  decision->number = ++records_;
   decision->asked = arrival.wants_record;
   decision->shadow = arrival.shadow;
   return decision;
@@ -55,20 +73,38 @@ void PoolScheduler::copy(const Decision& decision, CopiedDecision& copied) const
 
 std::vector<ExplainedDecision> PoolScheduler::decisions(std::string_view name) const {
   std::vector<CopiedDecision> found(max_attempts);
+  NewestDecisions newest{};
   std::size_t count = 0;
   {
     std::lock_guard lock(mutex_);
     for (const DecisionLog* const log : {&asked_, &samples_}) {
-      log->each(name, [&](const Decision& each) {
-        if (count < found.size()) copy(each, found[count++]);
-      });
+      log->each(name, [&](const Decision& each) { add_newer(newest, count, each); });
     }
+    std::sort(newest.data(), newest.data() + count, is_older);
+    for (std::size_t i = 0; i < count; ++i) copy(*newest[i], found[i]);
   }
   found.resize(count);
-  std::ranges::sort(found, {}, [](const CopiedDecision& each) { return each.decision.arrived_at; });
   std::vector<ExplainedDecision> explained;
   for (const CopiedDecision& each : found) explained.push_back(each.explained());
   return explained;
+}
+
+std::optional<ExplainedDecision> PoolScheduler::last_decision(std::string_view name,
+                                                              std::uint64_t request) const {
+  CopiedDecision copied;
+  {
+    const Decision* last = nullptr;
+    std::lock_guard lock(mutex_);
+    for (const DecisionLog* const log : {&asked_, &samples_}) {
+      log->each(name, [&](const Decision& each) {
+        if (each.request != request) return;
+        if (last == nullptr || is_older(last, &each)) last = &each;
+      });
+    }
+    if (last == nullptr) return std::nullopt;
+    copy(*last, copied);
+  }
+  return copied.explained();
 }
 
 ExplainedDecision CopiedDecision::explained() const {

@@ -70,7 +70,10 @@ class PoolScheduler {
   QueueStats queue() const;
   /// `shadow`: of one version of the pool, or null.
   SchedulerStats stats(const ShadowStats* shadow) const;
+  /// As PoolState has them.
   std::vector<ExplainedDecision> decisions(std::string_view name) const;
+  std::optional<ExplainedDecision> last_decision(std::string_view name,
+                                                 std::uint64_t request) const;
   /// Nothing of a backend that has no slot.
   std::optional<BackendForecast> forecast(const Load& load, Instant now) const;
 
@@ -133,6 +136,7 @@ class PoolScheduler {
   SchedulerStats stats_;
   DecisionLog asked_;
   DecisionLog samples_;  // apart: they do not push out what a client asks for
+  std::uint64_t records_ = 0;
   std::atomic<std::uint32_t> waiting_{0};
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -120,8 +121,15 @@ void add_candidates(Lines& lines, const JsonValue& attempt, std::optional<std::s
   if (others > 0) lines.push_back(fmt::format("and {:.0f} more, which cost more", others));
 }
 
-void add_attempt(Lines& lines, const JsonValue& attempt, std::optional<std::size_t> width) {
-  lines.push_back(fmt::format("pool {}, {} ago: {}", printable(attempt["pool"].text()),
+/// `requests`: with the same ID.
+void add_attempt(Lines& lines, const JsonValue& attempt, double requests,
+                 std::optional<std::size_t> width) {
+  std::string which;
+  if (requests > 1) {
+    which = fmt::format("request {:.0f} of {:.0f}, ", attempt["request"].number().value_or(1),
+                        requests);
+  }
+  lines.push_back(fmt::format("{}pool {}, {} ago: {}", which, printable(attempt["pool"].text()),
                               seconds_text(attempt["age_seconds"]), outcome_text(attempt)));
   add_fact(lines, "request",
            fmt::format("{} prompt tokens, priority {}", count_text(attempt["prompt_tokens"]),
@@ -147,9 +155,13 @@ void add_attempt(Lines& lines, const JsonValue& attempt, std::optional<std::size
 
 Lines decision_text(const JsonValue& document, std::optional<std::size_t> width) {
   Lines lines;
+  double requests = 1;
+  for (const JsonValue& attempt : document["attempts"].items()) {
+    requests = std::max(requests, attempt["request"].number().value_or(1));
+  }
   for (const JsonValue& attempt : document["attempts"].items()) {
     if (!lines.empty()) lines.emplace_back();
-    add_attempt(lines, attempt, width);
+    add_attempt(lines, attempt, requests, width);
   }
   return lines;
 }

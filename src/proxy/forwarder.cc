@@ -121,6 +121,9 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   if (options_.schedules && has_predicted_cost(request)) {
     Arrival& arrival =
         progress.arrival.emplace(arrival_of(request, options_.slo, options_.served_model));
+    std::uint64_t& number = request.info.inference->number;
+    if (number == 0) number = rng_();
+    arrival.request = number;
     arrival.wants_record = wants_explanation(request);
     progress.hint.arrival = &arrival;
   }
@@ -363,17 +366,16 @@ void Forwarder::add_explanation(const PlacedRequest& placed, Response& response)
   response.fields.add("x-evenkeel-decision", response.fields.keep(compact_text(*explanation)));
 }
 
-/// Of the last attempt, which no backend got; nothing if it did not reach the scheduler. An earlier
-/// request may have had the same id.
+/// Of the last attempt, which no backend got; nothing if it did not reach the scheduler. Other
+/// requests may have the same id.
 void Forwarder::explain_refusal(Request& request) const {
-  const auto kept = pool_.state().decisions(request.info.identity.request_id);
-  const Instant started = request.info.timings.started;
-  const auto last = std::find_if(kept.rbegin(), kept.rend(), [started](const auto& each) {
-    return each.decision.arrived_at >= started && (each.decision.fate == Decision::Fate::refused ||
-                                                   each.decision.fate == Decision::Fate::left);
-  });
-  if (last == kept.rend()) return;
-  request.info.inference->refusal = request.fields.keep(compact_text(*last));
+  InferenceInfo& inference = *request.info.inference;
+  const auto last = pool_.state().last_decision(request.info.identity.request_id, inference.number);
+  if (!last) return;
+  using Fate = Decision::Fate;
+  const Fate fate = last->decision.fate;
+  if (fate != Fate::refused && fate != Fate::left) return;
+  inference.refusal = request.fields.keep(compact_text(*last));
 }
 
 void Forwarder::add_debug_headers(const Backend& backend, Response& response) const {

@@ -327,6 +327,40 @@ TEST_F(RecordedPool, TellsOfEachAttempt) {
   EXPECT_EQ(kept[1].decision.fate, Decision::Fate::finished);
 }
 
+TEST_F(RecordedPool, TellsApartRequestsOfOneName) {
+  given(1);
+  const Lease first = acquire_now(40'000, "first");
+  const auto of_request = [](std::uint32_t tokens, std::uint64_t request) {
+    return Arrival{
+        .prompt_tokens = tokens, .name = "same", .request = request, .wants_record = true};
+  };
+  const Arrival a = of_request(500, 1);
+  const Arrival b = of_request(900, 2);
+  std::optional earlier(pool_->acquire({.arrival = &a}));
+  const auto later = pool_->acquire({.arrival = &b});
+  earlier.reset();
+
+  ASSERT_EQ(state_->decisions("same").size(), 2u);
+  EXPECT_EQ(state_->last_decision("same", 1)->decision.prompt_tokens, 500u);
+  EXPECT_EQ(state_->last_decision("same", 1)->decision.fate, Decision::Fate::left);
+  EXPECT_EQ(state_->last_decision("same", 2)->decision.fate, Decision::Fate::waits);
+  EXPECT_FALSE(state_->last_decision("same", 3));
+  EXPECT_FALSE(state_->last_decision("first", 1));
+}
+
+TEST_F(RecordedPool, TellsOfTheLastOnesOfAName) {
+  given(2);
+  for (std::uint32_t i = 1; i <= 40; ++i) acquire_now(i, "same").release();
+
+  const auto kept = state_->decisions("same");
+  ASSERT_EQ(kept.size(), 16u);
+  EXPECT_EQ(kept.front().decision.prompt_tokens, 25u);
+  EXPECT_EQ(kept.back().decision.prompt_tokens, 40u);
+  for (std::size_t i = 1; i < kept.size(); ++i) {
+    EXPECT_LT(kept[i - 1].decision.number, kept[i].decision.number);
+  }
+}
+
 TEST_F(RecordedPool, TellsOfRequestsThatLeftTheQueue) {
   given(1);
   const Lease first = acquire_now(40'000, "first");

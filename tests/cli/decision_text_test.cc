@@ -71,6 +71,17 @@ TEST(DecisionText, TellsWhatWasDecidedPredictedAndCameTrue) {
                               "gpu1:8000 at 0.531"));
 }
 
+TEST(DecisionText, TellsApartRequestsOfOneId) {
+  const auto attempt_of = [](int request) {
+    return fmt::format(R"({{"request": {}, )", request) + refused.substr(1);
+  };
+  const Lines lines = text_of(attempt_of(1) + "," + attempt_of(2));
+
+  EXPECT_EQ(lines.front(), "request 1 of 2, pool chat, 1.00s ago: refused");
+  EXPECT_THAT(lines, Contains("request 2 of 2, pool chat, 1.00s ago: refused"));
+  EXPECT_EQ(text_of(attempt_of(1)).front(), "pool chat, 1.00s ago: refused");
+}
+
 TEST(DecisionText, HasARowForEachCandidate) {
   const Lines lines = text_of(placed);
 

@@ -203,6 +203,25 @@ class Explaining(case.Case):
         self.assertEqual((answer.status, answer.field("x-evenkeel-reason")), (503, "no_backend"))
         self.assertIsNone(answer.field("x-evenkeel-decision"))
 
+    def test_requests_that_share_an_id_are_told_apart(self):
+        self.busy(pool={"limits": {"queue": {"size": 1, "timeout": "1s"}}})
+        waiting = Stream.connect(self.daemon_.address)
+        self.addCleanup(waiting.close)
+        waiting.ask("POST", CHAT, (("x-request-id", "same"), EXPLAIN), chat(200))
+        self.eventually(lambda: self.daemon_.api("pools")[0]["waiting"] == 1)
+        refused = self.ask("same", EXPLAIN).field("x-evenkeel-decision")
+        timed_out = waiting.read_response().field("x-evenkeel-decision")
+        self.assertTrue(refused.startswith("state=left, waited=0.000"), refused)
+        self.assertRegex(timed_out, "^state=left, waited=[1-9]")
+
+        first, second = self.kept("same")
+        self.assertEqual([first["request"], second["request"]], [1, 2])
+        self.assertGreater(first["held"]["seconds"], 0.9)
+        self.assertEqual(second["held"]["seconds"], 0)
+        shown = command("ctl", "explain", "same", "--admin", self.daemon_.admin).stdout
+        self.assertIn("request 1 of 2, pool pool, ", shown)
+        self.assertIn("request 2 of 2, pool pool, ", shown)
+
     def test_a_fallback_does_not_tell_why_the_first_pool_refused(self):
         server = self.simulators("--model", "llama").addresses[0]
         busy = self.backend(lambda request: request.wait_disconnected())
@@ -248,6 +267,7 @@ class Explaining(case.Case):
         self.ask("retried", EXPLAIN)
         backends = [each["backend"] for each in self.kept("retried")]
         self.assertEqual(len(set(backends)), 2, backends)
+        self.assertEqual([each["request"] for each in self.kept("retried")], [1, 1])
 
 
 if __name__ == "__main__":

@@ -70,7 +70,9 @@ struct Decision {
   // What it asked for.
   std::array<char, max_name> name_bytes{};  ///< the request's ID, cut
   std::size_t name_size = 0;
-  bool asked = false;  ///< a client wants to see it; else it is a sample
+  std::uint64_t request = 0;  ///< Arrival::request: others may have the same ID
+  std::uint64_t number = 0;   ///< of this record: later ones have higher ones
+  bool asked = false;         ///< a client wants to see it; else it is a sample
   Instant arrived_at{};
   Priority priority = Priority::standard;
   std::uint32_t prompt_tokens = 0;

@@ -175,8 +175,12 @@ class PoolState {
   std::optional<SchedulerStats> scheduler_stats() const;
   /// Likewise.
   std::optional<BackendForecast> forecast(const Backend& backend, Instant now) const;
-  /// What is recorded of the requests of this name (Arrival::name); several if it was retried.
+  /// What is recorded of the requests of this name (Arrival::name), in order of their arrival: of
+  /// all attempts, but no more than the 16 that came last.
   std::vector<ExplainedDecision> decisions(std::string_view name) const;
+  /// Of the last attempt of one of these requests (Arrival::request); nothing if that is not kept.
+  std::optional<ExplainedDecision> last_decision(std::string_view name,
+                                                 std::uint64_t request) const;
   /// None if the pool does not pin sessions.
   std::optional<AffinityStats> affinity_stats() const;
   /// Fewer than half of the backends are fit to serve, so ejections are ignored.

@@ -89,7 +89,8 @@ struct Arrival {
   Decision* decision = nullptr;
   // For the owner of the scheduler, which does not read them:
   std::uint64_t model = 0;          ///< hash_of the model's name; 0: none
-  std::string_view name{};          ///< of the record
+  std::string_view name{};          ///< of the record; clients choose it
+  std::uint64_t request = 0;        ///< the same for the attempts of a request, and for no others
   bool wants_record = false;        ///< a client asks for one
   bool sampled = false;             ///< it is recorded as a sample
   std::uint32_t shadow = any_slot;  ///< where another picker would send it

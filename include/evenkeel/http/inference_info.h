@@ -109,6 +109,8 @@ struct JsonPlaces {
 struct InferenceInfo : Pooled {
   InferenceRequest request;
   JsonPlaces places;
+  /// Random: tells its placements from those of others with the same x-request-id. 0: none yet.
+  std::uint64_t number = 0;
   /// What was read of the body can be read again, as far as memory allows; no other copy is needed.
   bool body_is_held = false;
   /// Memory for held bodies, or for decompressing this one, ran out before enough of it was read.
