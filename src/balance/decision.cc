@@ -76,8 +76,8 @@ std::string compact_text(const ExplainedDecision& explained) {
         "c{}=\"{}\";cost={:.3f};w={:.3f};e={:.3f};s={:.3f};l={:.3f};cached={:.0f};uncached={:.0f};"
         "x={:.3f};d={:.3f};m={:.3f};rung={}",
         i + 1, explained.backend(each.slot), each.cost, each.wait, each.promised, each.prefill,
-        each.load, each.cached, each.uncached, each.violations, each.decode, each.memory,
-        to_string(each.rung));
+        each.load + each.eviction, each.cached, each.uncached, each.violations, each.decode,
+        each.memory, to_string(each.rung));
   }
   return text;
 }

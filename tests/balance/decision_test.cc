@@ -249,6 +249,14 @@ TEST(RecordedRefusals, ChangeNoDecision) {
   EXPECT_LT(refused, 55u);
 }
 
+TEST(CompactText, TellsAllThatAnAdapterCosts) {
+  ExplainedDecision explained;
+  explained.decision.candidate_count = 1;
+  explained.decision.candidates[0] = {.load = 0.25, .eviction = 0.125};
+
+  EXPECT_THAT(compact_text(explained), HasSubstr(";l=0.375;"));
+}
+
 // ---- a pool -----------------------------------------------------------------------------------
 
 class RecordedPool : public ::testing::Test {
