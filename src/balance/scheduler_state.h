@@ -52,6 +52,14 @@ struct ScheduledRequest {
   double needs_room = 0;    // tokens that no KV cache had room for; 0: some had
   Scheduler::Ticket ticket = 0;
   Decision* decision = nullptr;
+
+  /// Whatever the state of the backend.
+  bool may_use(std::uint32_t slot) const {
+    const auto* const end = excluded.data() + excluded_count;
+    return (pinned == Arrival::any_slot || pinned == slot) &&
+           (allowed == nullptr || allowed->contains(slot)) &&
+           std::find(excluded.data(), end, slot) == end;
+  }
 };
 
 /// A backend and how well its signals are known.
@@ -176,6 +184,7 @@ struct Scheduler::State {
     std::uint64_t identity = 0;
     double wait = 0;      // W
     double promised = 0;  // E: prefills of requests before that wait for it
+    double queued = 0;    // its share of all prefills that wait, once a request is refused
     double use = 0;       // of the KV cache
     double max_wait = 0;  // h
     double use_per_token = 0;
@@ -195,7 +204,13 @@ struct Scheduler::State {
     double cost = 0;        // without X until it is computed; infinite: it may not go there
     bool usable = false;
   };
+  /// Prefills that wait for the same backends, in seconds.
+  struct QueuedWork {
+    const SlotSet* allowed = nullptr;
+    double seconds = 0;
+  };
   std::vector<Turn> order;
+  std::vector<QueuedWork> queued_work;
   SlotSet ready_slots;
   std::vector<Candidate> candidates;
   std::vector<std::uint32_t> depths;
@@ -259,7 +274,8 @@ class SchedulingPass {
   std::optional<HeldBy> reason_to_hold(const ScheduledRequest& request,
                                        const Candidate& candidate) const;
   void start(ScheduledRequest& request, Candidate& candidate);
-  double drain_seconds() const;
+  void share_out_queue();
+  double drain_seconds(const ScheduledRequest& request) const;
   double decode_seconds(const ScheduledRequest& request, double step) const;
 
   Scheduler::State& state_;

@@ -136,11 +136,8 @@ void SchedulingPass::hold(ScheduledRequest& request, Candidate& candidate) const
 void SchedulingPass::find_usable(const ScheduledRequest& request) {
   bool has_good = false;
   bool has_open = false;
-  const auto* const excluded_end = request.excluded.data() + request.excluded_count;
   for (Candidate& each : state_.candidates) {
-    each.usable = (request.pinned == Arrival::any_slot || request.pinned == each.slot) &&
-                  (request.allowed == nullptr || request.allowed->contains(each.slot)) &&
-                  std::find(request.excluded.data(), excluded_end, each.slot) == excluded_end;
+    each.usable = request.may_use(each.slot);
     if (!each.usable) continue;
     has_open |= each.state == SlotState::open;
     has_good |= each.state == SlotState::open || each.state == SlotState::full;
@@ -207,11 +204,48 @@ bool SchedulingPass::any_ready() const {
                      [this](const Candidate& each) { return ready(each); });
 }
 
-double SchedulingPass::drain_seconds() const {
+/// Each of the backends that a request may use gets the same share of its prefill. The few that a
+/// retry has been to already get theirs, too.
+void SchedulingPass::share_out_queue() {
+  state_.queued_work.clear();
+  for (Candidate& each : state_.candidates) each.queued = 0;
+  for (const auto ticket : state_.waiting) {
+    const ScheduledRequest& request = state_.request(ticket);
+    if (request.pinned != Arrival::any_slot) {
+      const ScheduledBackend& backend = state_.backends[request.pinned];
+      if (backend.state == SlotState::out) continue;
+      state_.candidates[backend.candidate].queued += request.least_prefill;
+      continue;
+    }
+    auto work = std::ranges::find(state_.queued_work, request.allowed,
+                                  &Scheduler::State::QueuedWork::allowed);
+    if (work == state_.queued_work.end()) {
+      work = state_.queued_work.insert(work, {.allowed = request.allowed});
+    }
+    work->seconds += request.least_prefill;
+  }
+  for (const auto& work : state_.queued_work) {
+    const auto takes = [&work](const Candidate& each) {
+      return work.allowed == nullptr || work.allowed->contains(each.slot);
+    };
+    const auto count = std::ranges::count_if(state_.candidates, takes);
+    for (Candidate& each : state_.candidates) {
+      if (takes(each)) each.queued += work.seconds / static_cast<double>(count);
+    }
+  }
+}
+
+/// Until what waits now has started on the backends that the request may use. If none of them is in
+/// rotation: as long as its own prefill takes.
+double SchedulingPass::drain_seconds(const ScheduledRequest& request) const {
   double work = 0;
-  for (const auto ticket : state_.waiting) work += state_.request(ticket).least_prefill;
-  for (const Candidate& candidate : state_.candidates) work += candidate.wait;
-  return work / static_cast<double>(std::max<std::size_t>(state_.candidates.size(), 1));
+  double backends = 0;
+  for (const Candidate& each : state_.candidates) {
+    if (!request.may_use(each.slot)) continue;
+    work += each.wait + each.queued;
+    ++backends;
+  }
+  return backends > 0 ? work / backends : request.least_prefill;
 }
 
 double SchedulingPass::decode_seconds(const ScheduledRequest& request, double step) const {
@@ -220,7 +254,7 @@ double SchedulingPass::decode_seconds(const ScheduledRequest& request, double st
 }
 
 void SchedulingPass::refuse_late() {
-  std::optional<double> drain;  // the same for all that are refused now
+  bool shared_out = false;  // what waits when the first is refused counts for all
   for (std::size_t i = 0; i < state_.waiting.size();) {
     ScheduledRequest& request = state_.request(state_.waiting[i]);
     const double patience = request.priority == Priority::batch ? batch_patience : 1;
@@ -229,10 +263,10 @@ void SchedulingPass::refuse_late() {
       ++i;
       continue;
     }
-    if (!drain) drain = drain_seconds();
+    if (!std::exchange(shared_out, true)) share_out_queue();
     state_.placements.push_back({.ticket = request.ticket,
                                  .cookie = request.cookie,
-                                 .retry_after = duration_of(*drain),
+                                 .retry_after = duration_of(drain_seconds(request)),
                                  .prefill = duration_of(request.least_prefill),
                                  .decode = duration_of(decode_seconds(request, least_step_))});
     if (request.decision != nullptr) [[unlikely]]

@@ -44,7 +44,9 @@ class Placing {
     for (const auto& placement : scheduler.place(now)) {
       order.push_back(placement.cookie);
       backend_of[placement.cookie] = placement.backend;
-      if (placement.backend == Scheduler::no_backend) retry_after = placement.retry_after;
+      if (placement.backend == Scheduler::no_backend) {
+        retry_after[placement.cookie] = placement.retry_after;
+      }
     }
   }
   std::uint64_t arrive_and_place(const Arrival& arrival) {
@@ -64,7 +66,7 @@ class Placing {
   std::map<std::uint64_t, Ticket> tickets;
   std::map<std::uint64_t, std::uint32_t> backend_of;
   std::vector<std::uint64_t> order;
-  Duration retry_after{};
+  std::map<std::uint64_t, Duration> retry_after;  // of refused ones
 
  private:
   std::uint64_t count_ = 0;
@@ -466,8 +468,48 @@ TEST(Scheduler, RefusesWhatWouldBeTooLateAndSaysWhenToComeBack) {
   ASSERT_TRUE(placing.placed(waiting));
   EXPECT_EQ(placing.backend_of[waiting], Scheduler::no_backend);
   EXPECT_FALSE(placing.placed(batch)) << "it has four times the time";
-  EXPECT_GT(placing.retry_after, milliseconds(500));
+  EXPECT_GT(placing.retry_after.at(waiting), milliseconds(500));
   EXPECT_EQ(placing.scheduler.waiting(), before - 1);
+}
+
+TEST(Scheduler, SaysWhenTheBackendsThatARefusedRequestMayUseAreFree) {
+  SchedulerOptions options = some_options();
+  options.shed_factor = 1;
+  Placing placing(3, options);
+  SlotSet first;
+  SlotSet others;
+  first.add(0);
+  others.add(1);
+  others.add(2);
+  placing.arrive_and_place({.prompt_tokens = 60'000, .allowed = &first});
+  for (const std::uint32_t slot : {1u, 2u}) {
+    placing.arrive_and_place({.prompt_tokens = 30'000, .pinned = slot});
+  }
+  const auto for_first = placing.arrive({.prompt_tokens = 1000, .allowed = &first});
+  const auto for_others = placing.arrive({.prompt_tokens = 1000, .allowed = &others});
+  const auto for_any = placing.arrive({.prompt_tokens = 1000});
+  const std::uint32_t been_there[] = {0};
+  const auto retry = placing.arrive({.prompt_tokens = 1000, .excluded = been_there});
+  const auto pinned = placing.arrive({.prompt_tokens = 1000, .pinned = 2});
+  placing.now += milliseconds(2500);
+  const auto wait = [&placing](std::uint32_t slot) {
+    return seconds_of(placing.scheduler.predicted_wait(slot, placing.now));
+  };
+  ASSERT_GT(wait(0), wait(1) + 3);
+  const double of_all = (wait(0) + wait(1) + wait(2)) / 3;
+
+  placing.place();
+
+  const auto told = [&placing](std::uint64_t number) {
+    return seconds_of(placing.retry_after.at(number));
+  };
+  constexpr double prompts = 0.5;  // five of them, at most
+  EXPECT_NEAR(told(for_first), wait(0) + prompts / 2, prompts / 2);
+  EXPECT_NEAR(told(for_others), wait(1) + prompts / 2, prompts / 2);
+  EXPECT_NEAR(told(retry), wait(1) + prompts / 2, prompts / 2);
+  EXPECT_NEAR(told(pinned), wait(2) + prompts / 2, prompts / 2);
+  EXPECT_NEAR(told(for_any), of_all + prompts / 2, prompts / 2);
+  EXPECT_GT(told(pinned), told(retry)) << "it waits there alone";
 }
 
 TEST(Scheduler, HoldsAPromptThatWouldBreakTheStreamsOfEveryBackend) {
