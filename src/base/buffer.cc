@@ -12,10 +12,11 @@ namespace evenkeel {
 namespace {
 
 // How many blocks a thread caches after a burst: about the requests in flight on a busy worker,
-// since the heap is slow for these sizes. At most 4.5 MiB of tiny and small ones and 4 MiB of large
-// ones.
+// since the heap is slow for these sizes, and new pages are. At most 4.5 MiB of tiny and small
+// ones, 4 MiB of large ones and 12 MiB of huge ones.
 constexpr unsigned max_cached_small = 256;
 constexpr unsigned max_cached_large = 64;
+constexpr unsigned max_cached_huge = 48;
 
 /// Blocks that start a power of two apart would compete for the same cache lines.
 constexpr std::size_t stagger = 192;
@@ -23,18 +24,20 @@ constexpr std::size_t stagger = 192;
 constexpr std::size_t page_size = 4096;
 
 /// Large blocks are mapped, so that memory taken for many slow readers returns to the system after
-/// them; heap fragmentation would keep it.
-char* map_large() {
-  void* mapped = mmap(nullptr, Block::large + page_size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+/// them; heap fragmentation would keep it. Pages that were never written take none.
+constexpr bool is_mapped(std::uint32_t size) { return size >= Block::large; }
+
+char* map_block(std::uint32_t size) {
+  void* mapped =
+      mmap(nullptr, size + page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
   static constinit thread_local std::size_t blocks_mapped = 0;
   return static_cast<char*>(mapped) + blocks_mapped++ * stagger % page_size;
 }
 
 void free_to_heap(char* data, std::uint32_t size) {
-  if (size != Block::large || !recycles) return ::operator delete(data);
-  munmap(data - reinterpret_cast<std::uintptr_t>(data) % page_size, Block::large + page_size);
+  if (!is_mapped(size) || !recycles) return ::operator delete(data);
+  munmap(data - reinterpret_cast<std::uintptr_t>(data) % page_size, size + page_size);
 }
 
 /// One thread's cached blocks of one size. Trivially constructed, so that access needs no
@@ -48,11 +51,13 @@ struct BlockList {
 constinit thread_local BlockList tiny_blocks{};
 constinit thread_local BlockList small_blocks{};
 constinit thread_local BlockList large_blocks{};
+constinit thread_local BlockList huge_blocks{};
 
 struct ThreadExitCleanup {
   void open() {
     tiny_blocks.capacity = small_blocks.capacity = max_cached_small;
     large_blocks.capacity = max_cached_large;
+    huge_blocks.capacity = max_cached_huge;
   }
   static void empty(BlockList& list, std::uint32_t size) {
     while (list.count > 0) free_to_heap(list.blocks[--list.count], size);
@@ -61,9 +66,11 @@ struct ThreadExitCleanup {
     empty(tiny_blocks, Block::tiny);
     empty(small_blocks, Block::small);
     empty(large_blocks, Block::large);
+    empty(huge_blocks, Block::huge);
   }
   ~ThreadExitCleanup() {
-    tiny_blocks.capacity = small_blocks.capacity = large_blocks.capacity = 0;
+    tiny_blocks.capacity = small_blocks.capacity = 0;
+    large_blocks.capacity = huge_blocks.capacity = 0;
     empty_all();
   }
 };
@@ -72,12 +79,16 @@ thread_local ThreadExitCleanup thread_exit_cleanup;
 [[gnu::noinline]] char* allocate_from_heap(std::uint32_t size) {
   if (!recycles) return static_cast<char*>(::operator new(size));
   thread_exit_cleanup.open();
-  return size == Block::large ? map_large() : static_cast<char*>(::operator new(size + stagger));
+  return is_mapped(size) ? map_block(size) : static_cast<char*>(::operator new(size + stagger));
 }
 
 BlockList& list_of(std::uint32_t size) {
-  if (size == Block::small) return small_blocks;
-  return size == Block::large ? large_blocks : tiny_blocks;
+  switch (size) {
+    case Block::small: return small_blocks;
+    case Block::large: return large_blocks;
+    case Block::huge: return huge_blocks;
+    default: return tiny_blocks;
+  }
 }
 
 }  // namespace

@@ -122,9 +122,10 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path
     auto next_chunk = held != nullptr ? held->hold() : request.body->read();
     auto chunk = co_await next_chunk;
     if (!chunk) co_return std::move(chunk.error());
-    size += chunk->bytes.size();
-    last = chunk->last;
-    if (reader->read(chunk->bytes) && (!last || reader->finish())) continue;
+    const std::string_view inspected = chunk->bytes.substr(0, options_.max_body_bytes - size);
+    size += inspected.size();
+    last = chunk->last && inspected.size() == chunk->bytes.size();
+    if (reader->read(inspected) && (!last || reader->finish())) continue;
     if (is_json_type(head.content_type)) {
       metrics.malformed.add();
       co_return reader->error();

@@ -38,6 +38,7 @@ Result<Chunk> ReplayBody::keep(Result<Chunk> chunk) {
 }
 
 Task<Result<Chunk>> ReplayBody::hold() {
+  lends_block_ = false;
   auto next = body_->read();
   if (next.ready()) return keep_held(next.take());
   return wait_to_hold(std::move(next));
@@ -70,13 +71,29 @@ Result<Chunk> ReplayBody::keep_held(Result<Chunk> chunk) {
   return chunk;
 }
 
-/// Copies bytes behind those that are kept; false: there is no room for them.
+/// Takes the block of the chunk that was read last, which `bytes` are. False: they can be copied,
+/// which takes less memory where they do not fill the block, and is left for when it runs short.
+bool ReplayBody::take_block(std::string_view bytes, std::uint64_t limit) {
+  const auto held = static_cast<std::uint64_t>(metrics_.held.value());
+  if (bytes.size() < Block::small || held + Block::huge > limit / 2) return false;
+  Block block = body_->take_block();
+  if (!block) return false;
+  const auto begin = static_cast<std::uint32_t>(bytes.data() - block.data());
+  metrics_.held.add(block.size());
+  held_ += block.size();
+  blocks_.push_back({std::move(block), begin, begin + static_cast<std::uint32_t>(bytes.size())});
+  lends_block_ = true;
+  return true;
+}
+
+/// Keeps bytes behind those that are kept; false: there is no room for them.
 bool ReplayBody::append(std::string_view bytes) {
   if (bytes.size() > limits_.body_bytes - kept_bytes_) return false;
   if (!bytes.empty() && memory_is_scarce()) return false;
   kept_bytes_ += bytes.size();
   const bool is_small = kept_bytes_ <= max_small_body;
   const std::uint64_t limit = is_small ? limits_.worker_bytes : limits_.worker_bytes / 2;
+  if (take_block(bytes, limit)) return true;
   while (!bytes.empty()) {
     if (blocks_.empty() || blocks_.back().free_size() == 0) {
       const std::uint32_t size = bytes.size() > Block::small || !blocks_.empty() ? Block::large

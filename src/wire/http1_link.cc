@@ -151,7 +151,9 @@ class Http1Link::ResponseBody final : public LinkBody {
 
  private:
   std::optional<Result<Chunk>> take_buffered();
+  std::optional<Result<Chunk>> take_joined();
   std::optional<Result<Chunk>> deliver(char* bytes, std::size_t size, std::uint32_t& begin);
+  std::optional<Result<Chunk>> deliver_from(ReadBuffer& buffer);
   Task<Result<Chunk>> read_more();
   std::optional<Result<Chunk>> try_read();
   Error broken(const char* detail);
@@ -206,12 +208,37 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::deliver(char* bytes, std::
   return chunk;
 }
 
-std::optional<Result<Chunk>> Http1Link::ResponseBody::take_buffered() {
-  ReadBuffer& in = link_.in_;
-  if (in.empty()) return std::nullopt;
-  auto chunk = deliver(in.block.data() + in.begin, in.end - in.begin, in.begin);
-  if (finished_ && !in.empty()) link_.reusable_ = false;  // unexpected bytes after the message
+std::optional<Result<Chunk>> Http1Link::ResponseBody::deliver_from(ReadBuffer& buffer) {
+  auto chunk = deliver(buffer.block.data() + buffer.begin, buffer.end - buffer.begin, buffer.begin);
+  if (finished_ && !buffer.empty()) link_.reusable_ = false;  // unexpected bytes after the message
   return chunk;
+}
+
+std::optional<Result<Chunk>> Http1Link::ResponseBody::take_buffered() {
+  if (link_.in_.empty()) return std::nullopt;
+  if (auto chunk = take_joined()) return chunk;
+  return deliver_from(link_.in_);
+}
+
+/// Where the beginning of a long body lies behind its head, and the next part has come: both, in a
+/// large block, so that one call sends them, which costs more than the copy.
+std::optional<Result<Chunk>> Http1Link::ResponseBody::take_joined() {
+  const std::string_view here = link_.in_.bytes();
+  if (kind_ != Framing::Kind::length || left_ <= Block::small || left_ <= here.size() ||
+      !link_.watch().readable()) {
+    return std::nullopt;
+  }
+  large_.take(left_, true);
+  if (!large_.block) return std::nullopt;
+  std::memcpy(large_.block.data(), here.data(), here.size());
+  link_.in_.begin = link_.in_.end;
+  large_.begin = 0;
+  large_.end = static_cast<std::uint32_t>(here.size());
+  // Whether the connection has ended is found by the next read.
+  large_.end += static_cast<std::uint32_t>(
+      link_.socket_->read_some(large_.free_begin(), large_.free_size()).size);
+  outgrown_ = true;
+  return deliver_from(large_);
 }
 
 /// The next chunk if it can be read without waiting.
@@ -221,7 +248,7 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
   ReadBuffer& in = link_.in_;
   while (link_.watch().readable()) {
     const bool fits = in.block.size() - link_.body_begin_ >= min_free_bytes;
-    if (outgrown_ || !fits) large_.take(fits);
+    if (outgrown_ || !fits) large_.take(kind_ == Framing::Kind::length ? left_ : 0, fits);
     const bool here = !large_.block;
     if (here) {
       in.begin = in.end = link_.body_begin_;  // its bytes were consumed
@@ -244,8 +271,7 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::try_read() {
       case Socket::ReadStatus::bytes: break;
     }
     into.end += static_cast<std::uint32_t>(got.size);
-    auto chunk = deliver(into.block.data() + into.begin, into.end - into.begin, into.begin);
-    if (finished_ && !into.empty()) link_.reusable_ = false;
+    auto chunk = deliver_from(into);
     outgrown_ = outgrown_ || got.size == available_capacity;
     if (chunk) return chunk;
   }

@@ -1,6 +1,7 @@
 #include "http1_request_body.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "refusal.h"
@@ -61,8 +62,64 @@ Task<Result<Chunk>> Http1RequestBody::read() {
     replays_ = false;
     return Result<Chunk>(first_);
   }
+  lent_of_large_ = 0;
+  if (continues_in_socket()) {
+    move_to_large();
+    return std::move(*take_large());
+  }
   if (auto chunk = take_buffered()) return std::move(*chunk);
   return read_more();
+}
+
+/// Part of a long body lies behind its head, and the next part has come.
+bool Http1RequestBody::continues_in_socket() {
+  const ReadBuffer& in = transport_.in;
+  return !chunked_ && left_ > Block::small && !in.empty() && left_ > in.end - in.begin &&
+         transport_.watch().readable();
+}
+
+/// Joins both parts in a large block: one call sends them, which costs more than the copy.
+void Http1RequestBody::move_to_large() {
+  ReadBuffer& in = transport_.in;
+  const std::string_view here = in.bytes();
+  need_large();
+  std::memcpy(large_.block.data(), here.data(), here.size());
+  in.begin = in.end;
+  ++reads_;  // `rewind` is for what lies behind the head: nothing counts this memory for it
+  const std::size_t room = large_.block.size() - here.size();
+  const auto got = transport_.socket->read_some(
+      large_.block.data() + here.size(),
+      static_cast<std::size_t>(std::min<std::uint64_t>(left_ - here.size(), room)));
+  rate_.received(got.size);  // whether the connection has ended is found by the next read
+  large_.end = static_cast<std::uint32_t>(here.size() + got.size);
+}
+
+void Http1RequestBody::need_large() {
+  if (!large_.block) {
+    large_.block = Block::take(!chunked_ && left_ > Block::large ? Block::huge : Block::large);
+  }
+  large_.begin = large_.end = 0;
+}
+
+/// Makes a chunk of what was read into the large block, as `deliver` does.
+std::optional<Result<Chunk>> Http1RequestBody::take_large() {
+  const std::uint32_t size = std::exchange(large_.end, 0);
+  auto chunk = deliver(large_.block.data(), size, large_.begin);
+  const std::uint32_t consumed = std::exchange(large_.begin, 0);
+  if (finished_ && consumed < size) {
+    transport_.carried_over = {std::move(large_.block), consumed, size};
+  } else if (chunk) {
+    lent_of_large_ = size;
+  }
+  return chunk;
+}
+
+/// A block that is almost empty is kept: a copy of its bytes takes less memory.
+Block Http1RequestBody::take_block() {
+  if (lent_of_large_ == 0 || lent_of_large_ < large_.block.size() / 4) return {};
+  lent_of_large_ = 0;
+  first_.last = false;  // from now on only the taker can rewind
+  return std::move(large_.block);
 }
 
 bool Http1RequestBody::rewind() {
@@ -83,11 +140,10 @@ Socket::Read Http1RequestBody::fill() {
         t.in.free_begin(),
         chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
     t.in.end += static_cast<std::uint32_t>(got.size);
-    if (got.size == room) large_.block = Block::take(Block::large);
+    if (got.size == room) need_large();
     return got;
   }
-  if (!large_.block) large_.block = Block::take(Block::large);
-  large_.begin = large_.end = 0;
+  need_large();
   const std::size_t room = large_.block.size();
   const auto got = t.socket->read_some(
       large_.block.data(),
@@ -124,11 +180,7 @@ Task<Result<Chunk>> Http1RequestBody::read_more() {
     if (large_.empty()) {
       if (auto chunk = take_buffered()) co_return std::move(*chunk);
     } else {
-      auto chunk = deliver(large_.block.data(), large_.end, large_.begin);
-      const bool over_read = finished_ && !large_.empty();
-      if (over_read) t.carried_over = {std::move(large_.block), large_.begin, large_.end};
-      large_.begin = large_.end = 0;
-      if (chunk) co_return std::move(*chunk);
+      if (auto chunk = take_large()) co_return std::move(*chunk);
     }
   }
 }

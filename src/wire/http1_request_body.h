@@ -36,6 +36,7 @@ class Http1RequestBody final : public Body {
     return chunked_ ? std::nullopt : std::optional(length_);
   }
   bool rewind() override;
+  Block take_block() override;
   bool rewindable() const override {
     if (reads_ > 0) return reads_ == 1 && first_.last;
     return !chunked_ && !broken_ && transport_.in.end - transport_.in.begin >= left_;
@@ -58,7 +59,11 @@ class Http1RequestBody final : public Body {
 
  private:
   std::optional<Result<Chunk>> take_buffered();
+  std::optional<Result<Chunk>> take_large();
   Task<Result<Chunk>> read_more();
+  bool continues_in_socket();
+  void move_to_large();
+  void need_large();
   Socket::Read fill();
   std::optional<Result<Chunk>> deliver(char* bytes, std::size_t size, std::uint32_t& begin);
   Result<Chunk> fail(Fault fault, std::string detail);
@@ -78,8 +83,9 @@ class Http1RequestBody final : public Body {
   std::uint64_t length_;
   std::uint64_t total_ = 0;
   Instant deadline_ = never;
-  Chunk first_;       // for `rewind`, if it was the whole body
-  ReadBuffer large_;  // after the body has outgrown the block of the head
+  Chunk first_;                      // for `rewind`, if it was the whole body
+  ReadBuffer large_;                 // after the body has outgrown the block of the head
+  std::uint32_t lent_of_large_ = 0;  // bytes of it that are the last chunk
   ChunkedDecoder decoder_;
 };
 

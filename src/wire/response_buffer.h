@@ -87,11 +87,14 @@ class ResponseBuffer : public ReadBuffer {
  public:
   explicit ResponseBuffer(ConnectionBudget* connection) : charge_(connection) {}
 
-  /// Takes a block for the next bytes, unless it has a large one: a large one, or when a budget is
-  /// spent, none if that is `optional`, else a small one. REQUIRES: no bytes in it are in use.
-  void take(bool optional) {
+  /// Takes a block for the next bytes, unless it has a large one: a huge one if at least `expected`
+  /// bytes are to come and they need it, else a large one, or when a budget is spent, none if that
+  /// is `optional`, else a small one. REQUIRES: no bytes in it are in use.
+  void take(std::uint64_t expected, bool optional) {
     if (charge_.bytes() > 0) return;
-    if (charge_.take(Block::large)) {
+    if (expected > Block::large && charge_.take(Block::huge)) {
+      block = Block::take(Block::huge);
+    } else if (charge_.take(Block::large)) {
       block = Block::take(Block::large);
     } else if (!optional && !block) {
       block = Block::take(Block::small);

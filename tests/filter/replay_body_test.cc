@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "wire/scripted_body.h"
 
@@ -173,6 +175,91 @@ TEST_F(ReplayBodyTest, FreesWhatWasSentWhenItIsCommitted) {
   EXPECT_GT(metrics.held.value(), 0);
   EXPECT_LT(metrics.held.value(), held);
   EXPECT_EQ(sent + read_all().bytes, part + part + part);
+}
+
+/// A body that reads into a block of its own for each chunk, as a long one from a connection does.
+class BlockBody final : public Body {
+ public:
+  BlockBody(std::vector<std::string> chunks, int& taken)
+      : chunks_(std::move(chunks)), taken_(taken) {}
+  Task<Result<Chunk>> read() override {
+    if (!block_) block_ = Block::take(Block::huge);
+    const std::string& text = chunks_[next_++];
+    std::memcpy(block_.data() + offset, text.data(), text.size());
+    return Result<Chunk>(
+        Chunk{.bytes = {block_.data() + offset, text.size()}, .last = next_ == chunks_.size()});
+  }
+  Block take_block() override {
+    ++taken_;
+    return std::move(block_);
+  }
+
+ private:
+  static constexpr std::size_t offset = 100;
+  std::vector<std::string> chunks_;
+  std::size_t next_ = 0;
+  Block block_;
+  int& taken_;
+};
+
+class ReplayBodyOfBlocks : public ReplayBodyTest {
+ protected:
+  void of_chunks(std::vector<std::string> chunks, std::uint64_t worker_bytes = 64UL << 20) {
+    body = std::make_unique<ReplayBody>(
+        std::make_unique<BlockBody>(std::move(chunks), taken),
+        ReplayBody::Limits{.body_bytes = 1'000'000, .worker_bytes = worker_bytes}, metrics,
+        &pressure);
+  }
+  const std::string part = std::string(200'000, 'x');
+  int taken = 0;
+};
+
+TEST_F(ReplayBodyOfBlocks, TakesBlocksRatherThanCopyThem) {
+  of_chunks({part, "some", part});
+  const std::string_view first = body->read().take()->bytes;
+  EXPECT_EQ(read_all().bytes, "some" + part);
+  EXPECT_EQ(taken, 2) << "a few bytes are copied";
+
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(body->rewind());
+    const std::string_view again = body->read().take()->bytes;
+    EXPECT_EQ(again.data(), first.data());
+    EXPECT_EQ(std::string(again) + read_all().bytes, part + "some" + part);
+  }
+  EXPECT_EQ(metrics.held.value(), 2 * Block::huge);
+  body.reset();
+  EXPECT_EQ(metrics.held.value(), 0);
+}
+
+TEST_F(ReplayBodyOfBlocks, KeepsTheBlockThatIsBeingSentWhenItIsCommitted) {
+  of_chunks({part, part});
+  (void)body->read().take();
+  const std::string_view sending = body->read().take()->bytes;
+
+  body->commit();
+
+  Block next_request = Block::take(Block::huge);
+  std::memset(next_request.data(), 'y', next_request.size());
+  EXPECT_EQ(sending, part);
+  EXPECT_EQ(metrics.held.value(), Block::huge);
+  body.reset();
+  EXPECT_EQ(metrics.held.value(), 0);
+}
+
+TEST_F(ReplayBodyOfBlocks, LendsWhatItHoldsUntilTheNextIsHeld) {
+  of_chunks({part, part});
+  const std::string_view held = body->hold().take()->bytes;
+  body->commit();
+  EXPECT_EQ(held, part);
+  EXPECT_EQ(read_all().bytes, part);
+}
+
+TEST_F(ReplayBodyOfBlocks, CopiesWhereMemoryRunsShort) {
+  of_chunks({part, part}, 4 * Block::huge);  // half of which is for small bodies
+  EXPECT_EQ(read_all().bytes, part + part);
+  EXPECT_EQ(taken, 1);
+  ASSERT_TRUE(body->rewind());
+  EXPECT_EQ(read_all().bytes, part + part);
 }
 
 TEST_F(ReplayBodyTest, PassesAnErrorOnAndIsNotRepeated) {

@@ -3,6 +3,8 @@
 #include <sys/ioctl.h>
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "evenkeel/http/status.h"
 #include "evenkeel/wire/frontend.h"
@@ -74,6 +76,57 @@ class Http1Frontend : public testing::Test {
 };
 
 // ---- consecutive requests --------------------------------------------------------------------
+
+/// Echoes the body; takes the blocks in which it comes if asked to.
+class TakingHandler {
+ public:
+  explicit TakingHandler(bool takes_blocks) : takes_blocks_(takes_blocks) {}
+  Task<Result<Response>> operator()(Request& request) {
+    std::vector<Block> blocks;
+    std::string text;
+    bool taken = false;
+    for (bool last = false; !last;) {
+      auto chunk = co_await request.body->read();
+      if (!chunk) co_return std::move(chunk.error());
+      last = chunk->last;
+      if (takes_blocks_) blocks.push_back(request.body->take_block());
+      text += chunk->bytes;  // after its block was taken
+      taken = taken || (!blocks.empty() && blocks.back());
+      EXPECT_FALSE(taken && request.body->rewind()) << "its taker has the bytes";
+    }
+    any_taken = any_taken || taken;
+    co_return answer_of(text);
+  }
+  bool any_taken = false;
+
+ private:
+  bool takes_blocks_;
+};
+
+TEST_F(Http1Frontend, ReadsALongBodyHoweverItIsSplit) {
+  constexpr std::size_t length = 300'000;
+  std::string body(length, '\0');
+  for (std::size_t i = 0; i < length; ++i) body[i] = static_cast<char>('a' + i % 23);
+  const std::string message = "POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" +
+                              body +
+                              "POST /next HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nnext";
+  for (const bool takes_blocks : {false, true}) {
+    for (const std::size_t piece : {message.size(), std::size_t{1'000}, std::size_t{16'384},
+                                    std::size_t{20'000}, std::size_t{150'000}}) {
+      TakingHandler handler(takes_blocks);
+      answer_with([&](Request& request) { return handler(request); });
+      auto client = connect(1 << 20);
+      for (std::size_t at = 0; at < message.size(); at += piece) {
+        client->send(std::string_view(message).substr(at, piece));
+        drain_loop(loop, 1);
+      }
+      EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n" + body)
+          << piece;
+      EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnext");
+      EXPECT_EQ(handler.any_taken, takes_blocks && piece >= 150'000) << piece;
+    }
+  }
+}
 
 TEST_F(Http1Frontend, ServesConsecutiveRequestsOnOneConnection) {
   auto client = connect();

@@ -52,6 +52,37 @@ TEST_F(Http1Link, ServesConsecutiveRequests) {
   }
 }
 
+TEST_F(Http1Link, ReadsALongResponseHoweverItIsSplit) {
+  const std::int64_t before = ResponseBudget::taken();
+  std::string body(300'000, '\0');
+  for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>('a' + i % 23);
+  const std::string message = "HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + body;
+  for (const std::size_t piece : {message.size(), std::size_t{1'000}, std::size_t{16'384},
+                                  std::size_t{20'000}, std::size_t{150'000}}) {
+    connect(1 << 20);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      Request request = get();
+      Exchange exchange;
+      start(request, exchange);
+      backend->read_head();
+      for (std::size_t at = 0; at < message.size(); at += piece) {
+        backend->send(std::string_view(message).substr(at, piece));
+        drain_loop(loop, 1);
+      }
+      ASSERT_TRUE(ends(exchange));
+      EXPECT_EQ(exchange.body.bytes, body) << piece;
+      EXPECT_EQ(link->available_capacity(), 1u);
+      EXPECT_EQ(ResponseBudget::taken(), before);
+    }
+  }
+}
+
+TEST_F(Http1Link, ReportsALongResponseThatEndsBehindItsFirstPart) {
+  const std::string part(20'000, 'x');
+  EXPECT_EQ(fault_of("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + part),
+            Fault::backend_closed);
+}
+
 TEST_F(Http1Link, ReadsLargeResponsesInSmallPiecesWhenTheBudgetIsSpent) {
   std::uint32_t spent = 0;
   while (ResponseBudget::take(Block::large)) spent += Block::large;
@@ -110,7 +141,7 @@ TEST_F(Http1Link, TakesFromTheBudgetWhileALargeResponseIsNotRead) {
     auto chunk = body.read();
     EXPECT_TRUE(eventually(loop, [&] { return chunk.ready(); }));
   }
-  EXPECT_EQ(ResponseBudget::taken(), before + Block::large);
+  EXPECT_EQ(ResponseBudget::taken(), before + Block::huge);
 
   (*exchange.head)->body.reset();
   EXPECT_EQ(ResponseBudget::taken(), before);

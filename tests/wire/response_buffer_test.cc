@@ -47,32 +47,50 @@ TEST(ResponseBuffer, IsSmallOrAbsentWhenItsConnectionHasSpentItsBudget) {
   ResponseBuffer first(&connection);
   ResponseBuffer second(&connection);
   ResponseBuffer third(&connection);
-  first.take(true);
-  second.take(false);
+  first.take(0, true);
+  second.take(0, false);
   EXPECT_EQ(first.block.size(), Block::large);
   EXPECT_EQ(second.block.size(), Block::large);
 
-  third.take(true);
+  third.take(0, true);
   EXPECT_FALSE(third.block);
-  third.take(false);
+  third.take(0, false);
   EXPECT_EQ(third.block.size(), Block::small);
   EXPECT_EQ(connection.left(), 0u);
 
   ResponseBuffer of_another_client(nullptr);
-  of_another_client.take(true);
+  of_another_client.take(0, true);
   EXPECT_EQ(of_another_client.block.size(), Block::large);
+}
+
+TEST(ResponseBuffer, IsHugeForALongBodyWhileTheBudgetLasts) {
+  ConnectionBudget connection(Block::huge + Block::large);
+  ResponseBuffer first(&connection);
+  ResponseBuffer second(&connection);
+  ResponseBuffer third(&connection);
+  first.take(Block::large + 1, true);
+  second.take(Block::large + 1, true);
+  third.take(Block::large + 1, true);
+  EXPECT_EQ(first.block.size(), Block::huge);
+  EXPECT_EQ(second.block.size(), Block::large);
+  EXPECT_FALSE(third.block);
+
+  first.release();
+  EXPECT_EQ(connection.left(), Block::huge);
+  first.take(Block::large, true);
+  EXPECT_EQ(first.block.size(), Block::large) << "the rest fits a large one";
 }
 
 TEST(ResponseBuffer, IsLargeAgainOnceItsConnectionReads) {
   ConnectionBudget connection(Block::large);
   ResponseBuffer unread(&connection);
   ResponseBuffer other(&connection);
-  unread.take(false);
-  other.take(false);
+  unread.take(0, false);
+  other.take(0, false);
   EXPECT_EQ(other.block.size(), Block::small);
 
   unread.release();
-  other.take(false);
+  other.take(0, false);
   EXPECT_EQ(other.block.size(), Block::large);
 }
 

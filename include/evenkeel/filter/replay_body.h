@@ -13,8 +13,9 @@
 
 namespace evenkeel {
 
-/// Keeps a copy of what was read of a request body until the response begins. A body that outgrows
-/// its limit, or the memory that one worker spends on such copies, or that grows while memory is
+/// Keeps what was read of a request body until the response begins: the block in which the bytes
+/// lie where it can be taken, else a copy. A body that outgrows
+/// its limit, or the memory that one worker spends on such bodies, or that grows while memory is
 /// scarce, is no longer kept: it goes on as a stream, and the request cannot be retried.
 ///
 /// REQUIRES: `metrics` and `pressure` outlive it. Thread: the worker's.
@@ -59,6 +60,7 @@ class ReplayBody final : public Body {
   Result<Chunk> keep_held(Result<Chunk> chunk);
   Result<Chunk> keep(Result<Chunk> chunk);
   bool append(std::string_view bytes);
+  bool take_block(std::string_view bytes, std::uint64_t limit);
   bool memory_is_scarce() const {
     return pressure_ != nullptr && pressure_->get() != MemoryPressure::none;
   }

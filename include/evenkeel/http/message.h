@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "evenkeel/base/attempt_list.h"
+#include "evenkeel/base/buffer.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/priority.h"
@@ -43,6 +44,9 @@ class Body : public Pooled {
   virtual bool rewindable() const { return false; }
   /// It will not be rewound: bytes that were kept for that may be freed.
   virtual void commit() {}
+  /// Gives up the block in which the bytes of the last chunk lie, if it holds nothing else; they
+  /// stay where they are. Empty: they can only be copied.
+  virtual Block take_block() { return {}; }
 };
 using BodyPtr = std::unique_ptr<Body>;
 
