@@ -378,7 +378,7 @@ void PlacedRequest::released(Instant now) noexcept {
   try {
     scheduler_.pass_locked(now);
   } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
-    // The next pass is due within 20 ms.
+    // The next pass is due in some 20 ms.
   }
 }
 
