@@ -25,6 +25,13 @@ def document(daemon):
     return daemon.api("pools")[0]["scheduler"]["shadow"]
 
 
+def growth(daemon, read, act):
+    """How much the numbers that `read` finds have grown when `act` is done."""
+    before = read(daemon)
+    act()
+    return {key: value - before[key] for key, value in read(daemon).items() if isinstance(value, (int, float))}
+
+
 class UnequalServers(case.Case):
     def start(self, shadow):
         """A daemon with a fast server and one that is eight times slower, which it has got to know."""
@@ -56,13 +63,10 @@ class UnequalServers(case.Case):
 
     def test_round_robin_regrets_the_turns_of_the_slow_server(self):
         self.start("round-robin")
-        before = shadows(self.served)
-        for number in range(12):
-            self.ask(f"r {number}")
-        after = shadows(self.served)
+        grown = growth(self.served, shadows, lambda: [self.ask(f"r {number}") for number in range(12)])
 
-        self.assertEqual(after["choices_total", "round-robin"] - before["choices_total", "round-robin"], 12)
-        regret = after["regret_seconds_total", "round-robin"] - before["regret_seconds_total", "round-robin"]
+        self.assertEqual(grown["choices_total", "round-robin"], 12)
+        regret = grown["regret_seconds_total", "round-robin"]
         decisions = [self.kept(f"r-{number}")[0]["shadow"] for number in range(12)]
         differences = [each["cost"] - each["scheduler_cost"] for each in decisions]
         self.assertGreater(regret, 0.2)  # six prompts of 5000 tokens, some 80 ms longer each
@@ -119,13 +123,10 @@ class Shadows(HeldCase):
 
     def test_it_regrets_what_it_would_send_behind_a_long_prompt(self):
         self.start("round-robin")
-        before = document(self.served)
-        for number in range(10):
-            self.serve(f"n{number}")
-        told = document(self.served)
-        self.assertEqual(told["compared_total"] - before["compared_total"], 10)
-        self.assertEqual(told["agreed_total"] - before["agreed_total"], 5)
-        self.assertGreater(told["regret_seconds_total"] - before["regret_seconds_total"], 5)  # a second each, at least
+        grown = growth(self.served, document, lambda: [self.serve(f"n{number}") for number in range(10)])
+        self.assertEqual(grown["compared_total"], 10)
+        self.assertEqual(grown["agreed_total"], 5)
+        self.assertGreater(grown["regret_seconds_total"], 5)  # a second each, at least
         self.assertEqual({self.shadow_of(f"n{number}")["scheduler_backend"] for number in range(10)}, {self.free})
         self.end()
 

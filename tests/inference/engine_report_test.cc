@@ -92,51 +92,43 @@ TEST(EngineReport, OfVllmKnowsTheOldNamesOfItsPrefixCounters) {
   EXPECT_EQ(report.prefix_hit, 200);
 }
 
+/// A line of vLLM with `--max-loras 2`; its value is when the engine last showed these adapters.
+std::string adapters_at(const std::string& time, const std::string& running,
+                        const std::string& waiting = "") {
+  return "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"" + running +
+         "\",waiting_lora_adapters=\"" + waiting + "\"} " + time + "\n";
+}
+
 TEST(EngineReport, OfVllmListsTheAdaptersOfItsLastUpdate) {
-  const EngineReport report = report_of(
-      "vllm",
-      "vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"old\","
-      "waiting_lora_adapters=\"\"} 1.7881842e+09\n"
-      "vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"sql-lora, chat-lora\","
-      "waiting_lora_adapters=\"sql-lora,other\"} 1.7881843e+09\n"
-      "vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"older\","
-      "waiting_lora_adapters=\"\"} 1.7881841e+09\n");
+  const EngineReport report =
+      report_of("vllm", adapters_at("1.7881842e+09", "old") +
+                            adapters_at("1.7881843e+09", "sql-lora, chat-lora", "sql-lora,other") +
+                            adapters_at("1.7881841e+09", "older"));
 
   ASSERT_TRUE(report.adapters.has_value());
   EXPECT_EQ(report.adapters->in_use, hashes({"sql-lora", "chat-lora", "other"}));
-  EXPECT_EQ(report.adapters->slots, 4u);
+  EXPECT_EQ(report.adapters->used_before, hashes({"old", "older"}));
+  EXPECT_EQ(report.adapters->slots, 2u);
 }
 
 /// As vLLM 0.32.0 shows it after requests for four adapters, one after the other.
 TEST(EngineReport, OfVllmTellsWhichAdaptersWereUsedLast) {
   const EngineReport report =
-      report_of("vllm",
-                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\","
-                "waiting_lora_adapters=\"sql\"} 1.795445116143472e+09\n"
-                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"\","
-                "waiting_lora_adapters=\"\"} 1.7954451162196994e+09\n"
-                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"chat\","
-                "waiting_lora_adapters=\"chat\"} 1.7954451151883109e+09\n"
-                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"code\","
-                "waiting_lora_adapters=\"\"} 1.7954451154091568e+09\n"
-                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\","
-                "waiting_lora_adapters=\"never\"} 1.795445114e+09\n");
+      report_of("vllm", adapters_at("1.795445116143472e+09", "sql", "sql") +
+                            adapters_at("1.7954451162196994e+09", "") +
+                            adapters_at("1.7954451151883109e+09", "chat", "chat") +
+                            adapters_at("1.7954451154091568e+09", "code") +
+                            adapters_at("1.795445114e+09", "sql", "never"));
 
   ASSERT_TRUE(report.adapters.has_value());
   EXPECT_TRUE(report.adapters->in_use.empty());
   EXPECT_EQ(report.adapters->used_before, hashes({"sql", "code", "chat"}));
-  EXPECT_EQ(report.adapters->slots, 2u);
 }
 
 TEST(EngineReport, LeavesOutAdaptersWithoutATime) {
   const EngineReport report =
-      report_of("vllm",
-                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\","
-                "waiting_lora_adapters=\"\"} NaN\n"
-                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"chat\","
-                "waiting_lora_adapters=\"\"} 1.7954451151883109e+09\n"
-                "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"sql\","
-                "waiting_lora_adapters=\"\"} NaN\n");
+      report_of("vllm", adapters_at("NaN", "sql") + adapters_at("1.7954451151883109e+09", "chat") +
+                            adapters_at("NaN", "sql"));
 
   ASSERT_TRUE(report.adapters.has_value());
   EXPECT_EQ(report.adapters->in_use, hashes({"chat"}));
@@ -146,10 +138,8 @@ TEST(EngineReport, LeavesOutAdaptersWithoutATime) {
 TEST(EngineReport, KeepsTheAdaptersThatWereUsedLast) {
   std::string page;
   for (int i = 1; i <= 100; ++i) {
-    const int number = (i * 37) % 101;  // in any order
-    page += "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"a" +
-            std::to_string(number) + "\",waiting_lora_adapters=\"\"} " + std::to_string(number) +
-            ".0\n";
+    const std::string number = std::to_string((i * 37) % 101);  // in any order
+    page += adapters_at(number + ".0", "a" + number);
   }
   const EngineReport report = report_of("vllm", page);
 
