@@ -16,17 +16,14 @@ namespace evenkeel::bench {
 
 /// A rule that sends each request as it arrives. It sees what a router sees: requests, first
 /// tokens, ends, and reports that are as old as the last poll.
-class Rule : public Dispatcher {
+class Rule : public ImmediateDispatcher {
  public:
   Rule(const ReplayOptions& options, RequestSink& sink);
 
   void arrived(ReplayedRequest& request, Instant now) override;
   void first_token(ReplayedRequest& request, Instant now) override;
-  void token(ReplayedRequest&, std::uint32_t, Duration, Instant) override {}
   void finished(ReplayedRequest& request, Instant now) override;
   void polled(std::uint32_t backend, const LoadSample& report, Instant now) override;
-  void decide(Instant) override {}
-  Instant next_decision(Instant) const override { return never; }
 
  protected:
   /// A backend as the router sees it.

@@ -10,17 +10,14 @@
 
 namespace evenkeel {
 
-class PickerDispatcher final : public Dispatcher {
+class PickerDispatcher final : public ImmediateDispatcher {
  public:
   PickerDispatcher(std::string_view picker, const ReplayOptions& options, RequestSink& sink);
 
   void arrived(ReplayedRequest& request, Instant now) override;
   void first_token(ReplayedRequest& request, Instant now) override;
-  void token(ReplayedRequest&, std::uint32_t, Duration, Instant) override {}
   void finished(ReplayedRequest& request, Instant now) override;
   void polled(std::uint32_t backend, const LoadSample& report, Instant now) override;
-  void decide(Instant) override {}
-  Instant next_decision(Instant) const override { return never; }
 
  private:
   const Backend& backend_of(const ReplayedRequest& request) const {

@@ -197,7 +197,7 @@ TEST(Replay, FindsTheFewestBackends) {
 }
 
 /// Sends every request to backend 0, and notes what that has cached before.
-class NotesCaches final : public Dispatcher {
+class NotesCaches final : public ImmediateDispatcher {
  public:
   NotesCaches(RequestSink& sink, std::vector<std::uint32_t>& cached)
       : sink_(sink), cached_(cached) {}
@@ -206,11 +206,8 @@ class NotesCaches final : public Dispatcher {
     sink_.send(request, 0);
   }
   void first_token(ReplayedRequest&, Instant) override {}
-  void token(ReplayedRequest&, std::uint32_t, Duration, Instant) override {}
   void finished(ReplayedRequest&, Instant) override {}
   void polled(std::uint32_t, const LoadSample&, Instant) override {}
-  void decide(Instant) override {}
-  Instant next_decision(Instant) const override { return never; }
 
  private:
   RequestSink& sink_;

@@ -38,4 +38,12 @@ class Dispatcher {
   virtual Instant next_decision(Instant now) const = 0;
 };
 
+/// Sends requests when they arrive, and learns nothing from tokens but the first.
+class ImmediateDispatcher : public Dispatcher {
+ public:
+  void token(ReplayedRequest&, std::uint32_t, Duration, Instant) override {}
+  void decide(Instant) override {}
+  Instant next_decision(Instant) const override { return never; }
+};
+
 }  // namespace evenkeel
