@@ -190,8 +190,9 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
   QueueSection& section = ticket.section;
   enter(section);  // before the last look: a slot released after that look finds a waiting request
   const auto line = static_cast<std::size_t>(ticket.hint.priority);
-  ticket.joined = now;
-  ticket.rank = now + ticket.state.spec().queue.timeout / 3 * static_cast<int>(line);
+  const bool has_waited = ticket.hint.queued_since != Instant{};
+  ticket.joined = has_waited ? ticket.hint.queued_since : now;
+  ticket.rank = ticket.joined + ticket.state.spec().queue.timeout / 3 * static_cast<int>(line);
   ticket.hint.now = now;
 
   if (should_pick(ticket)) {
@@ -203,7 +204,7 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
       return JoinResult::picked;
     }
   }
-  const bool is_full = length_with(section) > ticket.state.spec().queue.size;
+  const bool is_full = !has_waited && length_with(section) > ticket.state.spec().queue.size;
   if (is_full && displace(section, ticket.hint.priority)) {
     ++counts_.full_total;
     ++counts_.displaced_total;
@@ -212,7 +213,12 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
     ++counts_.full_total;
     return JoinResult::full;
   }
-  ticket.insert_before(section.lines[line]);
+  Node* behind = &section.lines[line];
+  while (behind->previous != &section.lines[line] &&
+         ticket.rank < static_cast<Ticket*>(behind->previous)->rank) {
+    behind = behind->previous;
+  }
+  ticket.insert_before(*behind);
   return JoinResult::queued;
 }
 

@@ -135,7 +135,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
 
 void RequestRecorder::record_end(std::string_view method, std::string_view host,
                                  std::string_view path, const RequestInfo& info) {
-  const auto& [identity, timings, outcome, inference] = info;
+  const auto& [identity, timings, outcome, plan, inference] = info;
   const Instant ended = loop_.read_clock();
   const bool client_left = outcome.status == 0 || outcome.fault == Fault::client_gone ||
                            outcome.fault == Fault::write_timeout;
@@ -166,7 +166,7 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
 }
 
 void RequestRecorder::record_recent(const RequestInfo& info, Instant ended, int status) {
-  const auto& [identity, timings, outcome, inference] = info;
+  const auto& [identity, timings, outcome, plan, inference] = info;
   const InferenceRequest& request = inference->request;
   const InferenceResponse& response = inference->response;
   const WallClock::System::time_point started = wall_time_.at(timings.started);
@@ -212,7 +212,7 @@ void RequestRecorder::record_recent(const RequestInfo& info, Instant ended, int 
 
 void RequestRecorder::refused(std::string_view method, std::string_view host, std::string_view path,
                               const RequestInfo& info) {
-  const auto& [identity, timings, outcome, inference] = info;
+  const auto& [identity, timings, outcome, plan, inference] = info;
   const Instant ended = loop_.read_clock();
   const bool client_left = outcome.status == 0 && outcome.fault == Fault::client_gone;
   const int status = client_left ? 499 : outcome.status;
@@ -225,7 +225,7 @@ void RequestRecorder::refused(std::string_view method, std::string_view host, st
 void RequestRecorder::write(std::string_view method, std::string_view host, std::string_view path,
                             const RequestInfo& info, Instant ended, int status) {
   if (ring_ == nullptr) return;
-  const auto& [identity, timings, outcome, inference] = info;
+  const auto& [identity, timings, outcome, plan, inference] = info;
   AccessLogEntry entry{.time = wall_time_.at(timings.started),
                        .request_id = identity.request_id,
                        .client = identity.client,

@@ -44,26 +44,6 @@ LinkPool::LinkProtocol protocol_of(const Request& request) {
   return request.upgrade.empty() ? LinkPool::LinkProtocol::any : LinkPool::LinkProtocol::http1;
 }
 
-/// While it lives, the request counts as queued. Its destructor records the time in the queue.
-class QueuedTime {
- public:
-  QueuedTime(Loop& loop, Gauge& gauge, RequestTimings& timings)
-      : loop_(loop), gauge_(gauge), timings_(timings), began_(loop.now()) {
-    gauge_.add();
-  }
-  QueuedTime(const QueuedTime&) = delete;
-  ~QueuedTime() {
-    gauge_.remove();
-    timings_.waited += loop_.now() - began_;
-  }
-
- private:
-  Loop& loop_;
-  Gauge& gauge_;
-  RequestTimings& timings_;
-  Instant began_;
-};
-
 /// Records the time until a link is ready, the attempt fails, or the request is dropped.
 class ConnectTime {
  public:
@@ -114,8 +94,9 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
       rng_(~seed) {}
 
 // Long: the attempts of one request in one coroutine, whose frame is all that they cost.
-Task<Result<Response>> Forwarder::handle(Request& request) {
+Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since) {
   Progress progress{.hint = hint_of(request)};
+  progress.hint.queued_since = queued_since;
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
   if (options_.schedules && has_predicted_cost(request)) {
@@ -133,6 +114,10 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
   while (true) {
     auto placed = co_await acquire(request, progress);
     if (!placed && progress.held) co_return progress.give_up(request);
+    if (!placed && progress.successor.forwarder != nullptr) {
+      auto response = co_await go_on_in_successor(request, progress);
+      co_return response;
+    }
     if (!placed) {
       if (progress.arrival && progress.arrival->wants_record) [[unlikely]]
         explain_refusal(request);
@@ -192,6 +177,7 @@ Task<Result<Response>> Forwarder::handle(Request& request) {
       co_return progress.give_up(request);
     }
     progress.hint.excluded.add(&backend);
+    progress.hint.queued_since = {};
     lease.release();
     if (progress.waits) co_await back_off(progress);
   }
@@ -334,7 +320,7 @@ Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
     progress.is_trial = parked.has_value();
     if (parked) return std::move(*parked);
   }
-  const Instant deadline = progress.held ? retry_deadline(progress) : never;
+  const Instant deadline = progress.held ? retry_deadline(progress) : deadline_in_queue(progress);
   progress.is_trial = false;
   const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
@@ -344,13 +330,7 @@ Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
     return placed;
   }
   progress.count_retry_time(request.info.timings);
-  return wait_in_queue(std::move(placed), request.info.timings);
-}
-
-Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, RequestTimings& timings) {
-  const QueuedTime waiting(loop_, metrics_.waiting, timings);
-  auto lease = co_await placed;
-  co_return lease;
+  return wait_in_queue(std::move(placed), request, progress);
 }
 
 /// For clients that may know of backends: behind a trusted proxy, or of pools that name them to

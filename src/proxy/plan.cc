@@ -27,6 +27,19 @@ bool adds_usage(const PoolConfig& pool) {
 /// The pool's backends get other values than its clients gave.
 bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.empty(); }
 
+bool rewrites_alike(const PoolConfig& one, const PoolConfig& other) {
+  return one.model == other.model && adds_usage(one) == adds_usage(other) &&
+         engine_named(one.engine).writes_null_usage == engine_named(other.engine).writes_null_usage;
+}
+
+/// In another order, perhaps.
+bool have_same_backends(const PoolState& one, const PoolState& other) {
+  return one.backends().size() == other.backends().size() &&
+         std::ranges::all_of(one.backends(), [&](const BackendPtr& backend) {
+           return other.find(backend->load(), 0) != nullptr;
+         });
+}
+
 /// Bodies are kept up to the size that is inspected, or that some pool keeps for retries.
 InspectFilter::Options inspection_options(const Config& config) {
   const std::uint64_t inspected = config.limits.inspected_body_bytes;
@@ -232,9 +245,10 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   }
   ForwarderOptions options = forwarder_options(
       pool, label_uses_.pool(pool.name), config_->limits.held_bodies_bytes, worker.memory_pressure);
-  handlers_.push_back(std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
-                                                  std::move(targets), worker_metrics,
-                                                  std::move(options)));
+  auto queue = std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
+                                           std::move(targets), worker_metrics, std::move(options));
+  queues_.push_back(queue.get());
+  handlers_.push_back(std::move(queue));
   if (rewrites(pool)) {
     Handler& forwarder = *handlers_.back();
     // Values of the body that only this pool's backends are to see.
@@ -336,6 +350,21 @@ std::vector<std::shared_ptr<LinkPool>> Plan::links_not_in(const Plan& successor)
   return left;
 }
 
+void Plan::hand_queues_to(const std::shared_ptr<Plan>& successor) {
+  const auto& pools = successor->config_->pools;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    if (!queues_[i]->has_queue()) continue;
+    const PoolConfig& own = config_->pools[i];
+    const auto same = std::ranges::find(pools, own.name, &PoolConfig::name);
+    Forwarder* other = nullptr;
+    if (same != pools.end() && rewrites_alike(own, *same)) {
+      other = successor->queues_[static_cast<std::size_t>(same - pools.begin())];
+      if (have_same_backends(queues_[i]->state(), other->state())) other = nullptr;
+    }
+    queues_[i]->hand_queue_to(other, successor);
+  }
+}
+
 void Plan::suspect(const std::string& pool, const std::string& backend, Duration max_silence) {
   const auto found = connected_.find(pool);
   if (found == connected_.end()) return;
@@ -387,7 +416,7 @@ Task<Result<Response>> Plan::Renewal::handle(Request& request, Handler& next) {
   if (active == nullptr || active->get() == &own) return next.handle(request);
   if (request.info.inference == nullptr) return next.handle(request);  // it has not waited
   const std::shared_ptr<Plan>& newest = *active;
-  request.info.inference->plan = newest;
+  request.info.plan = newest;
   request.info.identity.retry_policy = nullptr;
   request.info.identity.slo = nullptr;
   request.info.identity.tenant = nullptr;

@@ -60,6 +60,11 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
   const auto before = std::exchange(plan_, std::move(next));
   for (WorkerListener& listener : listeners_) listener.refresh_tls();
   if (before == nullptr) return;
+  std::erase_if(former_plans_, [](const auto& each) { return each.expired(); });
+  former_plans_.push_back(before);
+  for (const auto& each : former_plans_) {
+    if (const auto former = each.lock()) former->hand_queues_to(plan_);
+  }
   auto left = before->links_not_in(*plan_);
   if (!left.empty()) loop_.spawn(retire_links(std::move(left)));
 }

@@ -126,6 +126,7 @@ class Worker final {
   RequestRecorder recorder_;
   std::shared_ptr<const ModelCatalog> models_;  // null: not known yet
   std::shared_ptr<Plan> plan_;
+  std::vector<std::weak_ptr<Plan>> former_plans_;  // that requests still hold
   // Retired listeners stay until they are empty, and until the next reload.
   std::list<WorkerListener> listeners_;
   bool draining_ = false;

@@ -75,6 +75,18 @@ class QueuePriority : public ::testing::Test {
   std::array<bool, 16> ended_{};
 };
 
+TEST_F(QueuePriority, ARequestFromAnEarlierVersionKeepsItsPlace) {
+  given({.size = 2});
+  const Instant before = Clock::now() - 1s;
+  arrive(standard);
+  arrive(standard);
+  waiting_.push_back(pool_->acquire({.queued_since = before}));  // the queue is full for others
+  waiting_.push_back(pool_->acquire({.queued_since = before - 1s}));
+  waiting_.push_back(pool_->acquire({.priority = batch, .queued_since = before}));
+
+  EXPECT_EQ(order(), (std::vector<std::size_t>{3, 2, 0, 1, 4}));
+}
+
 TEST_F(QueuePriority, ServesTheMostUrgentFirstAndEqualsInOrder) {
   given();
   for (const Priority each : {batch, standard, interactive, batch, standard, interactive}) {

@@ -1,5 +1,6 @@
 """Reload under load: no request is lost and no state is forgotten."""
 
+import itertools
 import pathlib
 import signal
 import threading
@@ -239,6 +240,24 @@ class ChangedBackends(Backends):
         self.assertEqual([each.body for each in staying.exchanges if each.method == "POST"], [body])
         self.assertEqual([each.target for each in leaving.exchanges if each.method == "POST"], [])
         self.eventually(lambda: daemon.metric("evenkeel_requests_in_flight", pool="pool") == 0)
+
+    def test_requests_in_the_queue_go_to_the_backends_of_the_new_file(self):
+        completion = {"method": "POST", "target": "/v1/completions", "fields": [("content-type", "application/json")],
+                      "body": b'{"model": "tiny", "prompt": "hello", "max_tokens": 50}'}
+        for picker, change in itertools.product(("least-connections", "expected-time"), ("replaced", "added")):
+            with self.subTest(picker=picker, change=change):
+                full, fresh = self.held(), self.backend(serve)
+                daemon = self.running(full, pool={"limits": {"max_in_flight": 1}, "picker": picker, "engine": "vllm",
+                                                  "health": {"check": "off"}})
+                stream, head = self.long_request(daemon.address)
+                waiting = [self.spawn(lambda: self.asks(1, **completion)) for _ in range(8)]
+                self.eventually(lambda: daemon.api("pools")[0]["waiting"] == 8)
+                self.pool["backends"] = [fresh.address] if change == "replaced" else [full.address, fresh.address]
+                self.reload()
+                self.assertEqual([each.join() for each in waiting], [[200]] * 8)
+                self.assertEqual(daemon.backend(fresh.address)["picks_total"], 8)
+                self.assertEqual(daemon.api("pools")[0]["waiting"], 0)
+                self.ends_well(stream, head)
 
     def test_an_added_backend_gets_requests_after_its_first_check(self):
         healthy = threading.Event()

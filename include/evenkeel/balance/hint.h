@@ -73,6 +73,9 @@ struct Hint {
   /// expected-time: what the scheduler is to know of the request; null: a request that generates no
   /// text, which goes where connections are fewest. Outlives `Pool::acquire`.
   const Arrival* arrival = nullptr;
+  /// Since when it has waited in the queue of an earlier version of the pool: it keeps its place. A
+  /// default Instant: it has not.
+  Instant queued_since{};
   Instant now{};  ///< the time of the pick; Pool::acquire sets it
 };
 

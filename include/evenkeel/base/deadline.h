@@ -25,6 +25,10 @@ class UntilDoneOrDeadline : private Timer {
     arm(loop_, deadline_);
   }
   void await_resume() { detach(); }
+  /// Ends the wait soon, as if the deadline had passed.
+  void expire_soon() {
+    if (waiter_) arm(loop_, loop_.now());
+  }
 
  private:
   static void expire(Timer& self) {

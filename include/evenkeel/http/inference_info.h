@@ -124,9 +124,6 @@ struct InferenceInfo : Pooled {
   /// Why no backend got it, for a client that may know: the field `x-evenkeel-decision` of the
   /// error. In the request's fields.
   std::string_view refusal;
-  /// The plan that has placed the request, if not the one that it began with. Kept for what the
-  /// request points to.
-  std::shared_ptr<const void> plan;
 };
 
 }  // namespace evenkeel

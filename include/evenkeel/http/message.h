@@ -125,6 +125,9 @@ struct RequestInfo {
   RequestIdentity identity;
   RequestTimings timings;
   RequestOutcome outcome;
+  /// The plan that has placed the request, if not the one that it began with. Kept for what the
+  /// request points to.
+  std::shared_ptr<const void> plan;
   std::unique_ptr<InferenceInfo> inference;  ///< null: its body is not inspected
 };
 

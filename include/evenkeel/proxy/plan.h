@@ -77,6 +77,10 @@ class Plan final : public Handler {
   /// Applies to the links of earlier plans too.
   void suspect(const std::string& pool, const std::string& backend, Duration max_silence);
 
+  /// Requests that wait in the queue of a pool whose backends are others in `successor` go on there
+  /// (Forwarder::hand_queue_to), unless it changes bodies for them in another way.
+  void hand_queues_to(const std::shared_ptr<Plan>& successor);
+
   /// The TLS context for new connections to a listener; null: without TLS.
   std::shared_ptr<const TlsServerContext> tls_of(std::string_view listener) const {
     return pool_set_->tls_of(listener);
@@ -176,7 +180,8 @@ class Plan final : public Handler {
   std::deque<ObserveFilter> observers_;  // of each pool
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::map<std::string, std::vector<ConnectedBackend>, std::less<>> connected_;  // by pool
-  std::vector<Handler*> forwarders_;                                             // of each pool
+  std::vector<Forwarder*> queues_;                                               // of each pool
+  std::vector<Handler*> forwarders_;     // the same, behind its filter that changes bodies
   std::vector<Handler*> last_handlers_;  // of each pool: its forwarder, or what falls back from it
   std::vector<Handler*> observed_;       // the same, behind its filter `observe`
   std::vector<Handler*> pool_chains_;    // the first filter of each pool
