@@ -38,7 +38,8 @@ CALM_SECONDS = 0.5  # after each fault, in which nothing may fail
 class World:
     """Four servers, a fifth backend behind a relay, the daemon and its clients."""
 
-    PICKERS = ("least-connections", "round-robin", "weighted", "least-latency", "queue-depth", "gpu")
+    PICKERS = ("least-connections", "round-robin", "weighted", "least-latency", "queue-depth", "gpu", "prefix-affinity",
+               "expected-time")
 
     def __init__(self, folder, chance, slow_readers):
         self.slow_readers = slow_readers
@@ -64,6 +65,7 @@ class World:
                 "name": "fleet", "engine": "vllm", "picker": chance.choice(self.PICKERS),
                 "backends": [f"{NAME}:{port}", self.relay.address],
                 "limits": {"max_in_flight": 300},
+                "stream_usage": "off",  # answers depend on the bytes of their requests
                 "timeouts": {"connect": "500ms", "first_byte": "10s", "idle": "10s"},
                 "keep_alive": {"idle": "1s"},
                 "health": {"interval": "250ms", "timeout": "300ms", "fall": 2, "rise": 1},

@@ -101,7 +101,7 @@ class Failover(case.Case):
 
     def test_the_same_with_a_picker_that_uses_signals(self):
         """The dead server's known speed and short queue must not attract requests."""
-        for picker in ("least-latency", "queue-depth", "gpu"):
+        for picker in ("least-latency", "queue-depth", "gpu", "expected-time"):
             with self.subTest(picker):
                 self.kill_one_of_four(picker)
 

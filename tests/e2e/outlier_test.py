@@ -8,7 +8,9 @@ from stream import Closed, Stream, exchange
 
 FAST_HEALTH = {"path": "/health", "interval": "300ms"}
 PICKERS = ("round-robin", "weighted", "least-connections", "least-latency", "queue-depth", "gpu", "consistent-hash",
-           "prefix-affinity")
+           "prefix-affinity", "expected-time")
+# A prompt, by which expected-time places it.
+PROMPT = b'{"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]}'
 
 
 class Server:
@@ -40,12 +42,13 @@ class Outlier(case.Case):
         self.backends = [self.backend(script) for script in scripts]
         return self.start_daemon(*self.backends, pool={"health": FAST_HEALTH, **pool})
 
-    def send(self, daemon, seconds, rate=40):
+    def send(self, daemon, seconds, rate=40, body=b"{}"):
         """Requests one after another at this rate; returns their statuses."""
+        fields = [("content-type", "application/json")]
         statuses = []
         began = time.monotonic()
         while time.monotonic() - began < seconds:
-            statuses.append(exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}").status)
+            statuses.append(exchange(daemon.address, "POST", "/v1/chat/completions", fields, body=body).status)
             time.sleep(max(0.0, began + len(statuses) / rate - time.monotonic()))
         return statuses
 
@@ -60,11 +63,11 @@ class Outlier(case.Case):
                 daemon = self.pool(bad, Server(), Server(), picker=picker,
                                    health={**FAST_HEALTH, "interval": "10s"})
 
-                statuses = self.send(daemon, 1.5)
+                statuses = self.send(daemon, 1.5, body=PROMPT)
                 if picker not in ("least-latency", "gpu"):  # these avoid it of their own accord
-                    self.eventually(lambda: statuses.extend(self.send(daemon, 0.1)) or
+                    self.eventually(lambda: statuses.extend(self.send(daemon, 0.1, body=PROMPT)) or
                                     self.state(daemon)[0] == "ejected", "its ejection")
-                statuses += self.send(daemon, 0.5)
+                statuses += self.send(daemon, 0.5, body=PROMPT)
 
                 self.assertLessEqual(sum(status != 200 for status in statuses), 5)
                 if picker in ("least-latency", "gpu"):

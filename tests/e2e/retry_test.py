@@ -12,7 +12,9 @@ from stream import Closed, Stream, exchange
 QUIET = {"health": {"check": "off"}, "metrics": {"scrape": "off"}}
 CHAT = "/v1/chat/completions"
 PICKERS = ["round-robin", "weighted", "least-connections", "least-latency", "queue-depth", "gpu",
-           "consistent-hash", "prefix-affinity"]
+           "consistent-hash", "prefix-affinity", "expected-time"]
+# A prompt, by which expected-time places it.
+PROMPT = b'{"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]}'
 
 
 def answering(status, body=b'{"error": "no"}', fields=(), after=0.0):
@@ -401,7 +403,8 @@ class Retry(case.Case):
 
                 def ask():
                     with Stream.connect(daemon.address) as stream:
-                        return [stream.exchange("POST", CHAT, body=b"{}").status for _ in range(500)]
+                        return [stream.exchange("POST", CHAT, [("content-type", "application/json")], PROMPT).status
+                                for _ in range(500)]
 
                 clients = [self.spawn(ask) for _ in range(4)]
                 answers = [status for client in clients for status in client.join()]
