@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <string>
 #include <thread>
@@ -165,6 +166,49 @@ TEST(MetricsRegistry, CountsNothingOfANameForTheOneThatHasItsIndexNext) {
   const StatusCounters* const counters = metrics.find_requests(route, pool);
   EXPECT_EQ(counters->value(200), 1u);
   EXPECT_TRUE(std::ranges::find(before, counters) != before.end());
+}
+
+// For TSan. Each worker replaces its plan again and again; a page reads what they count meanwhile.
+TEST(MetricsRegistry, ForgetsNamesWhileOthersAreCounted) {
+  constexpr unsigned workers = 2;
+  MetricsRegistry registry(workers);
+  std::atomic<unsigned> running{workers};
+  const auto work = [&](unsigned number) {
+    WorkerMetrics& metrics = registry.worker_metrics(number);
+    LabelUses stays(registry.label_index());
+    const std::uint32_t route = stays.route("route");
+    for (std::size_t version = 0; version < 100; ++version) {
+      LabelUses plan(registry.label_index());
+      for (std::size_t i = 0; i < 20; ++i) {
+        const std::string name = std::to_string(number) + "/" + name_of(version, i);
+        const std::uint32_t pool = plan.pool(name);
+        ASSERT_EQ(registry.in_flight(pool), 0);
+        count_everywhere(metrics, pool, plan.route(name), plan.backend(name, name),
+                         plan.tenant(name));
+        metrics.count({.pool = pool, .route = route, .status = 200, .duration = 1s});
+        ASSERT_EQ(metrics.find_requests(route, pool)->value(200), 1u);
+      }
+    }
+    --running;
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < workers; ++i) threads.emplace_back(work, i);
+
+  std::uint64_t read = 0;
+  while (running > 0) {
+    const LabelIndex::View view = registry.label_index().view();
+    for (std::uint32_t pool = 0; pool < view.pools.size(); ++pool) {
+      for (unsigned i = 0; i < workers; ++i) {
+        const StatusCounters* const counters = registry.worker_metrics(i).find_requests(1, pool);
+        read += counters == nullptr ? 0 : counters->value(200);
+      }
+      read += registry.backend_totals(pool).status_classes[1];
+    }
+  }
+  for (std::thread& each : threads) each.join();
+
+  EXPECT_GT(read, 0u);
+  EXPECT_EQ(registry.label_index().view().has_route(1), false);
 }
 
 TEST(LabelIndex, ListsEachRoutePoolPairOnceAndInOrder) {
