@@ -235,7 +235,7 @@ class SlowReaders(Fault):
             while time.monotonic() < until:
                 for each in readers:
                     each.socket.setblocking(False)
-                    with contextlib.suppress(BlockingIOError):
+                    with contextlib.suppress(BlockingIOError, ConnectionError):  # closed after `timeouts.write`
                         each.socket.recv(100)
                 time.sleep(0.1)
             each = (world.daemon.resident_bytes() - before) / len(readers)

@@ -64,7 +64,8 @@ class World:
             "pools": [{
                 "name": "fleet", "engine": "vllm", "picker": chance.choice(self.PICKERS),
                 "backends": [f"{NAME}:{port}", self.relay.address],
-                "limits": {"max_in_flight": 300},
+                # The readers that hardly read leave room for the others.
+                "limits": {"max_in_flight": max(300, slow_readers)},
                 "stream_usage": "off",  # answers depend on the bytes of their requests
                 "timeouts": {"connect": "500ms", "first_byte": "10s", "idle": "10s"},
                 "keep_alive": {"idle": "1s"},
@@ -209,7 +210,7 @@ class Run:
         """The access log's last lines of requests that failed, and what was left of the budget for retries."""
         time.sleep(0.2)  # the log is behind by 50 ms at most
         daemon = self._world.daemon
-        lines = [line for line in daemon.access_lines() if line["status"] >= 500]
+        lines = [line for line in daemon.access_lines() if (line["status"] or 0) >= 500]
         exhausted = daemon.metric("evenkeel_retry_budget_exhausted_total")
         return "\n".join(f"  {json.dumps(line)}" for line in lines[-3:]) + f"\n  retries beyond the budget: {exhausted:.0f}"
 
