@@ -1,4 +1,6 @@
 // Requests that wait for a slot, and go on in a later version of their pool if its backends change.
+#include <array>
+#include <memory>
 #include <utility>
 
 #include "evenkeel/base/deadline.h"
@@ -30,6 +32,16 @@ class QueuedTime {
   RequestTimings& timings_;
   Instant began_;
 };
+
+/// The request is on its way through the filters of the plan that it has kept so far.
+void keep_too(std::shared_ptr<const void>& kept, const std::shared_ptr<const void>& plan) {
+  if (kept == nullptr) {
+    kept = plan;
+  } else {
+    kept = std::make_shared<std::array<std::shared_ptr<const void>, 2>>(
+        std::array<std::shared_ptr<const void>, 2>{kept, plan});
+  }
+}
 
 }  // namespace
 
@@ -110,7 +122,7 @@ Task<Result<Response>> Forwarder::go_on_in_successor(Request& request,
                                                      const Progress& progress) const {
   Forwarder& successor = *progress.successor.forwarder;
   RequestIdentity& identity = request.info.identity;
-  request.info.plan = progress.successor.plan;
+  keep_too(request.info.plan, progress.successor.plan);
   identity.subset = subset_in(successor.state(), identity.subset).value_or(0);
   identity.session_subset = subset_in(successor.state(), identity.session_subset).value_or(0);
   return successor.forward(request, progress.queued_since);

@@ -144,6 +144,32 @@ TEST_F(QueueReload, KeepsThePlanThatPlacedItAndNoOther) {
   EXPECT_TRUE(eventually(loop, [&] { return first.expired() && second.expired(); }));
 }
 
+TEST_F(QueueReload, KeepsEachPlanWhoseFiltersItHasPassed) {
+  config.pools[0].inspect = true;
+  load();
+  busy = send("/busy");
+  server.connection(0).read_message();
+  constexpr std::string_view body = R"({"model": "tiny"})";
+  queued = connect();
+  queued->send(
+      "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+      "Content-Length: 17\r\n\r\n");
+  EXPECT_TRUE(eventually(loop, [&] { return metrics_registry.in_flight(1) == 2; }));
+  load();  // the second plan places it when its body has come
+  const std::weak_ptr<Plan> second = plan;
+  queued->send(body);
+  await_waiting(1);
+  use({other.address()});
+  load();
+
+  const std::string request = other.connection(0).read_message();
+  EXPECT_TRUE(request.ends_with(body)) << request;
+  EXPECT_FALSE(second.expired());
+  other.connection(0).send(answer);
+  EXPECT_TRUE(queued->read_message().ends_with("fine"));
+  EXPECT_TRUE(eventually(loop, [&] { return second.expired(); }));
+}
+
 TEST_F(QueueReload, StaysWhileNoBackendOfTheNewFileServes) {
   load();
   fill_and_wait();

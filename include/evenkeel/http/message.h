@@ -125,8 +125,8 @@ struct RequestInfo {
   RequestIdentity identity;
   RequestTimings timings;
   RequestOutcome outcome;
-  /// The plan that has placed the request, if not the one that it began with. Kept for what the
-  /// request points to.
+  /// The plan that has placed the request, if not the one that it began with, and those between.
+  /// Kept for what the request points to, and for their filters.
   std::shared_ptr<const void> plan;
   std::unique_ptr<InferenceInfo> inference;  ///< null: its body is not inspected
 };
