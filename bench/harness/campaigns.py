@@ -10,7 +10,17 @@ from functools import partial
 from pathlib import Path
 
 from . import counting, measures, memory, rivals
-from .contender import Contender, Running, Unavailable, evenkeel, haproxy, nghttpx, nginx, start
+from .contender import (
+    Contender,
+    Running,
+    Unavailable,
+    evenkeel,
+    haproxy,
+    nghttpx,
+    nginx,
+    relay,
+    start,
+)
 from .ends import Ends, Origin
 from .measures import Measure, Scenario
 from .process import Children, Cores, available_cores, memory_of
@@ -25,7 +35,7 @@ PROXY_REMARKS = """\
 evenkeel runs with its defaults on: JSON access log to a file, metrics, request ids, forwarding fields. HAProxy and \
 nginx write no logs and keep no metrics, which favours them.
 One worker each, pinned to a core of its own; load generator and origin share another. `direct` is load generator \
-and origin without a proxy.
+and origin without a proxy; `relay` passes bytes on unread, over as many connections: what the kernel alone takes.
 HTTP/2 is cleartext with prior knowledge; TLS is 1.3 with TLS_AES_128_GCM_SHA256 and an ECDSA P-256 certificate, HTTP/1.1 \
 keep-alive, without handshakes. nginx speaks HTTP/2 to backends for gRPC only; nghttpx is not measured with HTTP/1.1.
 Medians over rounds; ratios are taken inside a round (below 1: evenkeel needs less).
@@ -84,7 +94,14 @@ def proxy_recipe(settings: Settings) -> Recipe:
         title="evenkeel beside HAProxy, nginx and nghttpx",
         scenarios=measures.PROXY_SCENARIOS,
         sse_rate=measures.PROXY_SSE_RATE,
-        usual=[evenkeel(settings.build), *profile_guided(settings.root), haproxy(), nginx(), nghttpx()],
+        usual=[
+            evenkeel(settings.build),
+            *profile_guided(settings.root),
+            haproxy(),
+            nginx(),
+            nghttpx(),
+            relay(settings.build),
+        ],
         on_demand=[
             evenkeel(settings.build, logging=False),
             haproxy(logging=True),

@@ -266,6 +266,27 @@ access_log: {{path: "{access_log}", format: json}}
 """
 
 
+# --- a relay of bytes ---------------------------------------------------------------------------
+
+
+def relay(build: Path) -> Contender:
+    """The floor: what the kernel takes for moving the bytes of two connections, unread."""
+    binary = build / "bench_relay"
+
+    def command(site: Site, traced: bool) -> Command:
+        if not binary.exists():
+            raise Unavailable(f"{binary.name} is not built in {build.name}")
+        backends = [word for address in site.backends for word in ("--backend", address)]
+        return Command([str(binary), "--listen", site.address, *backends])
+
+    return Contender(
+        name="relay",
+        version=lambda: "bench_relay, which reads nothing of what it passes on",
+        command=command,
+        ways=(ways.HTTP1,),
+    )
+
+
 # --- HAProxy ------------------------------------------------------------------------------------
 
 
