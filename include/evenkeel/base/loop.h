@@ -15,8 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/busy_poll.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/task.h"
+
+struct epoll_event;
 
 namespace evenkeel {
 
@@ -347,8 +350,11 @@ class Loop {
   static constexpr std::size_t slots =
       512;  // a horizon of 16 s; later timers are scheduled again when it is reached
 
+  static constexpr std::size_t max_events = 256;  // of one iteration
+
   void run_once(Instant wake_at);
   void arm_ticker(Instant when);
+  std::size_t wait_for_events(epoll_event* events, Instant& until);
   template <class Work>
   void guard(Work work);
   void run_ready();
@@ -369,6 +375,7 @@ class Loop {
   int wakeup_ = -1;
   int ticker_ = -1;            // a timerfd that ends a wait
   Instant ticker_at_ = never;  // when it expires; `never` once the loop has seen that
+  BusyPoll busy_poll_;
   Instant now_;
   Instant iteration_ended_;
   Instant wheel_start_;           // of tick 0
