@@ -9,6 +9,7 @@
 #include "evenkeel/net/websocket_key.h"
 #include "evenkeel/wire/link.h"
 #include "evenkeel/wire/link_body.h"
+#include "http2_keepalive.h"
 #include "http2_message.h"
 #include "http2_session.h"
 #include "http2_stream.h"
@@ -23,12 +24,6 @@ constexpr int max_interim_responses = 16;
 /// A backend that closes an idle link may do so while the next request is on its way. A close
 /// within this time of the request counts as such a race.
 constexpr Duration max_idle_close_race = std::chrono::seconds(1);
-/// gRPC servers close a connection at the third ping that comes less than five minutes after the
-/// one before without data in between (GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-/// max_ping_strikes). One of the two is kept in reserve, for a ping that crosses data. After that
-/// SETTINGS frames take the place of pings, less often.
-constexpr int max_pings_without_message = 2;
-constexpr int quiet_factor = 3;  // of `ping_after`
 /// Servers end a connection on which many streams are reset (nghttp2: 1000 at once, then 33 a
 /// second), and with it all other requests on it. After 500, less 20 for each second, a link gets
 /// no new requests.
@@ -129,9 +124,6 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   Loop& loop() { return session_.loop(); }
   const Loop& loop() const { return session_.loop(); }
   Task<void> serve_connection();
-  void check_keepalive();
-  void ping();
-  Duration ping_timeout() const { return std::min(options_.ping_timeout, silence_.longest()); }
   bool exceeds_header_limit(const Request& request);
   bool offers_tunnels();
   void submit_head(ClientStream& stream, const Request& request);
@@ -145,20 +137,16 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
   LinkOptions options_;
   Http2Session session_;
   bool settings_received_ = false;
-  bool draining_ = false;      // after a GOAWAY
-  bool worn_ = false;          // too many of its streams were reset
-  bool served_ = false;        // a request has been answered
-  bool unresponsive_ = false;  // a ping was not answered in time
-  double resets_ = 0;          // of ours, as of `last_reset_`
+  bool draining_ = false;  // after a GOAWAY
+  bool worn_ = false;      // too many of its streams were reset
+  bool served_ = false;    // a request has been answered
+  double resets_ = 0;      // of ours, as of `last_reset_`
   Instant last_reset_{};
-  Instant busy_since_{};  // when the first of the open requests was submitted
-  Instant pinged_at_{};
-  int pings_without_message_ = 0;  // since the last HEADERS or DATA
   SilenceLimit silence_;
   Node streams_;
   Waiter* idle_close_waiter_ = nullptr;
   Signal settings_signal_;
-  MethodTimer<&Http2Link::check_keepalive> keepalive_timer_{*this};
+  Http2Keepalive keepalive_;
   Task<void> running_;
 };
 
@@ -304,7 +292,8 @@ Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
                 .header_fields = options.header_fields,
                 .write_timeout = options.idle_timeout},
                *this),
-      settings_signal_(loop()) {}
+      settings_signal_(loop()),
+      keepalive_(session_, silence_, options_) {}
 
 Task<void> Http2Link::serve_connection() {
   try {
@@ -337,7 +326,8 @@ Error Http2Link::connection_lost(const ClientStream& stream) {
       !stream.answered() && stream.received() == 0 && session_.last_read_at() < stream.sent_at_;
   const Duration since = loop().now() - stream.sent_at_;
   const bool closes_idle = served_ && since < max_idle_close_race;
-  error.idle_close_race = nothing_received && (closes_idle || (unresponsive_ && stream.is_safe()));
+  error.idle_close_race =
+      nothing_received && (closes_idle || (keepalive_.failed() && stream.is_safe()));
   return error;
 }
 
@@ -465,10 +455,7 @@ Task<Result<Response>> Http2Link::send(Request& request) {
   if (stream->tunnel_) stream->expect_answer_to(RequestMethod::connect);
   submit_head(*stream, request);
   stream->sent_at_ = loop().now();
-  if (session_.open_streams() == 1) busy_since_ = stream->sent_at_;
-  if (!keepalive_timer_.armed()) {
-    keepalive_timer_.arm(loop(), stream->sent_at_ + options_.ping_after);
-  }
+  keepalive_.on_request(stream->sent_at_);
   session_.want_flush();
   if (body != nullptr) {
     stream->upload_ = stream->upload(*body, std::move(first), options_.idle_timeout);
@@ -623,57 +610,13 @@ void Http2Link::notify_pool() {
   if (idle_close_waiter_ != nullptr) loop().wake_soon(*idle_close_waiter_);
 }
 
-/// Pings a backend that has open requests and was silent for a while, whatever we sent; ends the
-/// link if it does not answer.
-void Http2Link::check_keepalive() {
-  if (session_.ended() || session_.open_streams() == 0) return;
-  const Instant now = loop().now();
-  if (session_.ping_unanswered()) {
-    const Instant due = pinged_at_ + ping_timeout();
-    if (now >= due) {
-      unresponsive_ = true;
-      session_.fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
-    } else {
-      keepalive_timer_.arm(loop(), due);
-    }
-    return;
-  }
-  if (session_.last_message() >= pinged_at_) pings_without_message_ = 0;
-  const Instant quiet_since = std::max(session_.last_read_at(), busy_since_);
-  Instant due = quiet_since + options_.ping_after;
-  if (pings_without_message_ >= max_pings_without_message) {
-    due = std::max(due, pinged_at_ + quiet_factor * options_.ping_after);
-  }
-  if (now >= due) {
-    ping();
-  } else {
-    keepalive_timer_.arm(loop(), due);
-  }
-}
-
-void Http2Link::ping() {
-  if (pings_without_message_ < max_pings_without_message) {
-    session_.ping();
-    ++pings_without_message_;
-  } else {
-    session_.ping_by_settings();
-  }
-  pinged_at_ = loop().now();
-  keepalive_timer_.arm(loop(), pinged_at_ + ping_timeout());
-}
-
 void Http2Link::suspect(Duration max_silence) {
   silence_.set(max_silence, loop().now());
   if (session_.ended() || session_.open_streams() == 0) return;
   for (Node* node = streams_.next; node != &streams_; node = node->next) {
     static_cast<ClientStream&>(*node).wake_reader();
   }
-  if (session_.last_message() >= pinged_at_) pings_without_message_ = 0;
-  if (session_.ping_unanswered()) {
-    keepalive_timer_.arm(loop(), pinged_at_ + ping_timeout());
-  } else {
-    ping();
-  }
+  keepalive_.expect_answer();
 }
 
 }  // namespace
