@@ -64,13 +64,16 @@ class AdapterCache {
   }
   void clear() { size_ = 0; }
 
- private:
-  static constexpr double soon = 60;  // seconds
-
   struct Entry {
     std::uint64_t adapter = 0;
     double used_at = 0;
   };
+  /// The last used first.
+  std::span<const Entry> entries() const { return std::span(entries_).first(size_); }
+
+ private:
+  static constexpr double soon = 60;  // seconds
+
   using Place = std::array<Entry, capacity>::const_iterator;
 
   Place begin() const { return entries_.begin(); }

@@ -35,6 +35,15 @@ class AssociativeTable {
     return const_cast<Value*>(std::as_const(*this).find(key));  // NOLINT: the table is not const
   }
 
+  template <class See>
+  void for_each(See see) const {
+    for (const Set& set : sets_) {
+      for (const Entry& entry : set) {
+        if (entry.taken) see(entry.key, entry.value);
+      }
+    }
+  }
+
   /// The value of the key; a new one if it has none. `worth` orders the values that a new one may
   /// replace.
   template <class Worth>

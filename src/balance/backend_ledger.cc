@@ -25,6 +25,10 @@ constexpr double negligible_wait = 0.02;  // seconds of others' work that spoil 
 constexpr double fresh_report = 2;
 constexpr double stale_report = 10;
 
+// Of what another process has learned:
+constexpr double max_seconds = 3600;
+constexpr double max_context = 1e8;  // tokens
+
 double pairs_of(const LedgerEntry& entry) {
   return entry.uncached * (entry.cached + entry.uncached / 2);
 }
@@ -40,6 +44,24 @@ void BackendLedger::reset(const EngineSpeed::Coefficients& prior, std::uint32_t 
   finished_ = 0;
   load_seconds_.reset();
   foreign_wait_ = foreign_running_ = report_weight_ = 0;
+}
+
+void BackendLedger::learned(LearnedEngine& into) const {
+  speed_.learned(into);
+  into.finished = finished_;
+  into.mean_prefill = mean_prefill_;
+  into.mean_context = mean_context_;
+  into.load_seconds = load_seconds_;
+}
+
+void BackendLedger::restore(const LearnedEngine& learned) {
+  speed_.restore(learned);
+  finished_ = learned.finished;
+  const auto is_usual = [](double value, double most) { return value > 0 && value <= most; };
+  if (is_usual(learned.mean_prefill, max_seconds)) mean_prefill_ = learned.mean_prefill;
+  if (is_usual(learned.mean_context, max_context)) mean_context_ = learned.mean_context;
+  if (learned.load_seconds && is_usual(*learned.load_seconds, max_seconds))
+    load_seconds_ = learned.load_seconds;
 }
 
 /// Call it before streams come or go.

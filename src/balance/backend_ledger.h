@@ -71,6 +71,10 @@ class BackendLedger {
     kv_tokens_ = kv_tokens;
   }
 
+  void learned(LearnedEngine& into) const;
+  /// Continues with it. REQUIRES: after `reset`, before the first event.
+  void restore(const LearnedEngine& learned);
+
   // ---- Events. An entry is in at most one ledger, and outlives its stay there ----
 
   void dispatched(LedgerEntry& entry, double now);

@@ -11,7 +11,8 @@ constexpr double prompt_unit = 1e3;   // tokens
 constexpr double pair_unit = 1e6;
 constexpr double step_forgetting = 0.995;
 constexpr double prefill_forgetting = 0.99;
-constexpr double response_noise = 0.1;  // of what the other model predicts
+constexpr double max_restored_weight = 10;  // samples
+constexpr double response_noise = 0.1;      // of what the other model predicts
 
 LeastSquares<3>::Vector step_prior(const EngineSpeed::Coefficients& prior) {
   return {prior.step, prior.per_stream, prior.per_context_token * context_unit};
@@ -34,6 +35,12 @@ void EngineSpeed::reset(const Coefficients& prior, std::uint32_t step_tokens) {
   step_.reset(step_prior(prior));
   prefill_.reset(prefill_prior(prior));
   set_step_tokens(step_tokens);
+  read_models();
+}
+
+void EngineSpeed::restore(const LearnedEngine& learned) {
+  step_.restore(learned.step, max_restored_weight);
+  prefill_.restore(learned.prefill, max_restored_weight);
   read_models();
 }
 

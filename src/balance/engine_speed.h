@@ -36,6 +36,13 @@ class EngineSpeed {
 
   /// Starts again from this prior.
   void reset(const Coefficients& prior, std::uint32_t step_tokens);
+  void learned(LearnedEngine& into) const {
+    into.step = step_.learned();
+    into.prefill = prefill_.learned();
+  }
+  /// Continues with the models, which a few samples of this process may overrule. One that is not
+  /// possible is as it was before.
+  void restore(const LearnedEngine& learned);
   void set_step_tokens(std::uint32_t step_tokens) {
     steps_per_token_ = 1.0 / std::max(step_tokens, 1u);
   }

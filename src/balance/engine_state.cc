@@ -19,13 +19,29 @@ std::uint64_t growth(double before, double now, bool restarted) {
   return static_cast<std::uint64_t>(continues ? now - before : now);
 }
 
+EngineRun run_of(double start_time, double work_done) {
+  EngineRun run;
+  if (!std::isnan(start_time)) run.start_time = start_time;
+  if (!std::isnan(work_done)) run.work_done = work_done;
+  return run;
+}
+
 }  // namespace
+
+EngineRun RestartDetector::run() const { return run_of(start_time_, work_done_); }
+
+void RestartDetector::resume(const EngineRun& run) {
+  start_time_ = run.start_time.value_or(EngineReport::unknown);
+  work_done_ = run.work_done.value_or(EngineReport::unknown);
+  unconfirmed_ = true;
+}
 
 bool RestartDetector::on_report(const EngineReport& report) {
   bool restarted = report.work_done < work_done_;
   if (!std::isnan(start_time_) && !std::isnan(report.start_time)) {
     const double tolerance = returned_ ? precise_start_time : start_time_tolerance;
     restarted = std::abs(report.start_time - start_time_) > tolerance;
+    unconfirmed_ = false;
   }
   if (counted_) restarted = false;
   returned_ = counted_ = false;
@@ -47,8 +63,25 @@ void LoadedAdapters::assign(const std::vector<std::uint64_t>& hashes) {
   size_.store(static_cast<std::uint32_t>(hashes.size()), std::memory_order_relaxed);
 }
 
+void EngineState::resume(const EngineRun& run) {
+  restart_.resume(run);
+  publish_run();
+}
+
+EngineRun EngineState::run() const {
+  return run_of(start_time_.load(std::memory_order_relaxed),
+                work_done_.load(std::memory_order_relaxed));
+}
+
+void EngineState::publish_run() {
+  const EngineRun run = restart_.run();
+  start_time_.store(run.start_time.value_or(EngineReport::unknown), std::memory_order_relaxed);
+  work_done_.store(run.work_done.value_or(EngineReport::unknown), std::memory_order_relaxed);
+}
+
 void EngineState::report(const EngineReport& report) {
   const bool restarted = restart_.on_report(report);
+  publish_run();
   count_restart(restarted);
   // A page may leave out what the one before had.
   if (!std::isnan(report.kv_tokens)) kv_tokens_.store(report.kv_tokens, std::memory_order_relaxed);
@@ -68,6 +101,7 @@ void EngineState::report(const EngineReport& report) {
 
 void EngineState::forget() {
   restart_.forget_counters();
+  publish_run();
   prefix_queried_ = prefix_hit_ = EngineReport::unknown;
   kv_tokens_.store(EngineReport::unknown, std::memory_order_relaxed);
   step_tokens_.store(EngineReport::unknown, std::memory_order_relaxed);

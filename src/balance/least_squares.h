@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "evenkeel/balance/learned_scheduler.h"
+
 namespace evenkeel {
 
 /// y = coefficients . x, for values y > 0 whose noise grows with them. No allocation, N^2 steps.
@@ -33,6 +35,33 @@ class LeastSquares {
     samples_ = 0;
     surprises_ = 0;
     relative_error_ = 0.3;
+  }
+
+  LearnedModel<N> learned() const {
+    return {.coefficients = coefficients_,
+            .max_variance = max_variance_,
+            .covariance = covariance_,
+            .samples = samples_,
+            .weight = weight_,
+            .relative_error = relative_error_};
+  }
+  /// Continues with what another process has learned, as if it had learned it from `max_weight`
+  /// samples at most: that many new ones count for as much. False: it is no such model, and changes
+  /// nothing.
+  bool restore(const LearnedModel<N>& learned, double max_weight) {
+    if (learned.samples == 0 || !is_possible(learned)) return false;
+    coefficients_ = learned.coefficients;
+    max_variance_ = learned.max_variance;
+    covariance_ = learned.covariance;
+    samples_ = learned.samples;
+    surprises_ = 0;
+    relative_error_ = std::clamp(learned.relative_error, 0.0, 2.0);
+    const double most = 1 / (1 - forgetting_);
+    weight_ = learned.weight >= 0 && learned.weight <= most ? learned.weight : most;
+    if (weight_ <= max_weight) return true;
+    widen(weight_ / max_weight);
+    weight_ = max_weight;
+    return true;
   }
 
   double predict(const Vector& x) const { return dot(coefficients_, x); }
@@ -70,6 +99,7 @@ class LeastSquares {
     keep_positive();
     forget();
     ++samples_;
+    weight_ = 1 + forgetting_ * weight_;
   }
 
   const Vector& coefficients() const { return coefficients_; }
@@ -84,6 +114,7 @@ class LeastSquares {
   static constexpr double max_residual = 0.75;
   static constexpr double surprise = 0.5;  // error / prediction, without jitter
   static constexpr int surprises_of_change = 3;
+  static constexpr double rounding = 1e-6;  // relative, of a matrix that many samples have changed
 
   static double dot(const Vector& a, const Vector& b) {
     double sum = 0;
@@ -93,6 +124,7 @@ class LeastSquares {
 
   /// As uncertain as before the first sample.
   void forget_all() {
+    weight_ = 0;
     covariance_ = {};
     for (std::size_t i = 0; i < N; ++i) {
       max_variance_[i] = std::max(max_variance_[i], coefficients_[i] * coefficients_[i]);
@@ -131,13 +163,16 @@ class LeastSquares {
     for (double& each : coefficients_) each = std::max(each, 0.0);
   }
 
-  /// Scales each row and column as far as the prior's variances allow: the matrix stays positive.
-  void forget() {
+  void forget() { widen(1 / forgetting_); }
+
+  /// Scales each row and column by `factor` of variance, as far as the prior's variances allow: the
+  /// matrix stays positive.
+  void widen(double factor) {
     Vector scale{};
     for (std::size_t i = 0; i < N; ++i) {
-      const double grown = covariance_[i][i] / forgetting_;
-      scale[i] = std::sqrt(
-          std::min(1 / forgetting_, grown > 0 ? max_variance_[i] / covariance_[i][i] : 1.0));
+      const double grown = covariance_[i][i] * factor;
+      scale[i] =
+          std::sqrt(std::min(factor, grown > 0 ? max_variance_[i] / covariance_[i][i] : 1.0));
     }
     for (std::size_t i = 0; i < N; ++i) {
       for (std::size_t j = i; j < N; ++j) {
@@ -147,11 +182,41 @@ class LeastSquares {
     }
   }
 
+  /// Numbers that samples may have left: a covariance is symmetric, and positive but for rounding.
+  static bool is_possible(const LearnedModel<N>& learned) {
+    constexpr double largest = 1e9;  // seconds for a unit of anything
+    const auto& covariance = learned.covariance;
+    for (std::size_t i = 0; i < N; ++i) {
+      const double most = learned.max_variance[i];
+      if (!(learned.coefficients[i] >= 0 && learned.coefficients[i] <= largest)) return false;
+      if (!(most > 0 && most <= largest * largest)) return false;
+      if (!(covariance[i][i] > 0 && covariance[i][i] <= most * (1 + rounding))) return false;
+      for (std::size_t j = 0; j < i; ++j) {
+        if (!(covariance[i][j] == covariance[j][i])) return false;
+      }
+    }
+    return std::isfinite(learned.relative_error) && is_positive(covariance);
+  }
+  /// Cholesky's decomposition of the correlations exists.
+  static bool is_positive(const std::array<Vector, N>& covariance) {
+    std::array<Vector, N> root{};
+    for (std::size_t i = 0; i < N; ++i) {
+      for (std::size_t j = 0; j <= i; ++j) {
+        const double scale = std::sqrt(covariance[i][i]) * std::sqrt(covariance[j][j]);
+        double left = covariance[i][j] / scale + (i == j ? rounding : 0) - dot(root[i], root[j]);
+        if (i == j && !(left > 0)) return false;
+        root[i][j] = i == j ? std::sqrt(left) : left / root[j][j];
+      }
+    }
+    return true;
+  }
+
   double forgetting_;
   Vector coefficients_{};
   Vector max_variance_{};
   std::array<Vector, N> covariance_{};
   std::size_t samples_ = 0;
+  double weight_ = 0;  // of what is known: samples, of which each before the last counts for less
   int surprises_ = 0;  // in a row; below 0: predictions were too high
   double relative_error_ = 0.3;
 };

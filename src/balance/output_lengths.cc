@@ -5,14 +5,15 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t class_count = 4096;
 constexpr double min_class_outputs = 5;
-constexpr double unknown_mean = 200;  // tokens
-constexpr double min_weight = 0.1;    // of the last output of a class
+constexpr double unknown_mean = 200;                        // tokens
+constexpr double min_weight = 0.1;                          // of the last output of a class
+constexpr double max_restored_outputs = min_class_outputs;  // that a class of before counts for
+constexpr double max_tokens = 1e8;
 
 }  // namespace
 
-OutputLengths::OutputLengths() : classes_(class_count) {
+OutputLengths::OutputLengths() : classes_(max_classes) {
   sorted_.reserve(history);
   sums_above_.reserve(history + 1);
 }
@@ -28,6 +29,33 @@ void OutputLengths::learn(std::uint64_t output_class, double tokens) {
   place = tokens;
   ++learned_;
   if (learned_ == 1 || learned_ % refresh_after == 0) rebuild();
+}
+
+void OutputLengths::learned(LearnedTraffic& into) const {
+  classes_.for_each([&into](std::uint64_t key, const ClassMean& known) {
+    into.output_classes.push_back({.key = key, .outputs = known.outputs, .mean = known.mean});
+  });
+  const std::size_t count = std::min(learned_, history);
+  for (std::size_t i = learned_ - count; i < learned_; ++i)
+    into.output_lengths.push_back(recent_[i % history]);
+}
+
+void OutputLengths::restore(const LearnedTraffic& learned) {
+  const auto is_length = [](double tokens) { return tokens >= 0 && tokens <= max_tokens; };
+  for (const LearnedTraffic::OutputClass& each : learned.output_classes) {
+    if (!(each.outputs >= 1) || !is_length(each.mean)) continue;
+    ClassMean& known =
+        classes_.find_or_add(each.key, [](const ClassMean& other) { return other.outputs; });
+    known = {.outputs = std::min(each.outputs, max_restored_outputs), .mean = each.mean};
+  }
+  for (const double tokens : learned.output_lengths) {
+    if (!is_length(tokens)) continue;
+    double& place = recent_[learned_ % history];
+    recent_sum_ += tokens - place;
+    place = tokens;
+    ++learned_;
+  }
+  if (learned_ > 0) rebuild();
 }
 
 double OutputLengths::mean() const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "balance/associative_table.h"
+#include "evenkeel/balance/learned_scheduler.h"
 
 namespace evenkeel {
 
@@ -21,16 +22,22 @@ namespace evenkeel {
 /// Thread: one at a time. Allocates nothing after the constructor.
 class OutputLengths {
  public:
+  static constexpr std::size_t history = 400;
+  static constexpr std::size_t max_classes = 4096;
+
   OutputLengths();
 
   void learn(std::uint64_t output_class, double tokens);
+  /// Appends what was learned, for which there is room: `max_classes` and `history`.
+  void learned(LearnedTraffic& into) const;
+  /// Continues with what another process has learned, as if it had seen few outputs of each class.
+  void restore(const LearnedTraffic& learned);
   /// Tokens that an output of the class is expected to have yet, at least 1; `generated` so far.
   double remaining(std::uint64_t output_class, double generated) const;
   /// Of the last outputs; 200 before the first.
   double mean() const;
 
  private:
-  static constexpr std::size_t history = 400;
   static constexpr std::size_t refresh_after = 50;  // outputs
 
   struct ClassMean {

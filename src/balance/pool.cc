@@ -305,6 +305,25 @@ void PoolState::restore(const Backend& backend, const LearnedState& learned, Ins
   if (learned.ejections > 0) outlier_detector_->restore(load, learned, now);
 }
 
+std::optional<LearnedScheduler> PoolState::learned_scheduler(std::size_t max_prefixes,
+                                                             Instant now) const {
+  if (scheduled_ == nullptr) return std::nullopt;
+  return scheduled_->scheduler().learned(max_prefixes, now);
+}
+
+void PoolState::restore(const LearnedScheduler& learned, Instant now) const {
+  if (scheduled_ != nullptr) scheduled_->scheduler().restore(learned, now);
+}
+
+void PoolState::forget_caches_of_absent() const {
+  if (scheduled_ == nullptr) return;
+  for (const BackendPtr& backend : *backends_) {
+    const Load& load = backend->load();
+    if (load.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0)
+      scheduled_->scheduler().forget_caches(load);
+  }
+}
+
 // ---- Pool -------------------------------------------------------------------------------------
 
 Pool::Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed)

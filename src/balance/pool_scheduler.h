@@ -74,6 +74,14 @@ class PoolScheduler {
   std::vector<ExplainedDecision> decisions(std::string_view name) const;
   std::optional<ExplainedDecision> last_decision(std::string_view name,
                                                  std::uint64_t request) const;
+
+  // ---- What outlives the process (pool_learned.cc) ----
+
+  /// See PoolState. Holds the lock for some microseconds at a time.
+  LearnedScheduler learned(std::size_t max_prefixes, Instant now);
+  void restore(const LearnedScheduler& learned, Instant now);
+  /// It is not known to be the server that it was.
+  void forget_caches(const Load& load);
   /// Nothing of a backend that has no slot.
   std::optional<BackendForecast> forecast(const Load& load, Instant now) const;
 
@@ -89,12 +97,21 @@ class PoolScheduler {
     std::uint64_t cache_clears = 0;  // of the engine, that are known
     std::uint64_t pages = 0;         // EngineState::reports, likewise
     std::uint64_t offered = 0;       // EngineState::offered_revision, likewise
+    /// What its caches hold is of another process; dropped unless the engine has told by then that
+    /// it has not restarted.
+    Instant confirm_until = never;
   };
 
   Instant in_order(Instant now);
   void pass_locked(Instant now);
   void read_states(Instant now);
   bool read_reports(Instant now);
+  void doubt_restored(std::uint32_t slot, Instant now);
+  std::vector<std::pair<std::uint32_t, BackendPtr>> taken_slots() const;
+  bool has(std::uint32_t slot, const BackendPtr& backend) const;
+  void copy_prefixes(std::uint32_t slot, const BackendPtr& backend, std::size_t most,
+                     std::vector<std::uint64_t>& into);
+  void restore_prefixes(std::uint32_t slot, const std::vector<std::uint64_t>& blocks);
   void measure_busy(Instant now);
 
   // ---- LoRA adapters (pool_adapters.cc) ----
@@ -116,6 +133,7 @@ class PoolScheduler {
   void copy(const Decision& decision, CopiedDecision& copied) const;
 
   mutable std::mutex mutex_;
+  std::mutex learned_mutex_;  // one copy at a time; taken before the other
   Scheduler scheduler_;
   const std::uint32_t capacity_;  // slots
   const std::size_t index_bytes_;

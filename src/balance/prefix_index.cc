@@ -131,6 +131,16 @@ void PrefixIndex::clear(std::uint32_t backend) {
   while (lists_[backend].size > 0) release(lists_[backend].last);
 }
 
+std::size_t PrefixIndex::copy(std::span<std::uint64_t> hashes) {
+  std::size_t count = 0;
+  for (; count < hashes.size() && copied_to_ != none; ++count) {
+    const Hold& hold = holds_[copied_to_];
+    hashes[count] = row_of(hold.block)[0];
+    copied_to_ = hold.next;
+  }
+  return count;
+}
+
 std::uint32_t PrefixIndex::home_of_block(std::uint64_t hash) const {
   return static_cast<std::uint32_t>(mix(hash)) & block_table_.mask;
 }
@@ -240,6 +250,8 @@ void PrefixIndex::release(std::uint32_t held) {
 
 void PrefixIndex::unlink(List& list, std::uint32_t held) {
   const Hold& hold = holds_[held];
+  if (held == copied_to_) [[unlikely]]
+    copied_to_ = hold.next;
   (hold.previous == none ? list.first : holds_[hold.previous].next) = hold.next;
   (hold.next == none ? list.last : holds_[hold.next].previous) = hold.previous;
   --list.size;

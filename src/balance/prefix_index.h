@@ -40,6 +40,12 @@ class PrefixIndex {
   /// Forgets a backend's blocks: its engine has restarted.
   void clear(std::uint32_t backend);
 
+  /// The next `copy` returns the beginning of this backend's list.
+  void begin_copy(std::uint32_t backend) { copied_to_ = lists_[backend].first; }
+  /// The next blocks of that backend, the last used first; returns how many, 0 at the end. Between
+  /// two calls the index may change: what is used meanwhile may be missing. One copy at a time.
+  std::size_t copy(std::span<std::uint64_t> hashes);
+
   std::uint32_t size(std::uint32_t backend) const { return lists_[backend].size; }
   /// Memory of the index; does not change.
   std::size_t bytes() const;
@@ -117,6 +123,7 @@ class PrefixIndex {
   Table hold_table_;
   std::uint32_t free_block_ = none;
   std::uint32_t free_hold_ = none;
+  std::uint32_t copied_to_ = none;   // the next hold that `copy` returns
   mutable std::vector<Word> alive_;  // scratch of `match`
 };
 

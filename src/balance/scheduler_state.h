@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -98,10 +99,24 @@ class CachedRemainder {
     possible_ = kept * possible_ + next_block;
     ratio_ = std::max(0.0, found_ / possible_);
   }
+  void learned(LearnedTraffic& into) const {
+    into.cached_found = found_;
+    into.cached_possible = possible_;
+  }
+  void restore(const LearnedTraffic& learned) {
+    constexpr double most = 1e9;  // tokens
+    const bool is_possible = learned.cached_possible > 0 && learned.cached_possible <= most &&
+                             std::abs(learned.cached_found) <= max_blocks * learned.cached_possible;
+    if (!is_possible) return;
+    found_ = restored * learned.cached_found;
+    possible_ = restored * learned.cached_possible;
+    ratio_ = std::max(0.0, found_ / possible_);
+  }
 
  private:
   static constexpr double kept = 0.98;  // of what was learned, for each response
   static constexpr double max_blocks = 4;
+  static constexpr double restored = 0.2;  // weight of what another process has learned
 
   double found_ = 0;  // tokens
   double possible_ = 0;

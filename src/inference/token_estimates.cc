@@ -72,4 +72,25 @@ void TokenEstimates::learn(const InferenceRequest& request, std::uint64_t prompt
   entry.store(entry_of(hash, after), std::memory_order_relaxed);
 }
 
+std::vector<TokenEstimates::Learned> TokenEstimates::learned() const {
+  std::vector<Learned> learned;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const std::uint64_t entry = entries_[i].load(std::memory_order_relaxed);
+    const std::uint64_t model = (entry & ~std::uint64_t{0xffff'ffff}) | i;
+    const auto known = known_in(entry, model);
+    if (known)
+      learned.push_back({.model = model, .bytes_per_token = known->ratio, .rough = known->rough});
+  }
+  return learned;
+}
+
+void TokenEstimates::restore(const std::vector<Learned>& learned) {
+  for (const Learned& each : learned) {
+    const double ratio = each.bytes_per_token;
+    if (!(ratio >= min_bytes_per_token && ratio <= max_bytes_per_token)) continue;
+    entries_[each.model % entries_.size()].store(
+        entry_of(each.model, {.ratio = ratio, .rough = each.rough}), std::memory_order_relaxed);
+  }
+}
+
 }  // namespace evenkeel

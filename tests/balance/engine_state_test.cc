@@ -129,6 +129,36 @@ TEST(EngineState, ComparesNoCountersOfDifferentEngines) {
   EXPECT_EQ(engine.restarts(), 0u);
 }
 
+TEST(EngineState, NoticesARestartWhileAnotherProcessHadIt) {
+  for (const double start_time : {1000.0, 1007.0}) {
+    EngineState engine;
+    engine.resume({.start_time = 1000, .work_done = 70});
+    EXPECT_TRUE(engine.is_unconfirmed());
+    EXPECT_EQ(engine.run(), (EngineRun{.start_time = 1000, .work_done = 70}));
+
+    engine.report(started_at(start_time, 50));
+
+    EXPECT_FALSE(engine.is_unconfirmed());
+    EXPECT_EQ(engine.cache_clears(), start_time == 1000.0 ? 0u : 1u);
+    EXPECT_EQ(engine.run(), (EngineRun{.start_time = start_time, .work_done = 50}));
+  }
+}
+
+TEST(EngineState, NoticesByACounterThatWentBackWhileAnotherProcessHadIt) {
+  EngineState engine;
+  engine.resume({.work_done = 70});
+  engine.report(with_work(50));
+  EXPECT_EQ(engine.cache_clears(), 1u);
+}
+
+TEST(EngineState, IsNotConfirmedByAReportWithoutAStartTime) {
+  EngineState engine;
+  engine.resume({.start_time = 1000});
+  engine.report(with_work(50));
+  EXPECT_TRUE(engine.is_unconfirmed());
+  EXPECT_EQ(engine.cache_clears(), 0u);
+}
+
 // ---- Sleep ------------------------------------------------------------------------------------
 
 TEST(EngineSleep, KeepsABackendOutOfRotationWhileAnySourceSaysSo) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "evenkeel/base/rng.h"
 
@@ -114,6 +115,107 @@ TEST(LeastSquares, StaysRightOverALongRunOfUnvaryingTraffic) {
   }
 
   EXPECT_LT(model.predict({1, 1, 10}), 0.06);
+}
+
+/// Of a server that takes `factor` times as long as at first, after so many samples.
+Model learned_model(int samples, double factor = 1) {
+  Model model({0.1, 0.01}, 0.99);
+  Rng rng(9);
+  for (int i = 0; i < samples; ++i) {
+    const auto x = some_input(rng);
+    model.learn(x, factor * noisy(0.05 * x[0] + 0.002 * x[1], rng));
+  }
+  return model;
+}
+
+TEST(LeastSquares, ARestoredModelPredictsTheSame) {
+  const Model before = learned_model(300);
+  Model model({1, 1}, 0.99);
+
+  ASSERT_TRUE(model.restore(before.learned(), 10));
+
+  EXPECT_EQ(model.predict({5, 10}), before.predict({5, 10}));
+  EXPECT_EQ(model.samples(), 300u);
+  EXPECT_EQ(model.relative_error(), before.relative_error());
+}
+
+TEST(LeastSquares, AFewSamplesOverruleARestoredModel) {
+  Model before = learned_model(1000);
+  Model restored({1, 1}, 0.99);
+  ASSERT_TRUE(restored.restore(before.learned(), 10));
+  Rng rng(2);
+  // Not so different that the models take it for a change at once.
+  for (int i = 0; i < 15; ++i) {
+    const auto x = some_input(rng);
+    const double seconds = 1.4 * (0.05 * x[0] + 0.002 * x[1]);
+    before.learn(x, seconds);
+    restored.learn(x, seconds);
+  }
+
+  const double truth = 1.4 * (0.05 * 5 + 0.002 * 10);
+  EXPECT_NEAR(restored.predict({5, 10}) / truth, 1, 0.15);
+  EXPECT_LT(before.predict({5, 10}) / truth, 0.82) << "of which it was surer";
+}
+
+TEST(LeastSquares, AModelOfFewSamplesIsRestoredAsItIs) {
+  const Model before = learned_model(4);
+  Model restored({1, 1}, 0.99);
+
+  ASSERT_TRUE(restored.restore(before.learned(), 10));
+
+  EXPECT_EQ(restored.learned(), before.learned());
+}
+
+TEST(LeastSquares, RestoredAgainItKnowsNoLess) {
+  Model once({1, 1}, 0.99);
+  ASSERT_TRUE(once.restore(learned_model(300).learned(), 10));
+  Model again({1, 1}, 0.99);
+
+  ASSERT_TRUE(again.restore(once.learned(), 10));
+
+  EXPECT_EQ(again.learned(), once.learned());
+}
+
+TEST(LeastSquares, IsNotRestoredFromWhatNoSamplesTeach) {
+  const LearnedModel<2> good = learned_model(50).learned();
+  const double nan = std::nan("");
+  const double infinite = HUGE_VAL;
+  std::vector<LearnedModel<2>> bad;
+  const auto with = [&](auto change) { change(bad.emplace_back(good)); };
+  with([](auto& model) { model.samples = 0; });
+  for (const double number : {nan, infinite, -1.0, 1e200}) {
+    with([&](auto& model) { model.coefficients[1] = number; });
+    with([&](auto& model) { model.max_variance[0] = number; });
+    with([&](auto& model) { model.covariance[1][1] = number; });
+    with([&](auto& model) { model.covariance[0][1] = number; });
+    with([&](auto& model) { model.covariance[0][1] = model.covariance[1][0] = number; });
+  }
+  with([](auto& model) { model.max_variance[0] = 0; });
+  with([](auto& model) { model.covariance[0][0] = 0; });
+  with([&](auto& model) { model.relative_error = nan; });
+
+  const Model fresh({0.1, 0.01}, 0.99);
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    Model model = fresh;
+    EXPECT_FALSE(model.restore(bad[i], 10)) << i;
+    EXPECT_EQ(model.learned(), fresh.learned()) << i;
+  }
+}
+
+TEST(LeastSquares, ItsOwnModelsCanBeRestoredHoweverTheyCameAbout) {
+  Rng rng(12);
+  for (int run = 0; run < 300; ++run) {
+    LeastSquares<3> model({0.03, 5e-5, 1e-4}, 0.995);
+    const std::uint32_t samples = 1 + rng.below(2000);
+    const bool same_input = rng.below(2) == 0;
+    for (std::uint32_t i = 0; i < samples; ++i) {
+      const double streams = same_input ? 4 : 64 * rng.unit();
+      model.learn({1, streams, streams * 2 * rng.unit()}, 0.1 * rng.unit() * rng.unit());
+    }
+    LeastSquares<3> other({1, 1, 1}, 0.995);
+    ASSERT_TRUE(other.restore(model.learned(), 10)) << run;
+    ASSERT_TRUE(std::isfinite(other.deviation({1, 4, 4})));
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <list>
+#include <span>
 #include <vector>
 
 #include "evenkeel/base/rng.h"
@@ -181,6 +182,67 @@ TEST(PrefixIndex, HoldsItsByteCapOverALongRandomRun) {
     EXPECT_LE(index.size(backend), index.max_capacity());
   }
   EXPECT_EQ(index.size(3), index.max_capacity());
+}
+
+/// All blocks of a backend, so many at a time.
+Prompt copied(PrefixIndex& index, std::uint32_t backend, std::size_t at_a_time) {
+  Prompt all;
+  Prompt some(at_a_time);
+  index.begin_copy(backend);
+  for (std::size_t count = 0; (count = index.copy(some)) > 0;)
+    all.insert(all.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count));
+  return all;
+}
+
+TEST(PrefixIndex, CopiesTheLastUsedBlocksFirst) {
+  PrefixIndex index(2, 1 << 20);
+  index.add(0, Prompt{1, 2, 3});
+  index.add(1, Prompt{7});
+  index.add(0, Prompt{1, 4});
+
+  for (const std::size_t at_a_time : {1u, 2u, 100u})
+    EXPECT_EQ(copied(index, 0, at_a_time), (Prompt{1, 4, 2, 3}));
+  EXPECT_EQ(copied(index, 1, 3), (Prompt{7}));
+  index.clear(1);
+  EXPECT_EQ(copied(index, 1, 3), Prompt{});
+}
+
+TEST(PrefixIndex, IsTheSameWithTheBlocksOfAnother) {
+  Rng rng(3);
+  PrefixIndex index(2, 1 << 18);
+  for (int i = 0; i < 500; ++i) index.add(0, random_prompt(rng, 40, 30));
+  const Prompt blocks = copied(index, 0, 64);
+  ASSERT_EQ(blocks.size(), index.size(0));
+
+  PrefixIndex other(2, 1 << 18);
+  for (std::size_t end = blocks.size(); end > 0; end -= std::min<std::size_t>(end, 100)) {
+    const std::size_t count = std::min<std::size_t>(end, 100);
+    other.add(0, std::span(blocks).subspan(end - count, count));
+  }
+
+  EXPECT_EQ(copied(other, 0, 64), blocks);
+  for (int i = 0; i < 200; ++i) {
+    const Prompt prompt = random_prompt(rng, 40, 30);
+    EXPECT_EQ(depths_of(other, prompt), depths_of(index, prompt));
+  }
+}
+
+TEST(PrefixIndex, ChangesWhileItIsCopied) {
+  Rng rng(4);
+  PrefixIndex index(3, 1 << 16);
+  for (int round = 0; round < 300; ++round) {
+    const std::uint32_t backend = rng.below(3);
+    Prompt some(1 + rng.below(20));
+    index.begin_copy(backend);
+    std::size_t seen = 0;
+    for (std::size_t count = 0; (count = index.copy(some)) > 0; seen += count) {
+      ASSERT_LE(seen, 2 * index.max_capacity()) << "it ends";
+      for (std::size_t i = 0; i < count; ++i) ASSERT_NE(some[i], 0u);
+      index.add(rng.below(3), random_prompt(rng, 40, 30));
+      if (rng.below(10) == 0) index.clear(rng.below(3));
+      if (rng.below(10) == 0) index.set_capacity(rng.below(3), 1 + rng.below(300));
+    }
+  }
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace evenkeel {
 namespace {
 
@@ -83,6 +85,34 @@ TEST(TokenEstimates, StayWithinReason) {
   for (int i = 0; i < 1000; ++i) estimates.learn(prompt_of(1000), 1'000'000);
 
   EXPECT_GE(estimates.bytes_per_token("m"), 0.4);
+}
+
+TEST(TokenEstimates, ContinueWithWhatAnotherProcessHasLearned) {
+  TokenEstimates before;
+  before.learn(prompt_of(5000), 2000);
+  InferenceRequest other = prompt_of(200);
+  other.model = "other";
+  for (int i = 0; i < 20; ++i) before.learn(other, 100);
+
+  TokenEstimates estimates;
+  estimates.restore(before.learned());
+
+  ASSERT_EQ(before.learned().size(), 2u);
+  EXPECT_EQ(estimates.learned(), before.learned());
+  EXPECT_NEAR(estimates.bytes_per_token("m"), 2.5, 0.001);
+  EXPECT_EQ(estimates.bytes_per_token("other"), before.bytes_per_token("other"));
+}
+
+TEST(TokenEstimates, IgnoreWhatNoPromptTeaches) {
+  TokenEstimates good;
+  good.learn(prompt_of(5000), 2000);
+  TokenEstimates estimates;
+  for (const double ratio : {0.0, -2.5, 1e300, std::nan("")}) {
+    auto learned = good.learned();
+    learned.at(0).bytes_per_token = ratio;
+    estimates.restore(learned);
+  }
+  EXPECT_EQ(estimates.bytes_per_token("m"), 4.0);
 }
 
 }  // namespace

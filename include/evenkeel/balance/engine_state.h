@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "evenkeel/balance/learned_scheduler.h"
 #include "evenkeel/base/engine_report.h"
 
 namespace evenkeel {
@@ -24,6 +25,11 @@ class RestartDetector {
   /// Accepts connections after it refused some. True: it has restarted, as far as can be told;
   /// false also where the next report will tell.
   bool on_return();
+  /// Which process of the engine the last report came from. REQUIRES of `resume`: no report yet.
+  EngineRun run() const;
+  void resume(const EngineRun& run);
+  /// No report has told whether the engine still is in the run that was resumed.
+  bool is_unconfirmed() const { return unconfirmed_; }
   /// Counters of the next report are others than those before.
   void forget_counters() { work_done_ = EngineReport::unknown; }
 
@@ -32,6 +38,7 @@ class RestartDetector {
   double work_done_ = EngineReport::unknown;
   bool returned_ = false;  // since the last report
   bool counted_ = false;   // that return, as a restart
+  bool unconfirmed_ = false;
 };
 
 /// The LoRA adapters that an engine holds, as hashes of their names. A reader may see a mix of two
@@ -88,6 +95,13 @@ class EngineState {
   void fell_asleep() { cache_clears_.fetch_add(1, std::memory_order_relaxed); }
   /// It lists these adapters.
   void offers(OfferedAdapters adapters);
+  /// In another process, the engine was in this run; the next report may tell that it has restarted
+  /// since. REQUIRES: no report yet.
+  void resume(const EngineRun& run);
+  /// Which one it is in, as far as it tells. Thread: any.
+  EngineRun run() const;
+  /// No report has told whether it still is in the run that was resumed. Thread: that of `report`.
+  bool is_unconfirmed() const { return restart_.is_unconfirmed(); }
   /// It is not polled any more, or as another engine. What was counted stays.
   void forget();
 
@@ -115,6 +129,7 @@ class EngineState {
   }
 
  private:
+  void publish_run();
   void count_restart(bool restarted) {
     restarts_.fetch_add(restarted, std::memory_order_relaxed);
     cache_clears_.fetch_add(restarted, std::memory_order_relaxed);
@@ -129,6 +144,8 @@ class EngineState {
   double prefix_hit_ = EngineReport::unknown;
   std::vector<std::uint64_t> recent_adapters_;  // the last used first
 
+  std::atomic<double> start_time_{EngineReport::unknown};
+  std::atomic<double> work_done_{EngineReport::unknown};
   std::atomic<double> kv_tokens_{EngineReport::unknown};
   std::atomic<double> step_tokens_{EngineReport::unknown};
   std::atomic<std::uint64_t> restarts_{0};

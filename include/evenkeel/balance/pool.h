@@ -15,6 +15,7 @@
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/decision.h"
 #include "evenkeel/balance/hint.h"
+#include "evenkeel/balance/learned_scheduler.h"
 #include "evenkeel/balance/learned_state.h"
 #include "evenkeel/balance/lease.h"
 #include "evenkeel/balance/picker.h"
@@ -202,6 +203,16 @@ class PoolState {
   /// only as far as the pool's limits allow. REQUIRES: after `activate`. Thread: the control
   /// thread.
   void restore(const Backend& backend, const LearnedState& learned, Instant now) const;
+
+  /// What the scheduler of the pool has learned; nothing without one. `max_prefixes`: blocks of its
+  /// prefix index, of each backend an equal share; copying many takes a while. Thread: any.
+  std::optional<LearnedScheduler> learned_scheduler(std::size_t max_prefixes, Instant now) const;
+  /// Continues with what another process has learned. REQUIRES: after `activate`, before the first
+  /// request and the first report of an engine. Thread: the control thread.
+  void restore(const LearnedScheduler& learned, Instant now) const;
+  /// The first checks have ended. What does not serve may return as another server: what its caches
+  /// had is forgotten. Thread: the control thread.
+  void forget_caches_of_absent() const;
 
   // ---- for Pool and RequestQueue ----
 

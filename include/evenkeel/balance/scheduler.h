@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/balance/learned_scheduler.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/load_sample.h"
 #include "evenkeel/base/priority.h"
@@ -241,6 +242,29 @@ class Scheduler {
   CachedTokens cached_tokens(std::uint32_t slot) const;
   /// The prefix index's memory, which does not change.
   std::size_t index_bytes() const;
+
+  // ---- What outlives the process (scheduler_learned.cc) ----
+
+  /// What is known of a backend, but for its prefixes and its run. Allocates nothing if there is
+  /// room for `max_learned_adapters`.
+  void learned(std::uint32_t slot, LearnedEngine& into, Instant now) const;
+  static constexpr std::size_t max_learned_adapters = 32;
+  /// What is known of all requests, likewise with `max_learned_classes` and `max_learned_lengths`.
+  void learned(LearnedTraffic& into) const;
+  static constexpr std::size_t max_learned_classes = 4096;
+  static constexpr std::size_t max_learned_lengths = 400;
+  /// See PrefixIndex.
+  void begin_prefix_copy(std::uint32_t slot);
+  std::size_t copy_prefixes(std::span<std::uint64_t> hashes);
+
+  /// Continues with what another process has learned. Numbers that nothing can have taught are
+  /// ignored. REQUIRES: after `add_backend`, before the first request.
+  void restore(std::uint32_t slot, const LearnedEngine& learned, Instant now);
+  void restore(const LearnedTraffic& learned);
+  /// These blocks, the last used first, were used after all that are known. REQUIRES: not more than
+  /// 1024.
+  void restore_prefixes(std::uint32_t slot, std::span<const std::uint64_t> hashes);
+  std::size_t prefix_capacity(std::uint32_t slot) const;
 
   struct State;
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/http/inference_info.h"
 
@@ -30,6 +31,18 @@ class TokenEstimates {
   /// The engine has counted the prompt's tokens. Only prompts teach that are known completely and
   /// are text alone.
   void learn(const InferenceRequest& request, std::uint64_t prompt_tokens);
+
+  /// Of one model, in a form that outlives the process.
+  struct Learned {
+    std::uint64_t model = 0;  ///< most of the bits of a hash of its name
+    double bytes_per_token = 0;
+    bool rough = false;  ///< only short prompts have taught it
+
+    bool operator==(const Learned&) const = default;
+  };
+  std::vector<Learned> learned() const;
+  /// Continues with it. Numbers that nothing can have taught are ignored.
+  void restore(const std::vector<Learned>& learned);
 
  private:
   /// The upper half of a model's hash, and its bytes per token as a float, negative while only
