@@ -74,6 +74,8 @@ class PoolScheduler {
   std::vector<ExplainedDecision> decisions(std::string_view name) const;
   std::optional<ExplainedDecision> last_decision(std::string_view name,
                                                  std::uint64_t request) const;
+  /// Nothing of a backend that has no slot.
+  std::optional<BackendForecast> forecast(const Load& load, Instant now) const;
 
   // ---- What outlives the process (pool_learned.cc) ----
 
@@ -82,8 +84,6 @@ class PoolScheduler {
   void restore(const LearnedScheduler& learned, Instant now);
   /// It is not known to be the server that it was.
   void forget_caches(const Load& load);
-  /// Nothing of a backend that has no slot.
-  std::optional<BackendForecast> forecast(const Load& load, Instant now) const;
 
  private:
   friend class PlacedRequest;

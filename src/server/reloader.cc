@@ -12,6 +12,7 @@
 #include "evenkeel/net/listener.h"
 #include "server/observed_backends.h"
 #include "server/preparation_steps.h"
+#include "server/saved_schedulers.h"
 
 namespace evenkeel {
 namespace {
@@ -263,11 +264,16 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     status.reload_problems.clear();
   });
   if (change.admin_listener.get() >= 0) process_.move_admin(change.admin_listener.take());
+  const bool takes_over = !restored_schedulers_.engines.empty();
+  // Before the first report of an engine, which tells whether it has restarted since.
+  restore_schedulers(std::exchange(restored_schedulers_, {}), *pool_set_,
+                     process_.loop.read_clock());
   tick_pools();
   // A new backend is out of rotation until it has passed a check. If it is up, this takes little
   // longer than connecting.
   backend_monitor_.update(specs_to_monitor(), max_client_connections(*config_));
   co_await backend_monitor_.wait_for_first_results(process_.loop.read_clock() + check_wait);
+  if (takes_over) forget_caches_of_absent(*pool_set_);
   restore_backends(std::exchange(restored_, {}), *pool_set_, process_.loop.read_clock());
   apply_models();
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments));
@@ -294,13 +300,13 @@ void Reloader::close_unused_sockets() {
   }
 }
 
-std::string Reloader::saved_state() {
+SavedState Reloader::saved_state() {
   SavedState state = overrides_.save(*pool_set_, *config_);
   state.saved_at =
       std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
   state.observed =
       observe_backends(*pool_set_, *backend_monitor_.snapshot(), process_.loop.read_clock());
-  return to_text(state);
+  return state;
 }
 
 void Reloader::restore(SavedState state, const Config& config) {
@@ -308,6 +314,10 @@ void Reloader::restore(SavedState state, const Config& config) {
   const bool any = !state.observed.empty();
   restored_ = aged(std::move(state.observed), std::chrono::duration_cast<Duration>(passed));
   if (any && restored_.empty()) log::info("averages of the process before are too old to be used");
+  restored_schedulers_.traffic = std::move(state.traffic);
+  restored_schedulers_.engines = std::move(state.engines);
+  restored_schedulers_.tokenizers = std::move(state.tokenizers);
+  age_schedulers(restored_schedulers_, std::chrono::duration_cast<Duration>(passed));
   overrides_.restore(std::move(state), config);
 }
 

@@ -110,8 +110,11 @@ class Reloader final : public Control {
   Task<void> serve();
   /// Queues a reload that has no waiter. After the shutdown has begun it is passed on.
   void queue_reload();
-  /// What another process can continue with, as text. REQUIRES: after the first commit.
-  std::string saved_state();
+  /// What another process can continue with, but for what schedulers have learned. REQUIRES: after
+  /// the first commit.
+  SavedState saved_state();
+  /// The active one, whose schedulers have learned the rest. REQUIRES: after the first commit.
+  const std::shared_ptr<const PoolSet>& pool_set() const { return pool_set_; }
   /// Continues with what another process has saved. REQUIRES: before the first `prepare`.
   void restore(SavedState state, const Config& config);
   /// Runs work that blocks on the preparation thread.
@@ -181,6 +184,7 @@ class Reloader final : public Control {
   std::shared_ptr<const PoolSet> pool_set_;  // likewise
   OperatorOverrides overrides_;
   SavedState::ObservedBackends restored_;  // of another process; empty after the first commit
+  SavedState restored_schedulers_;         // likewise: nothing but those
   ListenerSet listener_set_;
   DnsCache dns_cache_;
   BackendMonitor backend_monitor_;

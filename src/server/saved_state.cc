@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <optional>
 
 #include "evenkeel/base/hash.h"
+#include "server/scheduler_lines.h"
+#include "server/state_words.h"
 
 namespace evenkeel {
 namespace {
@@ -16,10 +15,11 @@ namespace {
 using std::chrono::milliseconds;
 
 // The first line has the version and the checksum of what follows: a line per fact, in words with
-// one space between two.
+// one space between two. If that checksum is wrong, the first sections that are whole are read: a
+// section ends with a line that has its own.
 constexpr std::string_view first_words = "evenkeel state 2 ";
+constexpr std::string_view section_end = "checked ";
 
-constexpr milliseconds max_duration = std::chrono::hours(24);
 constexpr double max_number = 1e9;
 constexpr std::uint32_t max_count = 1'000'000'000;
 constexpr std::string_view no_reason = "none";
@@ -27,7 +27,8 @@ constexpr std::string_view no_reason = "none";
 Error failure(const char* why) { return Error{.fault = Fault::internal, .detail = why}; }
 
 std::int64_t ms(Duration duration) {
-  return std::min(std::chrono::duration_cast<milliseconds>(duration), max_duration).count();
+  return std::min(std::chrono::duration_cast<milliseconds>(duration), StateWords::max_duration)
+      .count();
 }
 
 void add_observed(std::string& facts, const SavedState::Key& key,
@@ -49,43 +50,7 @@ void add_observed(std::string& facts, const SavedState::Key& key,
   }
 }
 
-/// Takes the words of one line in turn. After a word that is missing or malformed, `ok` is false.
-class Words {
- public:
-  explicit Words(std::string_view line) : rest_(line) {}
-
-  std::string text() {
-    const std::size_t space = rest_.find(' ');
-    const std::string_view word = rest_.substr(0, space);
-    rest_ = space == std::string_view::npos ? std::string_view() : rest_.substr(space + 1);
-    ok_ = ok_ && !word.empty();
-    return std::string(word);
-  }
-  template <class T>
-  T number(T min, T max) {
-    const std::string word = text();
-    T value{};
-    const char* const end = word.data() + word.size();
-    const auto [parsed, error] = std::from_chars(word.data(), end, value);
-    ok_ = ok_ && error == std::errc() && parsed == end && value >= min && value <= max;
-    return ok_ ? value : min;
-  }
-  /// A longer one is read as the longest.
-  Duration duration() {
-    const auto ms = number<std::int64_t>(0, std::numeric_limits<std::int64_t>::max());
-    return std::min(milliseconds(ms), max_duration);
-  }
-
-  /// Nothing is left, and nothing was malformed.
-  bool complete() const { return ok_ && rest_.empty(); }
-  void reject() { ok_ = false; }
-
- private:
-  std::string_view rest_;
-  bool ok_ = true;
-};
-
-std::optional<EjectionReason> read_reason(Words& words) {
+std::optional<EjectionReason> read_reason(StateWords& words) {
   const std::string word = words.text();
   for (int i = 0; i < ejection_reason_count; ++i) {
     const auto reason = static_cast<EjectionReason>(i);
@@ -96,7 +61,7 @@ std::optional<EjectionReason> read_reason(Words& words) {
 }
 
 /// The rest of a line about what was learned of a backend. False: it is of no such kind.
-bool read_learned(std::string_view kind, Words& words, LearnedState& learned) {
+bool read_learned(std::string_view kind, StateWords& words, LearnedState& learned) {
   if (kind == "latency") {
     learned.latency_seconds = words.number<double>(0, max_number);
     learned.latency_samples = words.number<std::uint32_t>(0, max_count);
@@ -116,7 +81,7 @@ bool read_learned(std::string_view kind, Words& words, LearnedState& learned) {
 
 /// A line about what was observed of a backend, which is learned anew if it is malformed. False: it
 /// is of no such kind.
-bool read_observed(std::string_view kind, const SavedState::Key& key, Words& words,
+bool read_observed(std::string_view kind, const SavedState::Key& key, StateWords& words,
                    SavedState& state) {
   const auto known = state.observed.find(key);
   SavedState::Observed observed;
@@ -136,13 +101,14 @@ bool read_observed(std::string_view kind, const SavedState::Key& key, Words& wor
 
 /// One fact; of an unknown kind, from a newer version, nothing. False: it is malformed.
 bool read_line(std::string_view line, SavedState& state) {
-  Words words(line);
+  StateWords words(line);
   const std::string kind = words.text();
   if (kind == "saved") {
     constexpr std::int64_t year_3000 = 32'503'680'000'000;
     state.saved_at = SavedState::Time(milliseconds(words.number<std::int64_t>(0, year_3000)));
     return words.complete();
   }
+  if (read_scheduler_line(kind, words, state)) return true;
   SavedState::Key key;
   key.first = words.text();
   key.second = words.text();
@@ -161,10 +127,9 @@ bool read_line(std::string_view line, SavedState& state) {
   return words.complete();
 }
 
-}  // namespace
+std::string checksum(std::string_view facts) { return fmt::format("{:016x}", hash_of(facts)); }
 
-std::string to_text(const SavedState& state) {
-  std::string facts = fmt::format("saved {}\n", state.saved_at.time_since_epoch().count());
+void add_operators_facts(std::string& facts, const SavedState& state) {
   for (const auto& [pool, backend] : state.drained)
     facts += fmt::format("drained {} {}\n", pool, backend);
   for (const auto& [key, weight] : state.weights) {
@@ -173,8 +138,46 @@ std::string to_text(const SavedState& state) {
   }
   for (const auto& [key, address] : state.addresses)
     facts += fmt::format("address {} {} {}\n", key.first, key.second, address);
+}
+
+/// The facts up to the first section that is damaged or not complete.
+std::string_view whole_sections(std::string_view facts) {
+  std::size_t whole = 0;
+  for (std::size_t at = 0; at < facts.size();) {
+    const std::size_t end = facts.find('\n', at);
+    if (end == std::string_view::npos) break;
+    const std::string_view line = facts.substr(at, end - at);
+    if (line.starts_with(section_end)) {
+      const std::string_view section = facts.substr(whole, at - whole);
+      if (line.substr(section_end.size()) != checksum(section)) break;
+      whole = end + 1;
+    }
+    at = end + 1;
+  }
+  return facts.substr(0, whole);
+}
+
+}  // namespace
+
+std::string to_text(const SavedState& state) {
+  std::string facts = fmt::format("saved {}\n", state.saved_at.time_since_epoch().count());
+  std::size_t begin = 0;
+  const auto end_section = [&] {
+    if (facts.size() == begin) return;
+    facts += fmt::format("{}{}\n", section_end, checksum(std::string_view(facts).substr(begin)));
+    begin = facts.size();
+  };
+  add_operators_facts(facts, state);
+  end_section();
   for (const auto& [key, observed] : state.observed) add_observed(facts, key, observed);
-  return fmt::format("{}{:016x}\n{}", first_words, hash_of(facts), facts);
+  end_section();
+  add_scheduler_lines(facts, state);
+  end_section();
+  for (const auto& [key, engine] : state.engines) {
+    add_prefix_lines(facts, key, engine);
+    end_section();
+  }
+  return fmt::format("{}{}\n{}", first_words, checksum(facts), facts);
 }
 
 Result<SavedState> parse_state(std::string_view text) {
@@ -182,11 +185,12 @@ Result<SavedState> parse_state(std::string_view text) {
   const std::size_t end = text.find('\n');
   if (end == std::string_view::npos) return failure("it is not complete");
   std::string_view facts = text.substr(end + 1);
-  if (text.substr(first_words.size(), end - first_words.size()) !=
-      fmt::format("{:016x}", hash_of(facts))) {
-    return failure("its checksum is wrong");
-  }
   SavedState state;
+  if (text.substr(first_words.size(), end - first_words.size()) != checksum(facts)) {
+    facts = whole_sections(facts);
+    if (facts.empty()) return failure("its checksum is wrong");
+    state.damaged = true;
+  }
   while (!facts.empty()) {
     const std::size_t line_end = facts.find('\n');
     if (line_end == std::string_view::npos || !read_line(facts.substr(0, line_end), state))

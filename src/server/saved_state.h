@@ -7,9 +7,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "evenkeel/balance/learned_scheduler.h"
 #include "evenkeel/balance/learned_state.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/inference/token_estimates.h"
 #include "server/operator_overrides.h"
 
 namespace evenkeel {
@@ -38,8 +41,15 @@ struct SavedState {
   /// Of servers behind names whose id may not be enough to find them again, as `IP:port`.
   std::map<Key, std::string> addresses;
   ObservedBackends observed;
+  /// What schedulers have learned: by pool, and of each backend.
+  std::map<std::string, LearnedTraffic> traffic;
+  std::map<Key, LearnedEngine> engines;
+  /// Of the tokenizers of models: schedulers reckon in tokens.
+  std::vector<TokenEstimates::Learned> tokenizers;
   /// How many lines about what was observed were malformed when this was read.
   std::uint32_t skipped_lines = 0;
+  /// It was damaged when this was read, and this is its beginning.
+  bool damaged = false;
 
   bool operator==(const SavedState&) const = default;
 };
@@ -49,8 +59,9 @@ struct SavedState {
 std::string to_text(const SavedState& state);
 
 /// Accepts any bytes, skips facts of kinds that only a newer version knows, and counts and skips
-/// malformed lines about what was observed. Errors: the text was written by a version with another
-/// format, is damaged, or is malformed in what operators have set.
+/// malformed lines about what was observed or learned. Of a damaged text it reads the beginning, as
+/// far as that is whole. Errors: the text was written by a version with another format, nothing of
+/// it is whole, or it is malformed in what operators have set.
 Result<SavedState> parse_state(std::string_view text);
 
 }  // namespace evenkeel

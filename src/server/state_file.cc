@@ -16,6 +16,10 @@ void warn(const std::string& path, const std::string& why) {
   log::warning("the state in " + path + " is not used: " + why);
 }
 
+void warn_damaged(const std::string& path) {
+  log::warning("the state in " + path + " is damaged: only its beginning, which is whole, is used");
+}
+
 }  // namespace
 
 std::optional<SavedState> read_state_file(const std::string& path) {
@@ -29,6 +33,7 @@ std::optional<SavedState> read_state_file(const std::string& path) {
     warn(path, state.error().detail);
     return std::nullopt;
   }
+  if (state->damaged) warn_damaged(path);
   if (state->skipped_lines > 0) {
     log::warning("of the state in " + path + ", " + std::to_string(state->skipped_lines) +
                  " malformed lines about backends are not used");

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "evenkeel/base/log.h"
+#include "server/saved_schedulers.h"
 
 namespace evenkeel {
 namespace {
@@ -23,8 +24,11 @@ Task<void> StateSaver::save() {
   const auto problem = std::make_shared<std::string>();
   if (!path.empty() && !stopped_) {
     PreparationThread::Work write = [writer = writer_, path, problem,
-                                     text = reloader_.saved_state(), taken = Clock::now()] {
-      *problem = writer->write(path, text, taken);
+                                     state = reloader_.saved_state(),
+                                     pool_set = reloader_.pool_set(), taken = Clock::now()] {
+      SavedState complete = state;
+      add_schedulers(complete, *pool_set, 0, taken);
+      *problem = writer->write(path, to_text(complete), taken);
     };
     co_await reloader_.run_blocking(std::move(write));
   }
@@ -35,7 +39,10 @@ void StateSaver::save_at_exit() {
   if (stopped_ || !status_.snapshot()->ready) return;
   const std::string& path = reloader_.config().state_file;
   if (path.empty()) return;
-  report(writer_->write(path, reloader_.saved_state(), Clock::now()));
+  SavedState state = reloader_.saved_state();
+  const Instant now = Clock::now();
+  add_schedulers(state, *reloader_.pool_set(), max_saved_prefixes, now);
+  report(writer_->write(path, to_text(state), now));
 }
 
 /// Logs a problem when it begins and when it ends, not every minute.

@@ -21,11 +21,12 @@ class StateSaver {
   StateSaver(Loop& loop, Reloader& reloader, RuntimeStatusPublisher& status)
       : loop_(loop), reloader_(reloader), status_(status) {}
 
-  /// Saves at once and then every minute. REQUIRES: after the first commit.
+  /// Saves at once and then every minute, without prefix indexes: those are large. REQUIRES: after
+  /// the first commit.
   Task<void> save_periodically();
   /// Done when the state is saved. REQUIRES: after the first commit.
   Task<void> save();
-  /// Blocks. Saves nothing if the daemon has not become ready.
+  /// With prefix indexes. Blocks. Saves nothing if the daemon has not become ready.
   void save_at_exit();
   /// Saves nothing from now on: another process has the file.
   void stop() { stopped_ = true; }

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <memory>
+#include <utility>
 
 #include "evenkeel/base/log.h"
+#include "server/saved_schedulers.h"
 
 namespace evenkeel {
 namespace {
@@ -28,13 +31,19 @@ Task<Result<Done>> Upgrade::start_successor(Binary binary, int admin_fd) {
     co_return Error{.fault = Fault::internal, .side = Side::proxy, .detail = obstacle};
   Program program = program_;
   if (binary == Binary::running) program.path = "/proc/self/exe";
+  std::string state = co_await collect_state();
+  if (cancelled_) {
+    co_return Error{
+        .fault = Fault::internal, .side = Side::proxy, .detail = "the daemon is shutting down"};
+  }
   successor_.emplace(loop_);
-  const Handover given = handover(admin_fd);
+  const Handover given = handover(admin_fd, std::move(state));
   auto started = co_await successor_->start(program, given, loop_.now() + max_upgrade_time);
   co_return started;
 }
 
 void Upgrade::cancel() {
+  cancelled_ = true;
   if (successor_) successor_->cancel();
 }
 
@@ -47,8 +56,21 @@ void Upgrade::pass_on_reload() const {
   }
 }
 
-Handover Upgrade::handover(int admin_fd) {
-  Handover handover{.listeners = {}, .state = reloader_.saved_state()};
+/// Prefix indexes are large: what has to be copied and written is done beside the control loop.
+Task<std::string> Upgrade::collect_state() {
+  const auto text = std::make_shared<std::string>();
+  PreparationThread::Work collect = [text, state = reloader_.saved_state(),
+                                     pool_set = reloader_.pool_set(), now = Clock::now()] {
+    SavedState complete = state;
+    add_schedulers(complete, *pool_set, max_saved_prefixes, now);
+    *text = to_text(complete);
+  };
+  co_await reloader_.run_blocking(std::move(collect));
+  co_return std::move(*text);
+}
+
+Handover Upgrade::handover(int admin_fd, std::string state) const {
+  Handover handover{.listeners = {}, .state = std::move(state)};
   for (const OpenListener& each : reloader_.listener_set().open())
     handover.listeners.push_back({.name = each.name, .address = each.address, .fds = each.fds});
   handover.listeners.push_back(

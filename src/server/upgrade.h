@@ -29,7 +29,7 @@ class Upgrade {
 
   /// Done when the new process accepts connections. Errors: why it does not; then it has ended.
   Task<Result<Done>> start_successor(Binary binary, int admin_fd);
-  /// Sends the new process SIGTERM while it is starting, if there is one.
+  /// Starts no process from now on, and sends the one that is starting SIGTERM.
   void cancel();
   /// The new process, which is running, is this one.
   bool runs_as(pid_t pid) const { return successor_ && successor_->runs_as(pid); }
@@ -45,12 +45,14 @@ class Upgrade {
   void forget() { successor_->forget(); }
 
  private:
-  Handover handover(int admin_fd);
+  Task<std::string> collect_state();
+  Handover handover(int admin_fd, std::string state) const;
 
   Loop& loop_;
   Reloader& reloader_;
   const Program program_;
   std::optional<Successor> successor_;
+  bool cancelled_ = false;
 };
 
 }  // namespace evenkeel

@@ -21,6 +21,51 @@ using testing::IsEmpty;
 const SavedState::Key gpu1{"chat", "gpu1:8000"};
 const SavedState::Key gpu2{"chat", "gpu2:8000"};
 
+LearnedEngine some_engine() {
+  LearnedEngine engine{.kv_tokens = 500'000,
+                       .step_tokens = 2048,
+                       .index_capacity = 1950.5,
+                       .tokens_per_block = 256.25,
+                       .confirms_hits = 0.9,
+                       .streams = 1.0 / 3,
+                       .has_blocks = 0.99,
+                       .finished = 1234,
+                       .mean_prefill = 0.21,
+                       .mean_context = 4321.5,
+                       .load_seconds = 1.25,
+                       .run = {.start_time = 1'763'832'000.17, .work_done = 987'654},
+                       .adapters = {{.name = 0xfeed, .age = 2.5}, {.name = 7, .age = 0}},
+                       .prefixes = {0, 1, 63, 64, ~std::uint64_t{0}, 0x0123456789abcdef}};
+  engine.step = {.coefficients = {0.03, 5e-5, 1e-7},
+                 .max_variance = {9e-4, 1e-9, 1e-14},
+                 .covariance = {{{1e-6, 2e-9, 3e-12}, {2e-9, 4e-10, 5e-15}, {3e-12, 5e-15, 6e-16}}},
+                 .samples = 400,
+                 .weight = 180.5,
+                 .relative_error = 0.07};
+  engine.prefill = {.coefficients = {0.09, 0.002},
+                    .max_variance = {0.01, 1e-5},
+                    .covariance = {{{1e-4, -2e-6}, {-2e-6, 3e-7}}},
+                    .samples = 77,
+                    .weight = 50,
+                    .relative_error = 0.1};
+  // More than a line of them.
+  for (std::uint64_t i = 0; i < 10'000; ++i) engine.prefixes.push_back(mix(i));
+  return engine;
+}
+
+LearnedTraffic some_traffic() {
+  LearnedTraffic traffic{.mean_prefill = 0.31,
+                         .tokens_per_event = 1.5,
+                         .cached_found = -12.5,
+                         .cached_possible = 4000};
+  for (std::uint64_t i = 0; i < 150; ++i) {
+    traffic.output_lengths.push_back(static_cast<double>(i) / 3);
+    traffic.output_classes.push_back(
+        {.key = mix(i), .outputs = 1 + static_cast<double>(i), .mean = 100.5});
+  }
+  return traffic;
+}
+
 const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                       .drained = {gpu1, {"chat", "gpus:8000@10.0.0.1"}},
                       .weights = {{gpu2, {7, 1}}},
@@ -35,10 +80,20 @@ const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                                                  .ejections = 3,
                                                  .ejected = EjectionReason::success_rate,
                                                  .ejected_for = 4s}}},
-                                   {gpu2, {.learned = {.ejections = 1}}}}};
+                                   {gpu2, {.learned = {.ejections = 1}}}},
+                      .traffic = {{"chat", some_traffic()}},
+                      .engines = {{gpu1, some_engine()}, {gpu2, {.finished = 3}}},
+                      .tokenizers = {{.model = 0xfeedULL << 40, .bytes_per_token = 4.5},
+                                     {.model = 7, .bytes_per_token = 3, .rough = true}}};
 
 std::string with_checksum(const std::string& facts) {
   return fmt::format("evenkeel state 2 {:016x}\n{}", hash_of(facts), facts);
+}
+
+/// As if it was damaged or cut behind the section.
+std::string with_one_section(const std::string& facts, const std::string& rest) {
+  return fmt::format("evenkeel state 2 0123456789abcdef\n{}checked {:016x}{}", facts,
+                     hash_of(facts), rest);
 }
 
 std::string problem_of(const std::string& text) {
@@ -55,15 +110,52 @@ TEST(SavedState, IsReadAsItWasWritten) {
 }
 
 TEST(SavedState, IsNotReadWhenDamagedOrOfAnotherVersion) {
-  const std::string text = to_text(some);
-  std::string damaged = text;
-  damaged[damaged.size() - 2] ^= 1;
-
-  EXPECT_THAT(problem_of(damaged), HasSubstr("checksum"));
-  EXPECT_THAT(problem_of(text.substr(0, text.size() - 5)), HasSubstr("checksum"));
+  EXPECT_THAT(problem_of(with_one_section("drained chat gpu1:8000\n", "x")), HasSubstr("checksum"));
   EXPECT_THAT(problem_of("evenkeel state 1 x\n"), HasSubstr("another format"));
   EXPECT_THAT(problem_of("evenkeel state 2 "), HasSubstr("not complete"));
   EXPECT_THAT(problem_of(""), HasSubstr("another format"));
+}
+
+TEST(SavedState, IsReadAsFarAsItIsWhole) {
+  SavedState operators{.saved_at = some.saved_at,
+                       .drained = some.drained,
+                       .weights = some.weights,
+                       .addresses = some.addresses,
+                       .damaged = true};
+  SavedState averages = operators;
+  averages.observed = some.observed;
+  SavedState speeds = averages;
+  speeds.traffic = some.traffic;
+  speeds.tokenizers = some.tokenizers;
+  speeds.engines = some.engines;
+  speeds.engines[gpu1].run = {};
+  speeds.engines[gpu1].adapters.clear();
+  speeds.engines[gpu1].prefixes.clear();
+  SavedState all = some;
+  all.damaged = true;
+  const std::string text = to_text(some);
+  const auto cut_behind = [&](std::string_view words) {
+    return parse_state(text.substr(0, text.find(words) + words.size()));
+  };
+
+  EXPECT_EQ(*cut_behind("\ndown chat"), operators);
+  EXPECT_EQ(*cut_behind("\ntokenizer "), averages);
+  EXPECT_EQ(*cut_behind("\nprefixes chat"), speeds);
+  EXPECT_FALSE(parse_state(text.substr(0, text.find("\naddress"))).ok());
+  std::string damaged = text;
+  damaged[damaged.size() - 500] ^= 1;
+  EXPECT_EQ(*parse_state(damaged), speeds);
+  damaged = text;
+  damaged[20] ^= 1;
+  EXPECT_EQ(*parse_state(damaged), all) << "the checksum itself";
+  EXPECT_EQ(*parse_state(with_one_section("drained chat gpu1:8000\n", "\ndrained")),
+            (SavedState{.drained = {gpu1}, .damaged = true}));
+}
+
+TEST(SavedState, IsReadAsVersionsWithoutSchedulersWroteIt) {
+  const auto read = parse_state(with_checksum("saved 1763832000123\ndrained chat gpu1:8000\n"));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(*read, (SavedState{.saved_at = some.saved_at, .drained = {gpu1}}));
 }
 
 TEST(SavedState, IsNotReadIfWhatOperatorsSetIsMalformed) {
@@ -78,12 +170,37 @@ TEST(SavedState, IsReadWithoutMalformedLinesAboutWhatWasLearned) {
   const std::string whole = "learned chat gpu1:8000 2 3\ndrained chat gpu2:8000\n";
   const auto expected = parse_state(with_checksum(whole));
   ASSERT_TRUE(expected.ok());
-  for (const char* const line :
-       {"latency chat gpu1:8000 nan 3 1\n", "latency chat gpu1:8000 inf 3 1\n",
-        "latency chat gpu1:8000 -0.5 3 1\n", "latency chat gpu1:8000 0.5 3 -1\n",
-        "latency chat gpu1:8000 0.5 3\n", "latency chat gpu1:8000 0.5 3 1 1\n",
-        "latency chat  0.5 3 1\n", "learned chat gpu1:8000 1e300 1\n",
-        "ejections chat gpu1:8000 1 bored 0\n", "down chat\n", "down chat gpu1:8000 1\n"}) {
+  for (const char* const line : {"latency chat gpu1:8000 nan 3 1\n",
+                                 "latency chat gpu1:8000 inf 3 1\n",
+                                 "latency chat gpu1:8000 -0.5 3 1\n",
+                                 "latency chat gpu1:8000 0.5 3 -1\n",
+                                 "latency chat gpu1:8000 0.5 3\n",
+                                 "latency chat gpu1:8000 0.5 3 1 1\n",
+                                 "latency chat  0.5 3 1\n",
+                                 "learned chat gpu1:8000 1e300 1\n",
+                                 "ejections chat gpu1:8000 1 bored 0\n",
+                                 "down chat\n",
+                                 "down chat gpu1:8000 1\n",
+                                 "tokenizer feed 1\n",
+                                 "tokenizer feed 1 2\n",
+                                 "traffic chat 1 2 3\n",
+                                 "traffic chat 1 2 3 4 5\n",
+                                 "traffic\n",
+                                 "lengths chat 1 x\n",
+                                 "classes chat 1 2\n",
+                                 "classes chat zz 2 3\n",
+                                 "engine chat gpu1:8000 1 2 3\n",
+                                 "engine chat gpu1:8000 -1 2 3 4 5 6 7 8 9 10\n",
+                                 "step chat gpu1:8000 1 2 3\n",
+                                 "prefill chat gpu1:8000 1 1 0.1 nan 1 1 1 1 1 1\n",
+                                 "prefill chat gpu1:8000 1 1 0.1 1 1 1 1 1 1 1 1\n",
+                                 "run chat gpu1:8000 1\n",
+                                 "run chat gpu1:8000 1 soon\n",
+                                 "adapters chat gpu1:8000 feed\n",
+                                 "prefixes chat gpu1:8000 00000\n",
+                                 "prefixes chat gpu1:8000 0000000000~\n",
+                                 "prefixes chat gpu1:8000 ___________\n",
+                                 "prefixes chat gpu1:8000 00000000000 0\n"}) {
     auto read = parse_state(with_checksum(whole + line));
     ASSERT_TRUE(read.ok()) << line << read.error().detail;
     EXPECT_EQ(std::exchange(read->skipped_lines, 0), 1u) << line;
@@ -136,12 +253,14 @@ std::string mutated(std::string text, Rng& rng) {
 
 TEST(SavedState, AnyBytesAreRejectedOrReadAsAStateThatCanBeWritten) {
   Rng rng(7);
-  const std::string text = to_text(some);
+  SavedState small = some;
+  small.engines[gpu1].prefixes.resize(10);
+  const std::string text = to_text(small);
   const std::string facts = text.substr(text.find('\n') + 1);
   int accepted = 0;
   for (int i = 0; i < 20'000; ++i) {
     const auto damaged = parse_state(mutated(text, rng));
-    EXPECT_TRUE(!damaged || *damaged == some);
+    EXPECT_TRUE(!damaged || damaged->damaged || *damaged == small);
 
     const auto read = parse_state(with_checksum(mutated(facts, rng)));
     if (!read) continue;
@@ -152,6 +271,20 @@ TEST(SavedState, AnyBytesAreRejectedOrReadAsAStateThatCanBeWritten) {
     EXPECT_EQ(again->weights, read->weights);
   }
   EXPECT_GT(accepted, 1000) << "the mutations reach what lies behind the checksum";
+}
+
+TEST(SavedState, IsReadThoughItHasMoreThanAnyPool) {
+  std::string facts;
+  for (int i = 0; i < 110'000; ++i)
+    facts += fmt::format("engine chat gpu{} 1 2 3 4 5 6 7 8 9 1\n", i);
+  for (int i = 0; i < 11'000; ++i) facts += fmt::format("traffic pool{} 1 2 3 4\n", i);
+
+  const auto read = parse_state(with_checksum(facts));
+
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->engines.size(), 100'000u);
+  EXPECT_EQ(read->traffic.size(), 10'000u);
+  EXPECT_EQ(read->skipped_lines, 11'000u);
 }
 
 TEST(SavedState, ObservationsGrowOldAndAreThenNotBelieved) {

@@ -1,0 +1,49 @@
+#include "server/saved_schedulers.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace evenkeel {
+
+void add_schedulers(SavedState& state, const PoolSet& pool_set, std::size_t max_prefixes,
+                    Instant now) {
+  state.tokenizers = pool_set.token_estimates().learned();
+  const auto scheduled = std::ranges::count_if(pool_set.pools(), [](const auto& entry) {
+    return entry.state->spec().scheduler.has_value();
+  });
+  if (scheduled == 0) return;
+  for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
+    const std::size_t share = max_prefixes / static_cast<std::size_t>(scheduled);
+    auto learned = entry.state->learned_scheduler(share, now);
+    if (!learned) continue;
+    const std::string& pool = entry.state->spec().name;
+    state.traffic[pool] = std::move(learned->traffic);
+    for (auto& [backend, engine] : learned->engines)
+      state.engines[{pool, backend}] = std::move(engine);
+  }
+}
+
+void age_schedulers(SavedState& state, Duration passed) {
+  for (auto& [key, engine] : state.engines) age(engine, passed);
+}
+
+void restore_schedulers(SavedState state, const PoolSet& pool_set, Instant now) {
+  pool_set.token_estimates().restore(state.tokenizers);
+  for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
+    const std::string& pool = entry.state->spec().name;
+    LearnedScheduler learned;
+    if (const auto found = state.traffic.find(pool); found != state.traffic.end())
+      learned.traffic = std::move(found->second);
+    for (const BackendPtr& backend : entry.state->backends()) {
+      const auto found = state.engines.find({pool, backend->id()});
+      if (found != state.engines.end()) learned.engines[backend->id()] = std::move(found->second);
+    }
+    if (!learned.engines.empty()) entry.state->restore(learned, now);
+  }
+}
+
+void forget_caches_of_absent(const PoolSet& pool_set) {
+  for (const PoolSet::PoolEntry& entry : pool_set.pools()) entry.state->forget_caches_of_absent();
+}
+
+}  // namespace evenkeel
