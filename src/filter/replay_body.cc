@@ -73,7 +73,7 @@ Result<Chunk> ReplayBody::keep_held(Result<Chunk> chunk) {
 
 /// Takes the block of the chunk that was read last, which `bytes` are. False: they can be copied,
 /// which takes less memory where they do not fill the block, and is left for when it runs short.
-bool ReplayBody::take_block(std::string_view bytes, std::uint64_t limit) {
+bool ReplayBody::keep_block(std::string_view bytes, std::uint64_t limit) {
   const auto held = static_cast<std::uint64_t>(metrics_.held.value());
   if (bytes.size() < Block::small || held + Block::huge > limit / 2) return false;
   Block block = body_->take_block();
@@ -93,7 +93,7 @@ bool ReplayBody::append(std::string_view bytes) {
   kept_bytes_ += bytes.size();
   const bool is_small = kept_bytes_ <= max_small_body;
   const std::uint64_t limit = is_small ? limits_.worker_bytes : limits_.worker_bytes / 2;
-  if (take_block(bytes, limit)) return true;
+  if (keep_block(bytes, limit)) return true;
   while (!bytes.empty()) {
     if (blocks_.empty() || blocks_.back().free_size() == 0) {
       const std::uint32_t size = bytes.size() > Block::small || !blocks_.empty() ? Block::large

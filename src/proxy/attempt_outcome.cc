@@ -73,8 +73,9 @@ Duration retry_after_of(const Fields& fields) {
   if (const auto seconds = read_number(*text, day_ms / 1000)) return std::chrono::seconds(*seconds);
   const auto date = read_date(*text);
   if (!date) return {};
+  // In seconds: of nanoseconds, 64 bits hold no date behind the year 2262.
   const auto left =
-      std::chrono::ceil<std::chrono::seconds>(*date - std::chrono::system_clock::now());
+      *date - std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   return std::clamp(left, std::chrono::seconds(0), std::chrono::seconds(day_ms / 1000));
 }
 

@@ -87,6 +87,8 @@ TEST(ClassifyHead, ReadsADateAsTheTimeUntilThen) {
   EXPECT_EQ(time_of("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), 0s) << "it has passed";
 
   EXPECT_EQ(time_of("retry-after", "Fri, 06 Nov 2893 08:49:37 GMT"), 24h);
+  EXPECT_EQ(time_of("retry-after", "Fri, 06 Nov 2426 08:49:37 GMT"), 24h);
+  EXPECT_EQ(time_of("retry-after", "Fri, 06 Nov 9999 08:49:37 GMT"), 24h);
   for (const std::string_view wrong :
        {"Fri, 31 Feb 2893 08:49:37 GMT", "Fri, 06 Nov 2893 08:49:37 UTC",
         "Fri, 06 nov 2893 08:49:37 GMT", "Fri, 06 anF 2893 08:49:37 GMT",

@@ -85,7 +85,8 @@ std::string long_error(std::size_t length, std::string_view code) {
 
 TEST(EventStreamErrors, InLongLinesAreTheSameWhereverTheChunksAreCut) {
   constexpr std::size_t longest = 16 * 1024;
-  for (const std::size_t cut : {0, 1, 20, 60, 4095, 4096, 4500, 5000, 16'383, 16'384, 16'385}) {
+  for (const std::size_t cut :
+       {0U, 1U, 20U, 60U, 4095U, 4096U, 4500U, 5000U, 16383U, 16384U, 16385U}) {
     for (const std::size_t length : {std::size_t{5000}, longest}) {
       EXPECT_EQ(fault_in(long_error(length, "400"), cut), std::nullopt) << cut << ' ' << length;
       EXPECT_EQ(fault_in(long_error(length, "500"), cut), Fault::stream_error)

@@ -60,7 +60,7 @@ class ReplayBody final : public Body {
   Result<Chunk> keep_held(Result<Chunk> chunk);
   Result<Chunk> keep(Result<Chunk> chunk);
   bool append(std::string_view bytes);
-  bool take_block(std::string_view bytes, std::uint64_t limit);
+  bool keep_block(std::string_view bytes, std::uint64_t limit);
   bool memory_is_scarce() const {
     return pressure_ != nullptr && pressure_->get() != MemoryPressure::none;
   }
