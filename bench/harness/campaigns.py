@@ -246,7 +246,7 @@ class _Session:
         crowd = self._recipe.crowd
         subject = (contender, self._ends, self._origins[Protocol.HTTP1], folder, crowd)
         figures = self._campaign.figures
-        if HTTP1 in ways:
+        if HTTP1 in ways and contender.takes_crowds:
             yield "memory", partial(memory.measure_memory, *subject, figures)
         if TLS_TO_CLEAR in ways and crowd.idle_tls:
             yield "memory with TLS", partial(memory.measure_tls_memory, *subject, figures)

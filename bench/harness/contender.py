@@ -78,6 +78,7 @@ class Contender:
     model: str = "bench"
     ways: tuple[Way, ...] = (ways.HTTP1,)  # those that it knows
     start_patience: float = START_PATIENCE_SECONDS
+    takes_crowds: bool = True  # of idle and slow clients, for which its memory is measured
 
     def load_flags(self) -> list[str]:
         flags = ["--model", self.model]
@@ -284,6 +285,7 @@ def relay(build: Path) -> Contender:
         version=lambda: "bench_relay, which reads nothing of what it passes on",
         command=command,
         ways=(ways.HTTP1,),
+        takes_crowds=False,
     )
 
 
