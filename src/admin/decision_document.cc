@@ -156,15 +156,17 @@ json::array decisions_of(const PoolSet& pool_set, std::string_view request_id, I
   struct KeptDecision {
     ExplainedDecision explained;
     std::string_view pool;
+    std::size_t place;  // among those of the same time. clang rejects std::stable_sort
   };
   std::vector<KeptDecision> attempts;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (ExplainedDecision& each : pool.state->decisions(request_id)) {
-      attempts.push_back({std::move(each), pool.state->spec().name});
+      attempts.push_back({std::move(each), pool.state->spec().name, attempts.size()});
     }
   }
-  std::ranges::stable_sort(
-      attempts, {}, [](const KeptDecision& each) { return each.explained.decision.arrived_at; });
+  std::ranges::sort(attempts, {}, [](const KeptDecision& each) {
+    return std::pair(each.explained.decision.arrived_at, each.place);
+  });
   std::vector<std::uint64_t> requests;  // in order of their first attempts
   json::array documents;
   for (const KeptDecision& each : attempts) {
