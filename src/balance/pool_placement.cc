@@ -87,8 +87,12 @@ Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
   auto request =
       std::make_shared<PlacedRequest>(scheduled, scheduled->section(subset), loop_, hint.priority);
   using Arrived = PoolScheduler::Arrived;
+  // One that waited in an earlier version of the pool has its place in the queue.
+  const std::uint32_t max_waiting = hint.queued_since != Instant{}
+                                        ? std::numeric_limits<std::uint32_t>::max()
+                                        : state_->spec().queue.size;
   const Arrived arrived =
-      scheduled->scheduler().arrive(*request, arrival, state_->spec().queue.size, loop_.now());
+      scheduled->scheduler().arrive(*request, arrival, max_waiting, loop_.now());
   switch (arrived) {
     case Arrived::placed: return lease_of(std::move(request), {});
     case Arrived::refused: return refused_error(request->retry_after());

@@ -18,6 +18,9 @@ constexpr unsigned max_cached_small = 256;
 constexpr unsigned max_cached_large = 64;
 constexpr unsigned max_cached_huge = 48;
 
+// In use on one thread, for callers that can do with less: 16 MiB.
+constexpr int many_huge = 64;
+
 /// Blocks that start a power of two apart would compete for the same cache lines.
 constexpr std::size_t stagger = 192;
 
@@ -52,6 +55,7 @@ constinit thread_local BlockList tiny_blocks{};
 constinit thread_local BlockList small_blocks{};
 constinit thread_local BlockList large_blocks{};
 constinit thread_local BlockList huge_blocks{};
+constinit thread_local int huge_in_use = 0;
 
 struct ThreadExitCleanup {
   void open() {
@@ -97,14 +101,18 @@ void release_cached_blocks() { ThreadExitCleanup::empty_all(); }
 
 Block Block::take(std::uint32_t size) {
   BlockList& list = list_of(size);
+  if (size == huge) ++huge_in_use;
   Block block;
   block.data_ = list.count > 0 ? list.blocks[--list.count] : allocate_from_heap(size);
   block.size_ = size;
   return block;
 }
 
+bool Block::huge_ones_are_scarce() { return huge_in_use >= many_huge; }
+
 void Block::recycle() {
   BlockList& list = list_of(size_);
+  if (size_ == huge) --huge_in_use;
   if (list.count < list.capacity) {
     list.blocks[list.count++] = data_;
   } else {

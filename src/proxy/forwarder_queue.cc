@@ -96,7 +96,7 @@ Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, Request
   co_return lease;
 }
 
-/// A request that comes from an earlier version waits no longer than it would have there.
+/// What a request has waited in an earlier version counts towards this one's timeout.
 Instant Forwarder::deadline_in_queue(const Progress& progress) const {
   if (progress.hint.queued_since == Instant{}) return never;
   return progress.hint.queued_since + pool_.state().spec().queue.timeout;

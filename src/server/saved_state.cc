@@ -104,8 +104,9 @@ bool read_line(std::string_view line, SavedState& state) {
   StateWords words(line);
   const std::string kind = words.text();
   if (kind == "saved") {
-    constexpr std::int64_t year_3000 = 32'503'680'000'000;
-    state.saved_at = SavedState::Time(milliseconds(words.number<std::int64_t>(0, year_3000)));
+    // Further from now than 292 years a difference in nanoseconds would overflow.
+    constexpr std::int64_t year_2200 = 7'258'118'400'000;
+    state.saved_at = SavedState::Time(milliseconds(words.number<std::int64_t>(0, year_2200)));
     return words.complete();
   }
   if (read_scheduler_line(kind, words, state)) return true;

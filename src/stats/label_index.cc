@@ -181,8 +181,9 @@ std::uint32_t LabelUses::use(LabelNames& names, std::string_view name,
                              std::vector<std::uint32_t>& used) {
   const std::lock_guard lock(index_.mutex_);
   const std::uint32_t index = index_.add(names, name);
+  used.push_back(index);  // first: without memory, it is not in use
   names.use(index);
-  return used.emplace_back(index);
+  return index;
 }
 
 LabelUses::~LabelUses() {

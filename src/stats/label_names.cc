@@ -13,8 +13,8 @@ std::uint32_t LabelNames::add(std::string_view name) {
   if (const std::uint32_t known = find(name); known != 0) return known;
   if (free_.empty() && entries_.size() >= ChunkedArray<int>::limit) return 0;
   if (free_.empty()) {
-    free_.push_back(static_cast<std::uint32_t>(entries_.size()));
-    entries_.emplace_back();
+    entries_.emplace_back();  // first: without memory, nothing may name an entry that is missing
+    free_.push_back(static_cast<std::uint32_t>(entries_.size() - 1));
   }
   const std::uint32_t index = free_.back();
   entries_[index].name = indices_.emplace(name, index).first->first;

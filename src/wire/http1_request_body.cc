@@ -96,7 +96,8 @@ void Http1RequestBody::move_to_large() {
 
 void Http1RequestBody::need_large() {
   if (!large_.block) {
-    large_.block = Block::take(!chunked_ && left_ > Block::large ? Block::huge : Block::large);
+    const bool needs_huge = !chunked_ && left_ > Block::large && !Block::huge_ones_are_scarce();
+    large_.block = Block::take(needs_huge ? Block::huge : Block::large);
   }
   large_.begin = large_.end = 0;
 }
@@ -157,6 +158,7 @@ Task<Result<Chunk>> Http1RequestBody::read_more() {
   if (std::exchange(awaits_continue_, false)) t.write_interim("HTTP/1.1 100 Continue\r\n\r\n");
   while (true) {
     if (!t.watch().readable()) {
+      large_.release();  // nothing of it is in use, and the wait may be long
       const bool may_pause = info_.identity.is_streaming;
       const Instant began = t.loop().now();
       const Instant silent = may_pause ? never : began + options_.body_timeout;

@@ -22,6 +22,7 @@ class ResponseBudget {
     taken_ += bytes;
     return true;
   }
+  static bool half_left(std::uint32_t bytes) { return taken_ + bytes <= bytes_per_thread / 2; }
   static void give_back(std::uint32_t bytes) { taken_ -= bytes; }
   static std::int64_t taken() { return taken_; }
 
@@ -33,7 +34,7 @@ class ResponseBudget {
 /// meant for all. Thread: its connection's.
 class ConnectionBudget {
  public:
-  explicit ConnectionBudget(std::uint64_t bytes) : left_(bytes) {}
+  explicit ConnectionBudget(std::uint64_t bytes) : left_(bytes), half_(bytes / 2) {}
   ConnectionBudget(const ConnectionBudget&) = delete;
   ConnectionBudget& operator=(const ConnectionBudget&) = delete;
 
@@ -43,11 +44,13 @@ class ConnectionBudget {
     left_ -= bytes;
     return true;
   }
+  bool half_left(std::uint32_t bytes) const { return left_ >= half_ + bytes; }
   void give_back(std::uint32_t bytes) { left_ += bytes; }
   std::uint64_t left() const { return left_; }
 
  private:
   std::uint64_t left_;
+  std::uint64_t half_;
 };
 
 /// What one response has taken from both budgets; its destructor gives that back.
@@ -69,6 +72,11 @@ class ResponseCharge {
     if (connection_ != nullptr) connection_->give_back(bytes);
     return false;
   }
+  /// Only where half of both budgets is left afterwards, for those that need less.
+  bool take_of_first_half(std::uint32_t bytes) {
+    const bool fits = connection_ == nullptr || connection_->half_left(bytes);
+    return fits && ResponseBudget::half_left(bytes) && take(bytes);
+  }
   void give_back() {
     if (bytes_ == 0) return;
     ResponseBudget::give_back(bytes_);
@@ -87,12 +95,12 @@ class ResponseBuffer : public ReadBuffer {
  public:
   explicit ResponseBuffer(ConnectionBudget* connection) : charge_(connection) {}
 
-  /// Takes a block for the next bytes, unless it has a large one: a huge one if at least `expected`
-  /// bytes are to come and they need it, else a large one, or when a budget is spent, none if that
-  /// is `optional`, else a small one. REQUIRES: no bytes in it are in use.
+  /// Takes a block for the next bytes, unless it has a large one: a huge one if `expected` bytes
+  /// are to come, they need it and the budgets are half free, else a large one, or when a budget is
+  /// spent, none if that is `optional`, else a small one. REQUIRES: no bytes in it are in use.
   void take(std::uint64_t expected, bool optional) {
     if (charge_.bytes() > 0) return;
-    if (expected > Block::large && charge_.take(Block::huge)) {
+    if (expected > Block::large && charge_.take_of_first_half(Block::huge)) {
       block = Block::take(Block::huge);
     } else if (charge_.take(Block::large)) {
       block = Block::take(Block::large);

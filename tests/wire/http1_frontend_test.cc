@@ -123,7 +123,10 @@ TEST_F(Http1Frontend, ReadsALongBodyHoweverItIsSplit) {
       EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n" + body)
           << piece;
       EXPECT_EQ(client->read_message(), "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnext");
-      EXPECT_EQ(handler.any_taken, takes_blocks && piece >= 150'000) << piece;
+      if (piece >= 150'000) {
+        EXPECT_EQ(handler.any_taken, takes_blocks);
+      }
+      EXPECT_FALSE(handler.any_taken && piece == 1'000) << "its blocks are almost empty";
     }
   }
 }

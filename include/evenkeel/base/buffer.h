@@ -22,6 +22,8 @@ class Block {
 
   Block() = default;
   static Block take(std::uint32_t size);
+  /// This thread uses so many huge blocks that large ones must do.
+  static bool huge_ones_are_scarce();
   Block(Block&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   Block& operator=(Block&& other) noexcept {

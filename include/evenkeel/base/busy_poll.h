@@ -16,7 +16,7 @@ namespace evenkeel {
 /// Thread: its loop's.
 class BusyPoll {
  public:
-  static constexpr Duration longest = std::chrono::microseconds(40);       ///< of one poll
+  static constexpr Duration longest = std::chrono::microseconds(20);       ///< of one poll
   static constexpr Duration short_sleep = std::chrono::microseconds(100);  ///< with the waking
   static constexpr unsigned min_short_sleeps = 32;
   static constexpr unsigned max_short_sleeps = 8192;
