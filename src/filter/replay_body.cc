@@ -132,10 +132,11 @@ bool ReplayBody::rewind() {
   return true;
 }
 
-void ReplayBody::commit() {
+void ReplayBody::commit(bool sent) {
+  body_->commit(sent);
   if (!keeps_) return;
   keeps_ = false;
-  const std::size_t needed_from = lends_block_ ? next_ - 1 : next_;
+  const std::size_t needed_from = lends_block_ && !sent ? next_ - 1 : next_;
   if (needed_from >= blocks_.size()) return forget();
   const auto needed = blocks_.begin() + static_cast<std::ptrdiff_t>(needed_from);
   for (auto block = blocks_.begin(); block != needed; ++block) {

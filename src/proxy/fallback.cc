@@ -33,7 +33,9 @@ Task<Result<Response>> Fallback::handle(Request& request) {
   // Otherwise the other pool has fallen back, and has named its own fallback.
   const bool from_target = request.info.identity.pool_index == target_.pool_index;
   // The other pool has not made the copy of the body that the first one has kept for retries.
-  if (request.body != nullptr) request.body->commit();
+  if (request.body != nullptr) {
+    request.body->commit(request.info.timings.uploaded != Instant{});
+  }
   if (answer && from_target) answer->fields.add("x-evenkeel-fallback", target_.pool);
   co_return answer;
 }

@@ -158,7 +158,9 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
             progress.next = next;
           }
           if (progress.next == Next::done) {
-            if (request.body != nullptr) request.body->commit();
+            if (request.body != nullptr) {
+              request.body->commit(request.info.timings.uploaded != Instant{});
+            }
             if (!progress.new_session.empty())
               name_session(progress.new_session, request, *response);
             co_return response;

@@ -37,6 +37,9 @@ class Http1RequestBody final : public Body {
   }
   bool rewind() override;
   Block take_block() override;
+  void commit(bool sent) override {
+    if (sent && finished_) large_.release();
+  }
   bool rewindable() const override {
     if (reads_ > 0) return reads_ == 1 && first_.last;
     return !chunked_ && !broken_ && transport_.in.end - transport_.in.begin >= left_;

@@ -123,7 +123,7 @@ TEST_F(ReplayBodyTest, FreesItsCopyOnceItIsCommitted) {
   ASSERT_TRUE(body->read().ready());
   EXPECT_GT(metrics.held.value(), 0);
 
-  body->commit();
+  body->commit(false);
 
   EXPECT_EQ(metrics.held.value(), 0);
   EXPECT_FALSE(body->rewind());
@@ -137,7 +137,7 @@ TEST_F(ReplayBodyTest, EndsARepetitionThatIsCommitted) {
   ASSERT_TRUE(body->read().ready());
   ASSERT_TRUE(body->rewind());
 
-  body->commit();
+  body->commit(false);
 
   feed->end();
   EXPECT_EQ(read_all().bytes, "some");
@@ -151,7 +151,7 @@ TEST_F(ReplayBodyTest, KeepsWhatIsStillBeingSentWhenItIsCommitted) {
   ASSERT_TRUE(body->rewind());
   const std::string_view sending = body->read().take()->bytes;
 
-  body->commit();
+  body->commit(false);
 
   Block next_request = Block::take(Block::tiny);
   std::memset(next_request.data(), 'x', next_request.size());
@@ -170,7 +170,7 @@ TEST_F(ReplayBodyTest, FreesWhatWasSentWhenItIsCommitted) {
   std::string sent(body->read().take()->bytes);
   sent += body->read().take()->bytes;
 
-  body->commit();
+  body->commit(false);
 
   EXPECT_GT(metrics.held.value(), 0);
   EXPECT_LT(metrics.held.value(), held);
@@ -236,7 +236,7 @@ TEST_F(ReplayBodyOfBlocks, KeepsTheBlockThatIsBeingSentWhenItIsCommitted) {
   (void)body->read().take();
   const std::string_view sending = body->read().take()->bytes;
 
-  body->commit();
+  body->commit(false);
 
   Block next_request = Block::take(Block::huge);
   std::memset(next_request.data(), 'y', next_request.size());
@@ -246,10 +246,20 @@ TEST_F(ReplayBodyOfBlocks, KeepsTheBlockThatIsBeingSentWhenItIsCommitted) {
   EXPECT_EQ(metrics.held.value(), 0);
 }
 
+TEST_F(ReplayBodyOfBlocks, KeepsNoneOfWhatWasSentWhenItIsCommitted) {
+  of_chunks({part, part});
+  EXPECT_EQ(read_all().bytes, part + part);
+  EXPECT_EQ(metrics.held.value(), 2 * Block::huge);
+
+  body->commit(true);
+
+  EXPECT_EQ(metrics.held.value(), 0);
+}
+
 TEST_F(ReplayBodyOfBlocks, LendsWhatItHoldsUntilTheNextIsHeld) {
   of_chunks({part, part});
   const std::string_view held = body->hold().take()->bytes;
-  body->commit();
+  body->commit(false);
   EXPECT_EQ(held, part);
   EXPECT_EQ(read_all().bytes, part);
 }

@@ -44,9 +44,9 @@ class ReplayBody final : public Body {
   bool rewind() override;
   bool rewindable() const override { return keeps_; }
 
-  /// Frees what was kept, except for the block that the last chunk lies in, and those that are
-  /// still to be read.
-  void commit() override;
+  /// Frees what was kept, except for the block that the last chunk lies in, unless all was sent,
+  /// and those that are still to be read.
+  void commit(bool sent) override;
 
   /// The next bytes, which stay to be read again after `rewind`, also if this body can keep no more
   /// after them; `holds` then turns false. REQUIRES: nothing was rewound yet.

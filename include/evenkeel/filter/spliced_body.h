@@ -30,7 +30,7 @@ class SplicedBody final : public Body {
   std::optional<std::uint64_t> length() const override;
   bool rewind() override;
   bool rewindable() const override { return body_->rewindable(); }
-  void commit() override { body_->commit(); }
+  void commit(bool sent) override { body_->commit(sent); }
 
   /// The body as it was. This one is then of no more use.
   BodyPtr release() { return std::move(body_); }

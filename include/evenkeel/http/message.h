@@ -42,8 +42,9 @@ class Body : public Pooled {
   virtual bool rewind() { return false; }
   /// `rewind` will succeed, also after everything was read: all bytes are here and stay.
   virtual bool rewindable() const { return false; }
-  /// It will not be rewound: bytes that were kept for that may be freed.
-  virtual void commit() {}
+  /// It will not be rewound: bytes that were kept for that may be freed. `sent`: it was read to its
+  /// end, and the last chunk is not in use any more either.
+  virtual void commit(bool /*sent*/) {}
   /// Gives up the block in which the bytes of the last chunk lie, if it holds nothing else; they
   /// stay where they are. Empty: they can only be copied.
   virtual Block take_block() { return {}; }
