@@ -56,11 +56,24 @@ LearnedScheduler PoolScheduler::learned(std::size_t max_prefixes, Instant now) {
       if (!has(slot, backend)) continue;
       scheduler_.learned(slot, engine, now);
     }
-    engine.run = backend->load().signals().engine().run();
+    const EngineState& state = backend->load().signals().engine();
+    engine.run = state.run();
     copy_prefixes(slot, backend, max_prefixes / taken.size(), engine.prefixes);
+    if (state.run().start_time != engine.run.start_time || !knows_clears_of(slot, backend)) {
+      // They may be of the run before.
+      engine.prefixes.clear();
+      engine.adapters.clear();
+    }
     learned.engines.emplace(backend->id(), std::move(engine));
   }
   return learned;
+}
+
+/// Whatever emptied the caches of the engine is known to the scheduler.
+bool PoolScheduler::knows_clears_of(std::uint32_t slot, const BackendPtr& backend) const {
+  std::lock_guard lock(mutex_);
+  return has(slot, backend) &&
+         slots_[slot].cache_clears == backend->load().signals().engine().cache_clears();
 }
 
 void PoolScheduler::copy_prefixes(std::uint32_t slot, const BackendPtr& backend, std::size_t most,

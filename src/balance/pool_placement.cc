@@ -87,7 +87,8 @@ Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
   auto request =
       std::make_shared<PlacedRequest>(scheduled, scheduled->section(subset), loop_, hint.priority);
   using Arrived = PoolScheduler::Arrived;
-  // One that waited in an earlier version of the pool has its place in the queue.
+  // One that waited in an earlier version of the pool keeps its place in the queue.
+  arrival.waiting_since = hint.queued_since;
   const std::uint32_t max_waiting = hint.queued_since != Instant{}
                                         ? std::numeric_limits<std::uint32_t>::max()
                                         : state_->spec().queue.size;

@@ -108,6 +108,7 @@ class PoolScheduler {
   bool read_reports(Instant now);
   void doubt_restored(std::uint32_t slot, Instant now);
   std::vector<std::pair<std::uint32_t, BackendPtr>> taken_slots() const;
+  bool knows_clears_of(std::uint32_t slot, const BackendPtr& backend) const;
   bool has(std::uint32_t slot, const BackendPtr& backend) const;
   void copy_prefixes(std::uint32_t slot, const BackendPtr& backend, std::size_t most,
                      std::vector<std::uint64_t>& into);

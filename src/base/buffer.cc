@@ -101,10 +101,10 @@ void release_cached_blocks() { ThreadExitCleanup::empty_all(); }
 
 Block Block::take(std::uint32_t size) {
   BlockList& list = list_of(size);
-  if (size == huge) ++huge_in_use;
   Block block;
   block.data_ = list.count > 0 ? list.blocks[--list.count] : allocate_from_heap(size);
   block.size_ = size;
+  if (size == huge) ++huge_in_use;
   return block;
 }
 

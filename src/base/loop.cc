@@ -303,16 +303,14 @@ void Loop::arm_ticker(Instant when) {
 }
 
 /// Waits for up to `max_events` events, or until a timer is due at `until`; sets that to when the
-/// wait would have ended. Without a wait if it has passed.
-std::size_t Loop::wait_for_events(epoll_event* events, Instant& until) {
-  const auto look = [&](int timeout) {
-    const int count = epoll_wait(epoll_, events, max_events, timeout);
-    return static_cast<std::size_t>(std::max(count, 0));  // it was interrupted: none
-  };
+/// wait would have ended. Without a wait if it has passed. -1: it was interrupted, and there may be
+/// events.
+int Loop::wait_for_events(epoll_event* events, Instant& until) {
+  const auto look = [&](int timeout) { return epoll_wait(epoll_, events, max_events, timeout); };
   if (until <= iteration_ended_) return look(0);
   if (busy_poll_.is_due()) {
     const Instant give_up = std::min(iteration_ended_ + BusyPoll::longest, until);
-    std::size_t count;
+    int count;
     do {
       count = look(0);
     } while (count == 0 && Clock::now() < give_up);
@@ -321,7 +319,7 @@ std::size_t Loop::wait_for_events(epoll_event* events, Instant& until) {
   }
   arm_ticker(until);
   until = ticker_at_;
-  const std::size_t count = look(-1);
+  const int count = look(-1);
   busy_poll_.slept(Clock::now() - iteration_ended_);
   return count;
 }
@@ -329,14 +327,14 @@ std::size_t Loop::wait_for_events(epoll_event* events, Instant& until) {
 void Loop::run_once(Instant wake_at) {
   Instant wait_until = ready_.linked() ? iteration_ended_ : std::min(wake_at, next_timer());
   std::array<epoll_event, max_events> events;
-  const std::size_t count = wait_for_events(events.data(), wait_until);
+  const int count = wait_for_events(events.data(), wait_until);
   const Instant began = read_clock();
   iterations_.fetch_add(1, std::memory_order_relaxed);
 
   bool posted = false;
   bool ticked = false;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto& event = events[i];
+  for (int i = 0; i < count; ++i) {
+    const auto& event = events[static_cast<std::size_t>(i)];
     more_events_ = i + 1 < count;
     if (event.data.u64 == wakeup_token) {
       posted = true;
@@ -359,7 +357,7 @@ void Loop::run_once(Instant wake_at) {
   // when the array is full, more events may be pending.
   const bool in_time = began - max_wait_delay <= std::max(wait_until, iteration_ended_);
   const bool nothing_else = count == (ticked ? 1 : 0);
-  const bool full = count == events.size();
+  const bool full = count == max_events;
   full_iterations_ = full ? full_iterations_ + 1 : 0;
   if (full_iterations_ % max_full_iterations == 0) {
     run_timers(nothing_else && in_time ? began : iteration_ended_);

@@ -57,9 +57,8 @@ struct Forwarder::Progress {
   std::unique_ptr<Held> held{};
   std::optional<Fault> last_fault{};  // why another attempt is made
   Instant failed_at{};
-  Instant
-      queued_since{};     // it waited for a slot, perhaps already in an earlier version of the pool
-  Successor successor{};  // of a request that waited, and goes on there
+  Instant queued_since{};  // for a slot, perhaps already in an earlier version of the pool
+  Successor successor{};   // of a request that waited, and goes on there
 
   /// Keeps the end of the current attempt. REQUIRES: `next` is set.
   void hold(Result<Response> result, const RequestInfo& info, Instant now) {

@@ -12,7 +12,7 @@ namespace evenkeel {
 /// How many blocks of prefix indexes are saved, of all pools together: about 23 MB of text.
 inline constexpr std::size_t max_saved_prefixes = 2u << 20;
 
-/// Adds it to the state. Blocks for up to a second if `max_prefixes` is not 0. Thread: any.
+/// Adds it to the state. Blocks for up to two seconds if `max_prefixes` is not 0. Thread: any.
 void add_schedulers(SavedState& state, const PoolSet& pool_set, std::size_t max_prefixes,
                     Instant now);
 

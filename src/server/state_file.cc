@@ -10,7 +10,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_bytes = 64 * 1024 * 1024;  // several hundred thousand backends
+constexpr std::size_t max_bytes =
+    64 * 1024 * 1024;  // many backends, and the largest prefix index that is saved
 
 void warn(const std::string& path, const std::string& why) {
   log::warning("the state in " + path + " is not used: " + why);
@@ -36,7 +37,7 @@ std::optional<SavedState> read_state_file(const std::string& path) {
   if (state->damaged) warn_damaged(path);
   if (state->skipped_lines > 0) {
     log::warning("of the state in " + path + ", " + std::to_string(state->skipped_lines) +
-                 " malformed lines about backends are not used");
+                 " malformed lines are not used");
   }
   return std::move(*state);
 }

@@ -23,12 +23,13 @@ Task<void> StateSaver::save() {
   const std::string path = reloader_.config().state_file;
   const auto problem = std::make_shared<std::string>();
   if (!path.empty() && !stopped_) {
-    PreparationThread::Work write = [writer = writer_, path, problem,
-                                     state = reloader_.saved_state(),
-                                     pool_set = reloader_.pool_set(), taken = Clock::now()] {
-      SavedState complete = state;
-      add_schedulers(complete, *pool_set, 0, taken);
-      *problem = writer->write(path, to_text(complete), taken);
+    const Instant taken = Clock::now();
+    SavedState state = reloader_.saved_state();
+    // Here, and not there: a thread of low priority would make workers wait for schedulers' locks.
+    add_schedulers(state, *reloader_.pool_set(), 0, taken);
+    PreparationThread::Work write = [writer = writer_, path, problem, state = std::move(state),
+                                     taken] {
+      *problem = writer->write(path, to_text(state), taken);
     };
     co_await reloader_.run_blocking(std::move(write));
   }
@@ -39,10 +40,14 @@ void StateSaver::save_at_exit() {
   if (stopped_ || !status_.snapshot()->ready) return;
   const std::string& path = reloader_.config().state_file;
   if (path.empty()) return;
-  SavedState state = reloader_.saved_state();
-  const Instant now = Clock::now();
-  add_schedulers(state, *reloader_.pool_set(), max_saved_prefixes, now);
-  report(writer_->write(path, to_text(state), now));
+  // Collecting prefixes takes up to a second or two; whatever ends the process by then loses them
+  // alone.
+  for (const std::size_t max_prefixes : {std::size_t{0}, max_saved_prefixes}) {
+    SavedState state = reloader_.saved_state();
+    const Instant now = Clock::now();
+    add_schedulers(state, *reloader_.pool_set(), max_prefixes, now);
+    report(writer_->write(path, to_text(state), now));
+  }
 }
 
 /// Logs a problem when it begins and when it ends, not every minute.

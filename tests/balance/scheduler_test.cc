@@ -472,6 +472,22 @@ TEST(Scheduler, RefusesWhatWouldBeTooLateAndSaysWhenToComeBack) {
   EXPECT_EQ(placing.scheduler.waiting(), before - 1);
 }
 
+TEST(Scheduler, CountsWhatARequestHasWaitedBeforeItArrived) {
+  SchedulerOptions options = some_options();
+  options.shed_factor = 1;
+  Placing placing(1, options);
+  placing.arrive_and_place({.prompt_tokens = 60'000});
+  const auto older =
+      placing.arrive({.prompt_tokens = 1000, .waiting_since = placing.now - milliseconds(2000)});
+  const auto newer = placing.arrive({.prompt_tokens = 1000});
+
+  placing.now += milliseconds(500);
+  placing.place();
+
+  EXPECT_TRUE(placing.placed(older)) << "refused: it is too late for it";
+  EXPECT_FALSE(placing.placed(newer));
+}
+
 TEST(Scheduler, SaysWhenTheBackendsThatARefusedRequestMayUseAreFree) {
   SchedulerOptions options = some_options();
   options.shed_factor = 1;

@@ -350,11 +350,11 @@ class Loop {
   static constexpr std::size_t slots =
       512;  // a horizon of 16 s; later timers are scheduled again when it is reached
 
-  static constexpr std::size_t max_events = 256;  // of one iteration
+  static constexpr int max_events = 256;  // of one iteration
 
   void run_once(Instant wake_at);
   void arm_ticker(Instant when);
-  std::size_t wait_for_events(epoll_event* events, Instant& until);
+  int wait_for_events(epoll_event* events, Instant& until);
   template <class Work>
   void guard(Work work);
   void run_ready();

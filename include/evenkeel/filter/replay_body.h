@@ -14,9 +14,9 @@
 namespace evenkeel {
 
 /// Keeps what was read of a request body until the response begins: the block in which the bytes
-/// lie where it can be taken, else a copy. A body that outgrows
-/// its limit, or the memory that one worker spends on such bodies, or that grows while memory is
-/// scarce, is no longer kept: it goes on as a stream, and the request cannot be retried.
+/// lie where it can be taken, else a copy. A body that outgrows its limit, or the memory that one
+/// worker spends on such bodies, or that grows while memory is scarce, is no longer kept: it goes
+/// on as a stream, and the request cannot be retried.
 ///
 /// REQUIRES: `metrics` and `pressure` outlive it. Thread: the worker's.
 class ReplayBody final : public Body {
