@@ -130,7 +130,7 @@ PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival arr
     request.decision_ = arrival.decision = begin_record(arrival);
   }
   request.ticket_ = scheduler_.arrive(arrival, now);
-  request.arrived_at_ = arrival.waiting_since != Instant{} ? arrival.waiting_since : now;
+  request.arrived_at_ = arrival.waits_since(now);
   request.waiting_index_ = static_cast<std::uint32_t>(section.waiting.size());
   section.waiting.push_back(&request);  // there is room
   waiting_.fetch_add(1, std::memory_order_relaxed);

@@ -193,8 +193,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
                    .streams = arrival.streams};
   request.choices = std::max(arrival.choices, 1u);
   request.tokens_per_block = arrival.tokens_per_block;
-  const bool has_waited = arrival.waiting_since != Instant{};
-  request.arrived_at = seconds_since_epoch(has_waited ? arrival.waiting_since : now);
+  request.arrived_at = seconds_since_epoch(arrival.waits_since(now));
   request.needs_room = 0;
   request.cookie = arrival.cookie;
   request.adapter = arrival.adapter;

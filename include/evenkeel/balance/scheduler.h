@@ -78,6 +78,9 @@ struct Arrival {
   std::optional<Duration> tpot_target;
   /// Since when it has waited, if it did so before it arrived here; a default Instant: it did not.
   Instant waiting_since{};
+  Instant waits_since(Instant now) const {
+    return waiting_since != Instant{} ? waiting_since : now;
+  }
   std::uint64_t cookie = 0;  ///< returned with its placement
   /// A hash of the name of the LoRA adapter that it asks for; 0: none. An engine that has not
   /// loaded it does so first, which takes a second or as long as it took there before.
