@@ -203,6 +203,7 @@ void PoolScheduler::pass_locked(Instant now) {
   read_states(now);
   Taker taker(slots_, now);
   for (const Scheduler::Placement& placement : scheduler_.place(now, &taker)) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): arrive() made the cookie of this very pointer.
     auto& request = *reinterpret_cast<PlacedRequest*>(placement.cookie);
     stats_.prefill_sum += placement.prefill;
     stats_.decode_sum += placement.decode;
