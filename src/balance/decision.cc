@@ -40,6 +40,7 @@ const char* to_string(Decision::Fate fate) {
     case Decision::Fate::placed: return "placed";
     case Decision::Fate::refused: return "refused";
     case Decision::Fate::left: return "left";
+    case Decision::Fate::moved: return "moved";
     case Decision::Fate::finished: return "finished";
     case Decision::Fate::failed: return "failed";
   }

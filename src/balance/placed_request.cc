@@ -98,14 +98,16 @@ PlacementWait::~PlacementWait() {
   request_->signal_ = nullptr;
   if (ended_) return;
   PoolScheduler& scheduler = request_->scheduler_;
+  using Stage = PlacedRequest::Stage;
+  const bool goes_on = goes_on_ != nullptr && *goes_on_;
   BackendPtr unused;
   {
     std::lock_guard lock(scheduler.mutex_);
-    ++scheduler.queue_.abandoned_total;
-    if (request_->stage_ == PlacedRequest::Stage::waiting) {
+    if (!goes_on) ++scheduler.queue_.abandoned_total;
+    if (request_->stage_ == Stage::waiting) {
       scheduler.scheduler_.abandoned(request_->ticket_, scheduler.last_time_);
-      scheduler.end_wait(*request_, PlacedRequest::Stage::ended);
-    } else if (request_->stage_ == PlacedRequest::Stage::placed) {
+      scheduler.end_wait(*request_, goes_on ? Stage::moved : Stage::ended);
+    } else if (request_->stage_ == Stage::placed) {
       unused = scheduler.slots_[request_->slot_].backend;
     }
   }
@@ -137,6 +139,7 @@ PlacementWait::End PlacementWait::end(Instant now) {
       scheduler.scheduler_.abandoned(request_->ticket_, scheduler.in_order(now));
       scheduler.end_wait(*request_, Stage::ended);
       return End::expired;
+    case Stage::moved:
     case Stage::ended: break;
   }
   return End::expired;

@@ -338,9 +338,19 @@ Pool::Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed)
 Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
   if (hint.session && state_->affinity() != nullptr) return acquire_for_session(hint, deadline);
   const BackendPtr* backend = pick_backend(hint);
-  if (backend != nullptr) return Lease::adopt(*backend);
+  if (backend != nullptr) {
+    count_earlier_wait(hint);
+    return Lease::adopt(*backend);
+  }
   if (!state_->may_become_available(hint)) return acquire_elsewhere(hint, deadline);
   return hint.subset == 0 ? wait_in_queue(hint, deadline) : wait_in_subset(hint, deadline);
+}
+
+/// A request with a slot at once may have waited in an earlier version of the pool.
+void Pool::count_earlier_wait(const Hint& hint) const {
+  if (hint.queued_since == Instant{}) [[likely]]
+    return;
+  state_->request_queue().count_wait(loop_.now() - hint.queued_since);
 }
 
 /// None of the backends that the request is for can take it. Of a subset: others may.

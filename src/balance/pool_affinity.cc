@@ -22,6 +22,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
         return wait_for_pinned(hint, backend.load(), deadline);
       }
       affinity.count_hit(*hint.session);
+      count_earlier_wait(hint);
       return Lease::adopt(*pin.backend);
     }
     if (hint.session->is_sequence && !hint.session->began_here) return no_backend_error();
@@ -33,7 +34,10 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
   }
   Lease lease = Lease::adopt(*backend);
   lease.set_begins_session();
-  if (affinity.pin(*hint.session, pin, *backend, loop_.now())) return lease;
+  if (affinity.pin(*hint.session, pin, *backend, loop_.now())) {
+    count_earlier_wait(hint);
+    return lease;
+  }
   // Another request of the session was placed meanwhile.
   lease.release();
   return acquire_for_session(hint, deadline);

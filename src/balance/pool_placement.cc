@@ -51,7 +51,8 @@ Task<void> Pool::keep_pace() {
 /// one chooses among all backends of the pool, as if it stood in the scheduler's place.
 void Pool::sample(Arrival& arrival, const Hint& hint) {
   const std::uint32_t interval = state_->spec().explain_one_in;
-  if (interval > 0 && ++unsampled_ >= interval) {
+  const bool is_new = hint.queued_since == Instant{};
+  if (interval > 0 && is_new && ++unsampled_ >= interval) {
     unsampled_ = 0;
     arrival.sampled = true;
   }
@@ -95,7 +96,7 @@ Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
   const Arrived arrived =
       scheduled->scheduler().arrive(*request, arrival, max_waiting, loop_.now());
   switch (arrived) {
-    case Arrived::placed: return lease_of(std::move(request), {});
+    case Arrived::placed: count_earlier_wait(hint); return lease_of(std::move(request), {});
     case Arrived::refused: return refused_error(request->retry_after());
     case Arrived::full: break;
     case Arrived::waits: break;
@@ -115,7 +116,7 @@ Task<Result<Lease>> Pool::wait_for_placement(std::shared_ptr<PlacedRequest> requ
                                              Instant deadline) {
   const Instant began = loop_.now();
   const Instant until = std::min(deadline, began + state_->spec().queue.timeout);
-  PlacementWait waiting(request);
+  PlacementWait waiting(request, hint.goes_on);
   const Pacing pacing(*this);
   while (waiting.waits() && loop_.now() < until) {
     co_await waiting.wait(std::min(until, loop_.now() + recheck_period));

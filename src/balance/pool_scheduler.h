@@ -164,8 +164,9 @@ class PoolScheduler {
 /// Thread: the loop's.
 class PlacementWait {
  public:
-  explicit PlacementWait(std::shared_ptr<PlacedRequest> request)
-      : request_(std::move(request)), signal_(request_->loop_) {
+  /// `goes_on`: as in Hint.
+  explicit PlacementWait(std::shared_ptr<PlacedRequest> request, const bool* goes_on = nullptr)
+      : request_(std::move(request)), goes_on_(goes_on), signal_(request_->loop_) {
     request_->signal_ = &signal_;
   }
   PlacementWait(const PlacementWait&) = delete;
@@ -184,6 +185,7 @@ class PlacementWait {
 
  private:
   std::shared_ptr<PlacedRequest> request_;
+  const bool* goes_on_;
   Signal signal_;
   bool ended_ = false;
 };

@@ -201,6 +201,7 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
       if (!(*backend)->try_acquire(now)) continue;
       ticket.granted = *backend;
       leave(section);
+      if (has_waited) count_wait_locked(now - ticket.joined);
       return JoinResult::picked;
     }
   }
@@ -236,6 +237,16 @@ void RequestQueue::recheck(Ticket& ticket, Picker& picker, Instant now) {
   }
 }
 
+void RequestQueue::count_wait(Duration waited) {
+  std::lock_guard lock(mutex_);
+  count_wait_locked(waited);
+}
+
+void RequestQueue::count_wait_locked(Duration waited) {
+  ++counts_.waited_total;
+  counts_.waited_sum += waited;
+}
+
 QueueStats RequestQueue::counts() const {
   std::lock_guard lock(mutex_);
   QueueStats counts = counts_;
@@ -254,7 +265,7 @@ RequestQueue::QueuedRequest::~QueuedRequest() {
   BackendPtr granted_backend;
   {
     std::lock_guard lock(queue_.mutex_);
-    ++queue_.counts_.abandoned_total;
+    if (!ticket_->hint.goes_on_later()) ++queue_.counts_.abandoned_total;
     granted_backend = std::move(ticket_->granted);
     if (!granted_backend && !ticket_->displaced) queue_.remove(*ticket_);
   }
@@ -286,8 +297,7 @@ BackendPtr RequestQueue::QueuedRequest::take(Instant now) {
     ++queue_.counts_.timeout_total;
     return nullptr;
   }
-  ++queue_.counts_.waited_total;
-  queue_.counts_.waited_sum += now - ticket_->joined;
+  queue_.count_wait_locked(now - ticket_->joined);
   return std::move(ticket_->granted);
 }
 

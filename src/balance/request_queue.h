@@ -46,6 +46,9 @@ class RequestQueue {
   /// Grants the free slots of a backend to the waiting requests that may use them, in order.
   void dispatch(const Load& load, Instant now);
 
+  /// A request that has waited in an earlier version of the pool has a slot of this one at once.
+  void count_wait(Duration waited);
+
   QueueStats counts() const;
   /// For a subset that the pool has not had. Thread: one at a time.
   std::uint64_t next_mark();
@@ -64,6 +67,7 @@ class RequestQueue {
   void remove(Ticket& ticket);
   void enter(QueueSection& section);
   void leave(QueueSection& section);
+  void count_wait_locked(Duration waited);
   std::uint64_t waiting_marks() const { return waiting_.load(std::memory_order_seq_cst); }
   template <class Visit>
   void for_each_section(Visit visit) const {

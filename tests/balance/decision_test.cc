@@ -383,6 +383,25 @@ TEST_F(RecordedPool, TellsOfRequestsThatLeftTheQueue) {
   EXPECT_EQ(left[0].decision.chosen, Scheduler::no_backend);
 }
 
+TEST_F(RecordedPool, TellsOfAMoveToALaterVersionOfThePool) {
+  given(1, 1, "least-connections");
+  const Lease first = acquire_now(40'000, "first");
+  const Arrival arrival{.prompt_tokens = 500, .name = "moved", .wants_record = true};
+  bool goes_on = false;
+  {
+    auto waiting = pool_->acquire({.arrival = &arrival, .goes_on = &goes_on});
+    ASSERT_FALSE(waiting.ready());
+    goes_on = true;
+  }
+
+  const auto moved = state_->decisions("moved");
+  ASSERT_EQ(moved.size(), 1u);
+  EXPECT_EQ(moved[0].decision.fate, Decision::Fate::moved);
+  EXPECT_EQ(state_->queue().waiting, 0u);
+  EXPECT_EQ(state_->queue().abandoned_total, 0u);
+  EXPECT_EQ(state_->scheduler_stats()->shadow->compared_total, 1u) << "of the first one";
+}
+
 TEST_F(RecordedPool, TellsWhyRequestsAreRefused) {
   PoolSpec spec = recorded_pool(2, 0, "");
   spec.scheduler->ttft_target = 10ms;

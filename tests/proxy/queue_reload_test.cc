@@ -58,6 +58,7 @@ class QueueReload : public Chain {
   }
   /// The first one of the newest version.
   const Backend& backend() const { return *pool_set->pools()[0].state->backends()[0]; }
+  QueueStats queue() const { return pool_set->pools()[0].state->queue(); }
   std::int64_t waiting() const { return metrics_registry.waiting(1); }
   void await_waiting(std::int64_t count) {
     EXPECT_TRUE(eventually(loop, [&] { return waiting() == count; })) << waiting();
@@ -104,6 +105,40 @@ TEST_F(QueueReload, ARequestThatWaitsGoesToABackendThatIsAdded) {
   other.connection(0).read_message();
   other.connection(0).send(answer);
   EXPECT_TRUE(queued->read_message().ends_with("fine"));
+}
+
+TEST_F(QueueReload, AMoveIsNoEndOfTheWait) {
+  load();
+  fill_and_wait();
+  use({other.address()});
+  load();
+  other.connection(0).read_message();
+
+  EXPECT_EQ(queue().abandoned_total, 0u);
+  EXPECT_EQ(queue().waited_total, 1u);
+  EXPECT_GT(queue().waited_sum, Duration{});
+  other.connection(0).send(answer);
+  EXPECT_TRUE(queued->read_message().ends_with("fine"));
+}
+
+TEST_F(QueueReload, AClientThatLeavesAfterAMoveCountsOnce) {
+  load();
+  fill_and_wait();
+  use({other.address()});
+  build_pools();
+  ASSERT_TRUE(backend().try_acquire(loop.now()));
+  publish();
+  EXPECT_TRUE(eventually(loop, [&] { return queue().waiting == 1 && former.size() == 1; }));
+  drain_loop(loop);
+  EXPECT_EQ(queue().abandoned_total, 0u);
+
+  queued.reset();
+
+  await_waiting(0);
+  EXPECT_EQ(queue().waiting, 0u);
+  EXPECT_EQ(queue().abandoned_total, 1u);
+  EXPECT_EQ(queue().waited_total, 0u);
+  backend().release();
 }
 
 TEST_F(QueueReload, AnotherReloadLaterIsAsGood) {

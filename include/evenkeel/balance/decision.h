@@ -63,6 +63,7 @@ struct Decision {
     placed,
     refused,   ///< its first token would have come too late
     left,      ///< it left the queue: by a timeout, for a more urgent one, or its client has gone
+    moved,     ///< to the queue of a later version of the pool, which decides anew
     finished,  ///< the response is complete
     failed,    ///< the attempt ended otherwise
   };

@@ -76,7 +76,12 @@ struct Hint {
   /// Since when it has waited in the queue of an earlier version of the pool: it keeps its place. A
   /// default Instant: it has not.
   Instant queued_since{};
+  /// True once its wait is dropped because it goes on in a later version of the pool: that is the
+  /// same wait, and no client has left. Null: it never does. Outlives `Pool::acquire`.
+  const bool* goes_on = nullptr;
   Instant now{};  ///< the time of the pick; Pool::acquire sets it
+
+  bool goes_on_later() const { return goes_on != nullptr && *goes_on; }
 };
 
 }  // namespace evenkeel

@@ -48,7 +48,7 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
   friend class PoolScheduler;
   friend class PlacementWait;
 
-  enum class Stage : std::uint8_t { waiting, placed, refused, displaced, ended };
+  enum class Stage : std::uint8_t { waiting, placed, refused, displaced, moved, ended };
 
   std::shared_ptr<const ScheduledPool> pool_;  // keeps the slots of its backends
   PoolScheduler& scheduler_;

@@ -99,8 +99,9 @@ struct PoolSpec {
 
 /// Counters of a pool's queue since the pool was first configured.
 struct QueueStats {
-  std::uint32_t waiting = 0;          ///< now
-  std::uint64_t waited_total = 0;     ///< waits that ended with a slot
+  std::uint32_t waiting = 0;  ///< now
+  /// Waits that ended with a slot. One that goes on in a later version of the pool is one wait.
+  std::uint64_t waited_total = 0;
   Duration waited_sum{};              ///< of those
   std::uint64_t full_total = 0;       ///< refused because the queue was full
   std::uint64_t displaced_total = 0;  ///< of these, after waiting: a more urgent one took the place
@@ -350,6 +351,7 @@ class Pool {
   Task<Result<Lease>> wait_in_queue(const Hint& hint, Instant deadline);
   Task<Result<Lease>> wait_for_slot(Hint hint, Instant deadline);
   std::optional<Error> end_of_wait(const Hint& hint, Instant began) const;
+  void count_earlier_wait(const Hint& hint) const;
 
   // ---- pools with a scheduler ----
   bool is_scheduled(const Hint& hint) const {
