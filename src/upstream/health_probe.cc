@@ -12,6 +12,9 @@
 namespace evenkeel {
 namespace {
 
+/// The server knows no such path or method.
+bool is_unsupported(int status) { return status == 404 || status == 405 || status == 501; }
+
 std::string model_not_served(std::string_view model) {
   return fmt::format("the server does not serve model '{}'", model);
 }
@@ -32,8 +35,10 @@ bool HealthProbe::wants_token() const {
 }
 
 bool HealthProbe::can_generate() const {
+  const bool is_known = engine_.health.check_by_default;
   return kind_ == HealthCheckKind::http && !speaks_grpc_ && spec_.config.port == 0 &&
-         engine_.health.check_by_default && engine_.health.token != TokenProbe::none &&
+         (is_known || (checks_models() && may_generate_)) &&
+         engine_.health.token != TokenProbe::none &&
          (!spec_.models.empty() || engine_.health.listing == ModelListing::openai);
 }
 
@@ -112,7 +117,7 @@ Task<CheckOutcome> HealthProbe::check_http_or_grpc() {
 Task<CheckOutcome> HealthProbe::check_http() {
   auto health = co_await check_health_endpoint();
   if (!health.passed()) {
-    may_sleep_ = true;  // after the failure, the server may be another one
+    may_sleep_ = may_generate_ = true;  // after the failure, the server may be another one
     co_return health;
   }
   auto models = co_await check_models();
@@ -228,6 +233,7 @@ Task<CheckOutcome> HealthProbe::check_token(std::vector<std::string> models) {
       if (late || failed.result == CheckResult::broken) failed.result = CheckResult::no_token;
       co_return failed;
     }
+    may_generate_ = !is_unsupported(answer->status);
     if (!contains_token(engine_.health.token, answer->status, answer->body)) {
       co_return failed_check(CheckResult::no_token, describe_response(what, *answer));
     }

@@ -35,7 +35,8 @@ class HealthProbe {
   const ServerAccess& access() const { return access_; }
   bool wants_token() const;
   /// The engine is known, and a model is or can be listed, so that the server can be made to
-  /// generate a token.
+  /// generate a token. Or its API is not known, but its checks cover models: then it may be tried,
+  /// until it answers that it has no such path.
   bool can_generate() const;
   /// Whether each check needs a new connection: one over an existing connection proves nothing.
   bool always_connects() const {
@@ -74,6 +75,7 @@ class HealthProbe {
   Instant deadline_{};                                            // of the running check
   LinkPool::LinkChoice link_choice_ = LinkPool::LinkChoice::any;  // of its first request
   bool may_sleep_ = true;     // the server has not shown yet that it has no sleep endpoint
+  bool may_generate_ = true;  // nor that it has none that generates tokens
   bool speaks_grpc_ = false;  // and no HTTP/1.1, at the last check
   ModelList models_;
 };

@@ -16,8 +16,9 @@ PROMPT = b'{"model": "m", "max_tokens": 50, "messages": [{"role": "user", "conte
 class Server:
     """A script that passes health checks; its requests fail while `status` is one of a failure."""
 
-    def __init__(self, status=200, seconds=0.0):
+    def __init__(self, status=200, seconds=0.0, generates=True):
         self.status = status
+        self.generates = generates  # text, at `/v1/completions`
         self.seconds = seconds
         self.served = 0
         self.tokens = 0  # of probes
@@ -29,6 +30,8 @@ class Server:
             return request.answer(b'{"object": "list", "data": [{"id": "m", "object": "model"}]}')
         if request.target == "/v1/completions":
             self.tokens += 1
+            if not self.generates:
+                return request.answer(b"{}", status=404)
             if self.status == 200:
                 return request.answer(b'{"choices": [{"text": "x"}], "usage": {"completion_tokens": 1}}')
         self.served += 1
@@ -267,9 +270,22 @@ class Outlier(case.Case):
             with self.subTest(models):
                 self.check_probes({"models": models} if models else {})
 
+    def test_generic_backends_whose_checks_cover_their_models_are_probed_too(self):
+        self.check_probes({"engine": "generic", "models": ["m"], "health": {**FAST_HEALTH, "model": "required"}})
+
+    def test_a_generic_server_that_generates_no_tokens_gets_a_trial_soon(self):
+        bad = Server(500, generates=False)
+        daemon = self.pool(bad, Server(), Server(), models=["m"], health={**FAST_HEALTH, "model": "required"})
+        self.eventually(lambda: self.send(daemon, 0.1) and self.state(daemon)[0] == "ejected", "its ejection")
+        bad.status = 200
+
+        self.eventually(lambda: self.send(daemon, 0.2) and self.state(daemon) == ("up", None), "its return")
+
+        self.assertLessEqual(bad.tokens, 1)
+
     def check_probes(self, pool):
         bad = Server(500)
-        daemon = self.pool(bad, Server(), Server(), engine="vllm", **pool)
+        daemon = self.pool(bad, Server(), Server(), **{"engine": "vllm", **pool})
         statuses = []
         self.eventually(lambda: statuses.extend(self.send(daemon, 0.2)) or bad.tokens > 1, "probes")
         self.assertLessEqual(sum(status != 200 for status in statuses), 5)

@@ -41,6 +41,11 @@ class HealthChecks : public testing::Test {
   static HealthCheckSpec vllm(std::vector<std::string> names = {}) {
     return {.config = {.interval = 20ms}, .engine = "vllm", .models = std::move(names)};
   }
+  static HealthCheckSpec generic(std::vector<std::string> names) {
+    return {.config = {.path = "/ready", .interval = 20ms, .model = ModelCheck::required},
+            .engine = "generic",
+            .models = std::move(names)};
+  }
   bool settles(CheckResult result) {
     return eventually(loop, [&] { return checker->record().last == result; });
   }
@@ -291,6 +296,46 @@ TEST_F(HealthChecks, RequireATokenOnceOneHasFailed) {
   check(server.endpoint(), spec, true);
   ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
   EXPECT_EQ(count(CheckResult::passed), 0u);
+}
+
+TEST_F(HealthChecks, ProbeAnEjectedServerOfUnknownApiIfTheyCoverItsModels) {
+  TestServer server(loop, {{"/ready", {.body = ""}},
+                           {"/v1/models", {.body = models("a")}},
+                           {"/v1/completions", {.status = 500, .body = ""}}});
+  check(server.endpoint(), generic({"a"}));
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_TRUE(load().is_probed());
+  load().eject(EjectionReason::consecutive, 0ms, Clock::now());
+
+  const auto probes = [&] { return std::ranges::count(server.requests(), "POST /v1/completions"); };
+  ASSERT_TRUE(eventually(loop, [&] { return probes() >= 2; }));
+  EXPECT_EQ(load().ejection(), Ejection::ejected);
+  server.set_answer("/v1/completions", {.body = R"({"choices":[{"text":"a"}]})"});
+
+  ASSERT_TRUE(eventually(loop, [&] { return load().ejection() == Ejection::probed; }));
+  EXPECT_TRUE(load().in_rotation());
+}
+
+TEST_F(HealthChecks, ProbeNoServerThatHasNoPathForTokens) {
+  TestServer server(loop, {{"/ready", {.body = ""}},
+                           {"/v1/models", {.body = models("a")}},
+                           {"/v1/completions", {.status = 404, .body = ""}}});
+  check(server.endpoint(), generic({"a"}));
+  ASSERT_TRUE(settles(CheckResult::passed));
+  load().eject(EjectionReason::consecutive, 0ms, Clock::now());
+
+  ASSERT_TRUE(eventually(loop, [&] { return !load().is_probed(); }));
+  const std::uint64_t passed = count(CheckResult::passed);
+  ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= passed + 3; }));
+  EXPECT_FALSE(load().is_probed());
+  EXPECT_EQ(std::ranges::count(server.requests(), "POST /v1/completions"), 1);
+}
+
+TEST_F(HealthChecks, ProbeNoServerOfUnknownApiWithoutModels) {
+  TestServer server(loop, {{"/ready", {.body = ""}}, {"/v1/models", {.body = models("a")}}});
+  check(server.endpoint(), generic({}));
+  ASSERT_TRUE(settles(CheckResult::passed));
+  EXPECT_FALSE(load().is_probed());
 }
 
 TEST_F(HealthChecks, FailIfTheyTakeLongerThanTheLimit) {
