@@ -266,6 +266,12 @@ struct Fields<Config> {
           StructForm<AdminConfig>{});
     visit(Key{"workers", "Number of threads that proxy requests; `auto` is one per core."},
           &T::workers, WorkersForm{});
+    visit(
+        Key{"busy_polling",
+            "Whether a thread that expects its next event within microseconds looks for it for up "
+            "to 20 us before it sleeps, which saves latency. `false` where others need the "
+            "processor meanwhile: on shared cores, and in a container whose CPU time is limited."},
+        &T::busy_polling, FlagForm{});
     visit(Key{"pools", "Groups of interchangeable servers.", true}, &T::pools,
           ListForm<StructForm<PoolConfig>>{{}, "a list of pools", false});
     visit(Key{"routes",

@@ -14,7 +14,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 65> synonyms = {{
+constexpr std::array<Synonyms, 66> synonyms = {{
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -22,6 +22,7 @@ constexpr std::array<Synonyms, 65> synonyms = {{
      "targetgroups"},
     {"routes", "location locations vhost vhosts virtualhost virtualhosts rules routers paths"},
     {"workers", "threads nbthread workerprocesses processes concurrency cpus"},
+    {"busy_polling", "busypoll spin spinning"},
     {"access_log", "log logs logging accesslogs"},
     {"admin", "stats management api dashboard"},
     {"dns", "resolver resolvers nameserver nameservers"},

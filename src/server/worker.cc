@@ -53,6 +53,7 @@ Worker::~Worker() {
 }
 
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set) {
+  loop_.set_busy_polling(config->busy_polling);
   auto next = std::make_shared<Plan>(std::move(config), std::move(pool_set),
                                      WorkerContext{loop_, metrics_registry_, index_, recorder_,
                                                    &memory_pressure_, &models_, &plan_, &windows_},

@@ -24,6 +24,18 @@ TEST(BusyPoll, BeginsAfterShortSleepsInARow) {
   EXPECT_TRUE(poll.is_due()) << "while it succeeds";
 }
 
+TEST(BusyPoll, IsNeverDueWhileItIsNotAllowed) {
+  BusyPoll poll;
+  sleep_shortly(poll, BusyPoll::min_short_sleeps);
+  poll.enable(false);
+  EXPECT_FALSE(poll.is_due());
+  sleep_shortly(poll, BusyPoll::max_short_sleeps);
+  EXPECT_FALSE(poll.is_due());
+
+  poll.enable(true);
+  EXPECT_TRUE(poll.is_due());
+}
+
 TEST(BusyPoll, IsRarerAfterEachPollInVain) {
   BusyPoll poll;
   unsigned needed = BusyPoll::min_short_sleeps;

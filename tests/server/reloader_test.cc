@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/busy_loops.h"
 #include "evenkeel/net/listener.h"
 
 namespace evenkeel {
@@ -109,6 +110,17 @@ TEST_F(Reloading, SwapsToTheFileThatItReads) {
   EXPECT_EQ(port(), before) << "the listener keeps its socket";
   EXPECT_EQ(status_.snapshot()->config_hash, load_config(file_, {}).hash);
   EXPECT_THAT(status_.snapshot()->reload_problems, IsEmpty());
+}
+
+TEST_F(Reloading, DecidesWhetherWorkersPollBeforeTheySleep) {
+  BusyLoops loops(*group_.loops()[0], *group_.loops()[1]);
+  EXPECT_TRUE(loops.look());
+  write(file_with("'127.0.0.1:1'", "busy_polling: false\n"));
+
+  EXPECT_THAT(wait_for(reloader_->reload()), IsEmpty());
+
+  loops.take_turns(64);  // what the reload left to do
+  EXPECT_LE(loops.looks_in(4'000), 2u) << "a poll is many; a timer that is due takes one";
 }
 
 TEST_F(Reloading, KeepsWhatRunsWhenTheFileIsWrong) {

@@ -23,7 +23,8 @@ class BusyPoll {
   static constexpr unsigned successes_that_restore = 64;
 
   /// The next wait begins with polling.
-  bool is_due() const { return short_sleeps_ >= needed_; }
+  bool is_due() const { return enabled_ && short_sleeps_ >= needed_; }
+  void enable(bool enabled) { enabled_ = enabled; }
 
   /// A poll ended, with an event or after `longest`.
   void polled(bool had_event) {
@@ -38,6 +39,7 @@ class BusyPoll {
   void slept(Duration duration) { short_sleeps_ = duration <= short_sleep ? short_sleeps_ + 1 : 0; }
 
  private:
+  bool enabled_ = true;
   unsigned needed_ = min_short_sleeps;  // in a row
   unsigned short_sleeps_ = 0;           // in a row; stays while polls succeed
   unsigned successes_ = 0;              // in a row

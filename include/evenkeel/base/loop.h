@@ -303,6 +303,9 @@ class Loop {
   /// From now on a task or callback that runs out of memory ends, and the loop goes on. Otherwise
   /// the process ends. Thread: the loop's.
   void survive_out_of_memory() { survives_out_of_memory_ = true; }
+  /// Whether it may poll for a moment before it sleeps (see BusyPoll); by default it may. Thread:
+  /// the loop's.
+  void set_busy_polling(bool allowed) { busy_poll_.enable(allowed); }
   /// Drops the spawned tasks that are not done. REQUIRES: not called from inside an iteration.
   void drop_spawned();
   /// How many spawned tasks are not done yet.

@@ -465,6 +465,7 @@ struct Config {
   std::vector<ListenerConfig> listeners{ListenerConfig{}};
   AdminConfig admin;
   unsigned workers = 0;  // 0: auto, one per core
+  bool busy_polling = true;
   std::vector<PoolConfig> pools;
   // A loaded file always has at least one: without `routes` it is one named "default" that sends
   // everything to the only pool.
