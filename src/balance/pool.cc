@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -171,6 +172,20 @@ QueueStats PoolState::queue() const {
   return queue;
 }
 
+/// Of what waits for any backend of the pool, a subset gets its share.
+Duration PoolState::wait_for(const Hint& hint) const {
+  if (hint.subset == 0) return wait_forecast_->wait_for(std::uint64_t{queue().waiting} + 1);
+  const Subset& subset = subsets_[hint.subset - 1];
+  auto [same, any] = request_queue_->waiting_beside(*sections_[hint.subset]);
+  if (scheduled_ != nullptr) {
+    same += scheduled_->scheduler().waiting_in(scheduled_->section(hint.subset));
+    any += scheduled_->scheduler().waiting_in(scheduled_->section(0));
+  }
+  const double share =
+      static_cast<double>(subset.backends().size()) / static_cast<double>(backends_->size());
+  return subset.wait_for(same + static_cast<std::uint64_t>(std::ceil(any * share)) + 1);
+}
+
 bool PoolState::has_waiting() const {
   return request_queue_->has_waiters() ||
          (scheduled_ != nullptr && scheduled_->scheduler().has_waiting());
@@ -242,7 +257,7 @@ void PoolState::tick(Instant now) {
   maintenance_->tick(*this, now);
   if (scheduled_ != nullptr) scheduled_->scheduler().tick(now);
   if (affinity_ != nullptr) affinity_->tick(spec_.name, now);
-  for (const Subset& subset : subsets_) subset.tick(spec_.name);
+  for (const Subset& subset : subsets_) subset.tick(spec_.name, now);
   std::uint64_t active = 0;
   std::uint64_t picks = 0;
   for (const auto& backend : *backends_) {
@@ -409,9 +424,8 @@ Error Pool::no_backend_error() const {
 }
 
 /// The client should come back when the queue of now will have been served.
-Error Pool::queue_error(Fault fault, const char* why) const {
-  const std::uint64_t ahead = state_->queue().waiting + 1;
-  return refusal(fault, state_->spec().name, why, state_->wait_for(ahead));
+Error Pool::queue_error(Fault fault, const char* why, const Hint& hint) const {
+  return refusal(fault, state_->spec().name, why, state_->wait_for(hint));
 }
 
 /// Null also if others wait for the backend, and of a request that the scheduler places.
@@ -450,7 +464,7 @@ Task<Result<Lease>> Pool::wait_for_slot(Hint hint, Instant deadline) {
 
   RequestQueue::QueuedRequest queued(*state_, loop_, hint);
   if (!queued.join(picker_for(hint), began)) {
-    co_return queue_error(Fault::queue_full, "all slots are taken and the queue is full");
+    co_return queue_error(Fault::queue_full, "all slots are taken and the queue is full", hint);
   }
   using Place = RequestQueue::Place;
   while (queued.place() == Place::waiting && loop_.now() < until) {
@@ -463,10 +477,11 @@ Task<Result<Lease>> Pool::wait_for_slot(Hint hint, Instant deadline) {
   const Instant ended = Clock::now();
   BackendPtr backend = queued.take(ended);
   if (!backend && queued.place() == Place::displaced) {
-    co_return queue_error(Fault::queue_full, "a more urgent request took its place in the queue");
+    co_return queue_error(Fault::queue_full, "a more urgent request took its place in the queue",
+                          hint);
   }
   if (!backend) {
-    co_return queue_error(Fault::queue_timeout, "no slot became free in time");
+    co_return queue_error(Fault::queue_timeout, "no slot became free in time", hint);
   }
   co_return Lease::adopt(std::move(backend), ended - began);
 }

@@ -109,7 +109,8 @@ Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
       throw;
     }
   }
-  return queue_error(Fault::queue_full, "no backend can start the request and the queue is full");
+  return queue_error(Fault::queue_full, "no backend can start the request and the queue is full",
+                     hint);
 }
 
 Task<Result<Lease>> Pool::wait_for_placement(std::shared_ptr<PlacedRequest> request, Hint hint,
@@ -130,10 +131,11 @@ Task<Result<Lease>> Pool::wait_for_placement(std::shared_ptr<PlacedRequest> requ
     case End::placed: co_return lease_of(std::move(request), waiting.waited());
     case End::refused: co_return refused_error(request->retry_after());
     case End::displaced:
-      co_return queue_error(Fault::queue_full, "a more urgent request took its place in the queue");
+      co_return queue_error(Fault::queue_full, "a more urgent request took its place in the queue",
+                            hint);
     case End::expired: break;
   }
-  co_return queue_error(Fault::queue_timeout, "no backend could start it in time");
+  co_return queue_error(Fault::queue_timeout, "no backend could start it in time", hint);
 }
 
 Lease Pool::lease_of(std::shared_ptr<PlacedRequest> request, Duration waited) const {

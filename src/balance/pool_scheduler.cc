@@ -288,6 +288,11 @@ QueueStats PoolScheduler::queue() const {
   return queue;
 }
 
+std::uint32_t PoolScheduler::waiting_in(const ScheduledSection& section) const {
+  std::lock_guard lock(mutex_);
+  return static_cast<std::uint32_t>(section.waiting.size());
+}
+
 SchedulerStats PoolScheduler::stats(const ShadowStats* shadow) const {
   std::lock_guard lock(mutex_);
   SchedulerStats stats = stats_;

@@ -68,6 +68,7 @@ class PoolScheduler {
   BackendPtr backend_of(const PlacedRequest& request) const;
   bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
   QueueStats queue() const;
+  std::uint32_t waiting_in(const ScheduledSection& section) const;
   /// `shadow`: of one version of the pool, or null.
   SchedulerStats stats(const ShadowStats* shadow) const;
   /// As PoolState has them.

@@ -254,6 +254,16 @@ QueueStats RequestQueue::counts() const {
   return counts;
 }
 
+RequestQueue::Waiting RequestQueue::waiting_beside(const QueueSection& section) const {
+  Waiting waiting;
+  std::lock_guard lock(mutex_);
+  waiting.same = length_with(section);
+  for_each_section([&](const QueueSection& each) {
+    if (each.subset == 0) waiting.any += each.length;
+  });
+  return waiting;
+}
+
 RequestQueue::QueuedRequest::QueuedRequest(const PoolState& state, Loop& loop, const Hint& hint)
     : queue_(state.request_queue()),
       signal_(loop),

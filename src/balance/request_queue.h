@@ -50,6 +50,12 @@ class RequestQueue {
   void count_wait(Duration waited);
 
   QueueStats counts() const;
+  struct Waiting {
+    std::uint32_t same = 0;  ///< for the same subset, in any version of the pool
+    std::uint32_t any = 0;   ///< for any backend of the pool
+  };
+  /// REQUIRES: `section` is that of a subset.
+  Waiting waiting_beside(const QueueSection& section) const;
   /// For a subset that the pool has not had. Thread: one at a time.
   std::uint64_t next_mark();
 

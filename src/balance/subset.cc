@@ -8,6 +8,19 @@
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
+namespace {
+
+std::uint64_t completed_by(const Backends& backends) {
+  std::uint64_t active = 0;
+  std::uint64_t picks = 0;
+  for (const BackendPtr& backend : backends) {
+    active += backend->load().in_flight();
+    picks += backend->load().picks_total();
+  }
+  return picks - std::min(active, picks);
+}
+
+}  // namespace
 
 bool SubsetSpec::contains(const BackendSpec& backend) const {
   if (is_whole_pool()) return true;
@@ -57,8 +70,9 @@ std::size_t Subset::in_rotation() const {
       *backends_, [](const BackendPtr& backend) { return backend->load().in_rotation(); }));
 }
 
-void Subset::tick(std::string_view pool) const {
+void Subset::tick(std::string_view pool, Instant now) const {
   if (!spec_.is_choice()) return;
+  history_->forecast.tick(completed_by(*backends_), now);
   const bool serves = std::ranges::any_of(*backends_, [](const BackendPtr& backend) {
     return backend->load().other_reasons(OutOfRotation::starting) == 0;
   });

@@ -71,6 +71,36 @@ class SubsetQueue : public ::testing::Test {
   std::vector<Lease> taken_;
 };
 
+TEST_F(SubsetQueue, ARefusalTellsWhenItsOwnBackendsHaveRoom) {
+  given(versioned_pool(3, 1, 1, {.size = 1}));
+  Instant now = Clock::now();
+  for (int i = 0; i < 600; ++i) {  // v7: 20 requests a second, v8: two
+    now += 100ms;
+    for (const std::size_t number : {0, 1, 2}) {
+      if (number == 2 && i % 5 != 0) continue;
+      ASSERT_TRUE(state().backends()[number]->try_acquire(now));
+      state().backends()[number]->release();
+    }
+    state().tick(now);
+  }
+  take_all_slots();
+  const auto seconds = [&](const Hint& hint) {
+    Request refused = pool().acquire(hint);
+    EXPECT_TRUE(ends(refused));
+    const Error error = std::move(refused.take().error());
+    EXPECT_EQ(error.fault, Fault::queue_full);
+    return error.retry_after_ms / 1000.0;
+  };
+
+  const Request one = wait(of(v8));
+  EXPECT_NEAR(seconds(of(v8)), 1, 0.1);
+  const Request other = wait(of(v7));
+  EXPECT_NEAR(seconds(of(v7)), 0.1, 0.02);
+  const Request any = wait({});
+  EXPECT_NEAR(seconds(of(v8)), 1.5, 0.1) << "a third of the one for any backend, rounded up";
+  EXPECT_NEAR(seconds({}), 4 / 22.0, 0.02);
+}
+
 TEST_F(SubsetQueue, AFullOneTakesNoPlaceOfOthers) {
   given(versioned_pool(2, 1, 1, {.size = 2}));
   take_all_slots();

@@ -188,8 +188,9 @@ class PoolState {
   /// Fewer than half of the backends are fit to serve, so ejections are ignored.
   bool panics() const;
   RetryBudget& retry_budget() const { return *retry_budget_; }
-  /// The time in which the pool completes this many requests, as fast as it did lately.
-  Duration wait_for(std::uint64_t requests) const { return wait_forecast_->wait_for(requests); }
+  /// The time in which the backends that the request is for, all of the pool or a subset, complete
+  /// what waits for them and this request, as fast as they did lately.
+  Duration wait_for(const Hint& hint) const;
 
   /// Makes this the active configuration of the pool: its limits apply to queued requests too.
   void activate() const;
@@ -369,7 +370,7 @@ class Pool {
   const BackendPtr* pick_backend(const Hint& hint);
   Picker& picker_for(const Hint& hint) const { return *pickers_[hint.subset]; }
   Error no_backend_error() const;
-  Error queue_error(Fault fault, const char* why) const;
+  Error queue_error(Fault fault, const char* why, const Hint& hint) const;
 
   std::shared_ptr<PoolState> state_;
   Loop& loop_;

@@ -11,6 +11,7 @@
 
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/picker.h"
+#include "evenkeel/balance/wait_forecast.h"
 #include "evenkeel/config/selector.h"
 
 namespace evenkeel {
@@ -58,13 +59,18 @@ class Subset {
   void count_fallback() const { history_->fallbacks.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t fallbacks() const { return history_->fallbacks.load(std::memory_order_relaxed); }
 
-  /// Of a choice: logs when the last of its backends goes out of rotation, and when one is back.
-  void tick(std::string_view pool) const;
+  /// Of a choice: the time in which its backends complete this many requests.
+  Duration wait_for(std::uint64_t requests) const { return history_->forecast.wait_for(requests); }
+
+  /// Of a choice: logs when the last of its backends goes out of rotation, and when one is back;
+  /// learns how fast they complete requests.
+  void tick(std::string_view pool, Instant now) const;
 
  private:
   /// Passes from version to version of the pool.
   struct History {
     std::atomic<std::uint64_t> fallbacks{0};
+    WaitForecast forecast;
     bool serves = true;  // at the last tick
   };
 
