@@ -5,12 +5,14 @@
 #include <chrono>
 #include <string_view>
 
+#include "config/backend_fields.h"
 #include "config/compound_forms.h"
 #include "config/forms.h"
+#include "config/picker_fields.h"
 #include "evenkeel/config/engine_traits.h"
 #include "evenkeel/config/picker_list.h"
 
-// The part of the field table (fields.h) for pools and their backends.
+// The part of the field table (fields.h) for pools.
 namespace evenkeel::config_file {
 
 using namespace std::chrono_literals;
@@ -25,178 +27,10 @@ inline constexpr auto picker_words =
     std::to_array<std::string_view>({EVENKEEL_PICKERS(EVENKEEL_PICKER_WORD)});
 #undef EVENKEEL_PICKER_WORD
 inline constexpr std::array<std::string_view, 3> protocol_words = {"auto", "http1", "h2"};
-inline constexpr std::array<std::string_view, 5> health_check_words = {"auto", "http", "grpc",
-                                                                       "tcp", "off"};
-inline constexpr std::array<std::string_view, 3> model_check_words = {"off", "required",
-                                                                      "generate"};
 inline constexpr std::array<std::string_view, 2> stream_usage_words = {"auto", "off"};
-inline constexpr std::array<std::string_view, 2> scrape_words = {"auto", "off"};
 inline constexpr std::array<std::string_view, 2> weight_source_words = {"configured", "observed"};
 inline constexpr std::array<std::string_view, 5> retry_words = {"overload", "gateway-error", "5xx",
                                                                 "reset", "timeout"};
-
-template <>
-struct Fields<BackendConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = BackendConfig;
-    visit(Key{"address",
-              "The address of the server: `host:port`, `http://host:port`, or `https://host:port` "
-              "for TLS.",
-              true},
-          &T::address, backend_address());
-    visit(Key{"weight",
-              "Its share of the requests relative to the others of the pool; `round-robin` ignores "
-              "it."},
-          &T::weight, CountForm{1, 1'000});
-    visit(Key{"zone", "Its location, shown in the admin API.", false, "unknown"}, &T::zone,
-          TextForm{"a zone", check_not_empty});
-    visit(Key{"labels", "Labels shown in the admin API, such as `{gpu: h100}`.", false, "none"},
-          &T::labels, TextMapForm{"a mapping of labels to values", check_not_empty});
-    visit(
-        Key{"standby", "A standby backend: gets requests only while others are down or saturated."},
-        &T::standby, FlagForm{});
-    visit(Key{"api_key_file",
-              "File with the API key of the server. Requests and checks carry it as "
-              "`authorization: Bearer KEY`, in place of the client's own.",
-              false, "none"},
-          &T::api_key_file, TextForm{"the path of a file", check_not_empty});
-    visit(
-        Key{"metrics",
-            "URL of its metrics, if it differs from the pool's `metrics`: `http://host:port/path`.",
-            false, "as in the pool"},
-        &T::metrics, TextForm{"a URL", check_url, "^https?://|\\$\\{"});
-    visit(Key{"gpus",
-              "Its GPUs, as the GPU exporter labels them: `0`, a UUID, or `Hostname/0` if the "
-              "exporter covers several hosts.",
-              false, "all GPUs of the exporter"},
-          &T::gpus,
-          ScalarListForm<TextForm>{{TextForm{"a GPU", check_not_empty}, "a list of GPUs"}});
-  }
-};
-
-template <>
-struct Fields<HealthConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = HealthConfig;
-    visit(Key{"check",
-              "The kind of check: `http`, `grpc` (grpc.health.v1), `tcp` (connect only), `off`, or "
-              "`auto`: the check that suits the engine, and none for `generic` unless `path` is "
-              "given."},
-          &T::check, EnumForm<HealthCheckKind>{"check", health_check_words});
-    visit(Key{"path", "Path that `http` requests; any status but 200 is a failure.", false,
-              "by engine"},
-          &T::path, TextForm{"a path", check_plain_path, "^/"});
-    visit(Key{"port", "Port that is checked; 0: the port of the backend."}, &T::port,
-          IntegerForm<std::uint16_t>{0, 65'535});
-    visit(Key{"service", "Service that `grpc` checks.", false, "the whole server"}, &T::service,
-          TextForm{"a gRPC service", check_not_empty});
-    visit(Key{"interval", "Time between two checks of a backend, plus or minus a tenth."},
-          &T::interval, DurationForm{100ms, 1h});
-    visit(Key{"timeout", "Maximum time for a check; then it has failed.", false,
-              "by engine: `5s` for `sglang`, `ray`, `torchserve` and `auto`, else `1s`"},
-          &T::timeout, DurationForm{10ms, 10min});
-    visit(Key{"fall", "Consecutive failures that make a backend `down`."}, &T::fall,
-          CountForm{1, 1'000});
-    visit(Key{"rise",
-              "Consecutive successes that make it `up` again; before it was first `up`, one is "
-              "enough."},
-          &T::rise, CountForm{1, 1'000});
-    visit(Key{"model",
-              "`required`: the server must also list every model in `models`. `generate`: in "
-              "addition each model must generate a token within 10s, requested every 10s while the "
-              "backend is up."},
-          &T::model, EnumForm<ModelCheck>{"model", model_check_words});
-    visit(Key{"latency",
-              "A check that takes longer counts as failed, for servers that pass checks but serve "
-              "users badly. 0s: no limit."},
-          &T::latency, DurationForm{0ms, 10min});
-  }
-};
-
-template <>
-struct Fields<MetricsConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = MetricsConfig;
-    visit(Key{"scrape",
-              "Whether the backends' metrics are polled: `auto`, if the engine is known to have "
-              "any, or `off`."},
-          &T::scrape, EnumForm<Scrape>{"scrape", scrape_words});
-    visit(Key{"interval",
-              "Time between two polls of a backend; longer if its engine is slow to answer."},
-          &T::interval, DurationForm{50ms, 1h});
-    visit(Key{"timeout", "Maximum time for a poll."}, &T::timeout, DurationForm{10ms, 10min});
-    visit(Key{"path", "Path of the metrics.", false, "by engine"}, &T::path,
-          TextForm{"a path", check_plain_path, "^/"});
-    visit(Key{"port",
-              "Port of the metrics; 0: the engine's metrics port, otherwise the backend's port."},
-          &T::port, IntegerForm<std::uint16_t>{0, 65'535});
-    visit(Key{"gpu",
-              "URL of a GPU exporter (DCGM, nvidia_gpu_exporter, AMD's), such as "
-              "`http://host:9400/metrics`.",
-              false, "none"},
-          &T::gpu, TextForm{"a URL", check_url, "^https?://|\\$\\{"});
-    visit(Key{"orca",
-              "Requests ask for a report of the engine's load with their response (ORCA), as vLLM "
-              "and Triton with TensorRT-LLM give it. It is not passed on to clients that did not "
-              "ask for it."},
-          &T::orca, FlagForm{});
-  }
-};
-
-template <>
-struct Fields<GpuConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    visit(Key{"memory_guard",
-              "Share of GPU memory or KV cache in use (0.95 is 95 %) beyond which a backend gets "
-              "requests only if all others are beyond it too or unavailable."},
-          &GpuConfig::memory_guard, RatioForm{0.1, 1});
-  }
-};
-
-template <>
-struct Fields<SloConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    visit(Key{"ttft", "Time to the first token. 0s: not said.", false}, &SloConfig::ttft,
-          DurationForm{0ms, 1h});
-    visit(Key{"tpot", "Mean time per output token after the first one. 0s: not said.", false},
-          &SloConfig::tpot, DurationForm{0ms, 1min});
-  }
-};
-
-template <>
-struct Fields<ExpectedTimeConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = ExpectedTimeConfig;
-    visit(
-        Key{"shed",
-            "A request gets 429 with `retry-after` once its age and its prompt's time exceed this "
-            "many times the `ttft` of its SLO; with priority `batch` four times as many. 0: "
-            "never, else at least 1."},
-        &T::shed, RatioForm{0, 100});
-    visit(Key{"index_memory", "Memory for what the backends' prefix caches are believed to hold."},
-          &T::index_bytes, SizeForm{1UL << 20, 16UL << 30});
-    visit(Key{"shared_backends",
-              "Whether others send requests to these backends too; how many is then estimated from "
-              "what the engines report (`metrics`)."},
-          &T::shared_backends, FlagForm{});
-    visit(Key{"explain_one_in",
-              "The decision about one request in so many is kept for a while, to be explained "
-              "(`/api/v1/decisions/ID`) and for `shadow_picker`. 0: only of requests that ask."},
-          &T::explain_one_in, CountForm{0, 1'000'000});
-  }
-
-  static void finish(Node& node, ExpectedTimeConfig& config) {
-    if (config.shed <= 0 || config.shed >= 1) return;
-    node.fail("has a `shed` between 0 and 1, which would refuse long prompts on idle backends",
-              "write 0 for never, or 1 or more");
-  }
-};
 
 template <>
 struct Fields<SparesConfig> {
@@ -243,44 +77,6 @@ struct Fields<OutlierConfig> {
               "Share of the pool's backends that may be ejected at a time, but at least one. The "
               "last available one never is. 0: none is ejected."},
           &T::max_ejected, PercentForm{0, 1});
-  }
-};
-
-template <>
-struct Fields<HashConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = HashConfig;
-    visit(Key{"header",
-              "Requests with the same value of this header field go to the same backend; those "
-              "without it are spread at random."},
-          &T::header, TextForm{"the name of a header field", check_header_name});
-    visit(Key{"load_factor",
-              "No backend gets more than this times its fair share of the requests in flight; "
-              "further requests go to the next candidate."},
-          &T::load_factor, RatioForm{1.01, 1000});
-  }
-};
-
-template <>
-struct Fields<AffinityConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = AffinityConfig;
-    visit(Key{"by",
-              "What names the session of a request; the first of these that it has. `header:NAME`: "
-              "the value of a header field; `cookie:NAME`: of a cookie; `cookie`: of the cookie "
-              "`evenkeel-session`, which evenkeel sets if a request has no session; `session_id`, "
-              "`sequence_id`: of the body, which implies `inspect`."},
-          &T::by,
-          ScalarListForm<TextForm>{
-              {TextForm{"a source", check_session_source}, "a list of sources", false}});
-    visit(Key{"ttl", "How long a session is remembered after its last request."}, &T::ttl,
-          DurationForm{1s, 720h});
-    visit(Key{"max_sessions",
-              "How many sessions are remembered, at 18 bytes each. From half of it on, some that "
-              "were idle longest make room for new ones."},
-          &T::max_sessions, CountForm{1, 10 * million});
   }
 };
 
