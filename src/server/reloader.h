@@ -121,10 +121,16 @@ class Reloader final : public Control {
   Task<void> run_blocking(PreparationThread::Work work) {
     return preparation_.run(std::move(work));
   }
+  /// Likewise, for work that takes locks of workers: on a thread of normal priority, since workers
+  /// would wait until one of low priority gets a processor.
+  Task<void> run_with_locks(PreparationThread::Work work) {
+    if (!locking_) locking_.emplace(process_.loop);
+    return locking_->run(std::move(work));
+  }
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
-  /// Whether destroying it would wait for work on the preparation thread.
-  bool is_preparing() const { return preparation_.busy(); }
+  /// Whether destroying it would wait for work on one of these threads.
+  bool is_preparing() const { return preparation_.busy() || (locking_ && locking_->busy()); }
   /// Why nothing is changed any more.
   struct Shutdown {
     std::string reason;
@@ -191,6 +197,7 @@ class Reloader final : public Control {
   std::set<std::string> listed_pools_;  // whose models the workers have to know
   ModelCatalogBuilder model_catalog_;
   PreparationThread preparation_;
+  std::optional<PreparationThread> locking_;  // once there is such work
   ChangeQueue changes_;
   bool previewing_ = false;  // a preview is queued or running
   bool dns_update_scheduled_ = false;

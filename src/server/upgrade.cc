@@ -58,14 +58,14 @@ void Upgrade::pass_on_reload() const {
 
 /// Prefix indexes are large: what has to be copied and written is done beside the control loop.
 Task<std::string> Upgrade::collect_state() {
+  const auto state = std::make_shared<SavedState>(reloader_.saved_state());
   const auto text = std::make_shared<std::string>();
-  PreparationThread::Work collect = [text, state = reloader_.saved_state(),
-                                     pool_set = reloader_.pool_set(), now = Clock::now()] {
-    SavedState complete = state;
-    add_schedulers(complete, *pool_set, max_saved_prefixes, now);
-    *text = to_text(complete);
+  PreparationThread::Work copy = [state, pool_set = reloader_.pool_set(), now = Clock::now()] {
+    add_schedulers(*state, *pool_set, max_saved_prefixes, now);
   };
-  co_await reloader_.run_blocking(std::move(collect));
+  co_await reloader_.run_with_locks(std::move(copy));
+  PreparationThread::Work write = [state, text] { *text = to_text(*state); };
+  co_await reloader_.run_blocking(std::move(write));
   co_return std::move(*text);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -110,6 +111,17 @@ TEST_F(Reloading, SwapsToTheFileThatItReads) {
   EXPECT_EQ(port(), before) << "the listener keeps its socket";
   EXPECT_EQ(status_.snapshot()->config_hash, load_config(file_, {}).hash);
   EXPECT_THAT(status_.snapshot()->reload_problems, IsEmpty());
+}
+
+TEST_F(Reloading, RunsWorkThatTakesLocksOfWorkersWithTheirPriority) {
+  const auto priority = [] { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); };
+  int of_locks = 100;
+  int of_other = 0;
+  wait_for_done(reloader_->run_with_locks([&] { of_locks = priority(); }));
+  wait_for_done(reloader_->run_blocking([&] { of_other = priority(); }));
+
+  EXPECT_EQ(of_locks, priority());
+  EXPECT_GE(of_other, of_locks);
 }
 
 TEST_F(Reloading, DecidesWhetherWorkersPollBeforeTheySleep) {
