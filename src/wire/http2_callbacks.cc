@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/pool_allocator.h"
+#include "http2_message.h"
 #include "http2_stream.h"
 
 namespace evenkeel {
@@ -153,6 +154,15 @@ struct Http2Callbacks {
     return owner.violation_ ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
   }
 
+  static void limit_hpack_table(Http2Session& owner, const nghttp2_settings& settings) {
+    for (std::size_t i = 0; i < settings.niv; ++i) {
+      const nghttp2_settings_entry& entry = settings.iv[i];
+      if (entry.settings_id == NGHTTP2_SETTINGS_HEADER_TABLE_SIZE) {
+        owner.encoder_.limit_table(entry.value);
+      }
+    }
+  }
+
   static int frame_received(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {
     Http2Session& owner = session_of(user_data);
     switch (frame->hd.type) {
@@ -178,6 +188,7 @@ struct Http2Callbacks {
           owner.settings_acknowledged_ = true;
           owner.ping_unanswered_ = false;
         } else {
+          limit_hpack_table(owner, frame->settings);
           owner.side_.on_event(Http2Event::settings_received);
         }
         break;
@@ -222,11 +233,12 @@ struct Http2Callbacks {
   /// nghttp2 will not send a head: the stream must not wait for it.
   static int frame_not_sent(nghttp2_session* session, const nghttp2_frame* frame, int error,
                             void* user_data) {
-    const bool closed = error == NGHTTP2_ERR_STREAM_CLOSED || error == NGHTTP2_ERR_STREAM_CLOSING;
-    if (frame->hd.type != NGHTTP2_HEADERS || closed) return 0;
+    if (frame->hd.type != NGHTTP2_HEADERS) return 0;
+    Http2Session& owner = session_of(user_data);
+    owner.take_section(frame->hd.stream_id);
+    if (error == NGHTTP2_ERR_STREAM_CLOSED || error == NGHTTP2_ERR_STREAM_CLOSING) return 0;
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
     if (stream == nullptr) return 0;
-    Http2Session& owner = session_of(user_data);
     const bool request = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
     if (request && error == NGHTTP2_ERR_START_STREAM_NOT_ALLOWED) return 0;  // after a GOAWAY
     stream->fail_with({.fault = Fault::internal, .detail = nghttp2_strerror(error)});
@@ -386,8 +398,7 @@ nghttp2_option* make_options() {
   nghttp2_option_set_no_auto_window_update(option, 1);
   nghttp2_option_set_no_http_messaging(option, 1);  // Http2MessageCheck does it
   nghttp2_option_set_no_closed_streams(option, 1);
-  // Larger than any head that we accept.
-  nghttp2_option_set_max_send_header_block_length(option, 512 * 1024);
+  nghttp2_option_set_max_deflate_dynamic_table_size(option, 0);  // HpackEncoder has the table
   // Http2Guard counts resets, and tolerates those of gRPC clients.
   nghttp2_option_set_stream_reset_rate_limit(option, 1'000'000, 1'000'000);
   return option;

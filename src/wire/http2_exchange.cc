@@ -119,11 +119,10 @@ void Http2ServerStream::field(FieldId id, std::string_view name, std::string_vie
 
 void Http2ServerStream::interim(int status, const Fields& fields) {
   if (!attached() || response_begun_) return;
-  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
-  section.add_status(status);
-  section.add_all(fields, false);
-  nghttp2_submit_headers(owner_.session_.nghttp2(), NGHTTP2_FLAG_NONE, id(), nullptr,
-                         section.data(), section.size(), nullptr);
+  auto section = std::make_unique<Http2Section>(Http2Section::Values::copied);
+  section->add_status(status);
+  section->add_all(fields);
+  submit_interim(std::move(section));
   owner_.session_.want_flush();
 }
 
@@ -275,15 +274,15 @@ void Http2Frontend::submit_head(Http2ServerStream& stream, const Response& respo
   stream.response_begun_ = true;
   stream.request_.info.outcome.status = response.status;
   // Copied: a body's wrapper may release what the views point to before the head is written.
-  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
-  section.add_status(response.status == 101 ? 200 : response.status);  // RFC 8441, section 5
-  section.add_all(response.fields, session_.should_refresh_hpack());
+  auto section = std::make_unique<Http2Section>(Http2Section::Values::copied);
+  section->add_status(response.status == 101 ? 200 : response.status);  // RFC 8441, section 5
+  section->add_all(response.fields);
   if (response.declared_length) {
-    section.add_length(*response.declared_length);
+    section->add_length(*response.declared_length);
   } else if (!last) {
-    if (const auto length = response.body->length()) section.add_length(*length);
+    if (const auto length = response.body->length()) section->add_length(*length);
   }
-  stream.submit_response(section, last);
+  stream.submit_response(std::move(section), last);
   session_.want_flush();
 }
 

@@ -2,6 +2,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <optional>
 #include <utility>
@@ -386,28 +387,28 @@ bool Http2Link::offers_tunnels() {
 }
 
 void Http2Link::submit_head(ClientStream& stream, const Request& request) {
-  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::borrowed);
-  section.add(":method", stream.tunnel_ ? "CONNECT" : request.method);
+  auto section = std::make_unique<Http2Section>(Http2Section::Values::borrowed);
+  section->add(":method", stream.tunnel_ ? "CONNECT" : request.method);
   if (stream.tunnel_) [[unlikely]]
-    section.add(":protocol", request.upgrade);
-  section.add(":scheme", session_.socket().tls() != nullptr ? "https" : "http");
+    section->add(":protocol", request.upgrade);
+  section->add(":scheme", session_.socket().tls() != nullptr ? "https" : "http");
   const std::string_view authority = authority_for_backend(request);
-  if (!authority.empty()) section.add(":authority", authority);
-  section.add(":path", request.path);
-  section.add_all(request.fields, session_.should_refresh_hpack());
-  if (request.wants_trailers) section.add("te", "trailers");
+  if (!authority.empty()) section->add(":authority", authority);
+  section->add(":path", request.path);
+  section->add_all(request.fields);
+  if (request.wants_trailers) section->add("te", "trailers", FieldId::te);
   if (stream.tunnel_) [[unlikely]]
-    section.remove("sec-websocket-key");
+    section->remove("sec-websocket-key");
   // A request for an upgrade has a tunnel, which must not begin before the answer, for a body.
   const Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   if (body == nullptr) {
     const bool expected =
         request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
-    if (expected) section.add_length(0);
+    if (expected) section->add_length(0);
   } else if (const auto length = body->length()) {
-    section.add_length(*length);
+    section->add_length(*length);
   }
-  stream.submit_request(section, body == nullptr && !stream.tunnel_);
+  stream.submit_request(std::move(section), body == nullptr && !stream.tunnel_);
 }
 
 /// Makes the answer to an extended CONNECT the answer to the upgrade that the request is for, and

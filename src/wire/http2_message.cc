@@ -1,7 +1,5 @@
 #include "http2_message.h"
 
-#include <nghttp2/nghttp2.h>
-
 #include <charconv>
 
 #include "evenkeel/net/websocket_key.h"
@@ -11,61 +9,25 @@
 
 namespace evenkeel {
 
-Http2HeaderBlock& Http2HeaderBlock::scratch(Values values) {
-  thread_local Http2HeaderBlock section;
-  section.fields_.clear();
-  section.digits_used_ = 0;
-  section.flags_ = values == Values::borrowed ? unsigned{NGHTTP2_NV_FLAG_NO_COPY_VALUE} : 0;
-  return section;
+void Http2Section::add_status(int status) {
+  const char digits[] = {static_cast<char>('0' + status / 100),
+                         static_cast<char>('0' + status / 10 % 10),
+                         static_cast<char>('0' + status % 10)};
+  fields_.add(":status", fields_.keep({digits, sizeof digits}), FieldId::other);
 }
 
-void Http2HeaderBlock::push(std::string_view name, std::string_view value, unsigned flags) {
-  const auto bytes = [](std::string_view text) {
-    return const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(text.data()));
-  };
-  fields_.push_back(
-      {bytes(name), bytes(value), name.size(), value.size(), static_cast<std::uint8_t>(flags)});
+void Http2Section::add_length(std::uint64_t length) {
+  char digits[20];
+  const auto written = std::to_chars(digits, digits + sizeof digits, length);
+  const auto size = static_cast<std::size_t>(written.ptr - digits);
+  fields_.add("content-length", fields_.keep({digits, size}), FieldId::content_length);
 }
 
-void Http2HeaderBlock::add(std::string_view name, std::string_view value) {
-  push(name, value, flags_ | NGHTTP2_NV_FLAG_NO_COPY_NAME);
-}
-
-void Http2HeaderBlock::add_status(int status) {
-  char* at = digits_ + digits_used_;
-  at[0] = static_cast<char>('0' + status / 100);
-  at[1] = static_cast<char>('0' + status / 10 % 10);
-  at[2] = static_cast<char>('0' + status % 10);
-  digits_used_ += 3;
-  push(":status", {at, 3}, NGHTTP2_NV_FLAG_NO_COPY_NAME);
-}
-
-void Http2HeaderBlock::add_length(std::uint64_t length) {
-  char* at = digits_ + digits_used_;
-  const auto written = std::to_chars(at, digits_ + sizeof digits_, length);
-  digits_used_ += static_cast<std::size_t>(written.ptr - at);
-  push("content-length", {at, static_cast<std::size_t>(written.ptr - at)},
-       NGHTTP2_NV_FLAG_NO_COPY_NAME);
-}
-
-void Http2HeaderBlock::remove(std::string_view name) {
-  std::erase_if(fields_, [name](const nghttp2_nv& field) {
-    return equals_ignore_case({reinterpret_cast<const char*>(field.name), field.namelen}, name);
-  });
-}
-
-void Http2HeaderBlock::add_all(const Fields& fields, bool refresh_hpack) {
+void Http2Section::add_all(const Fields& fields) {
   for (const Field& field : fields) {
     if (field.id == FieldId::upgrade) continue;  // RFC 9113 8.2.2
-    if (field.id == FieldId::x_request_id) {
-      // In the HPACK table each value would evict a field that repeats.
-      const unsigned once = refresh_hpack ? 0 : unsigned{NGHTTP2_NV_FLAG_NO_INDEX};
-      push("x-request-id", field.value(), flags_ | once | NGHTTP2_NV_FLAG_NO_COPY_NAME);
-    } else if (const auto name = lower_case_name(field.id); !name.empty()) {
-      push(name, field.value(), flags_ | NGHTTP2_NV_FLAG_NO_COPY_NAME);
-    } else {
-      push(field.name(), field.value(), flags_);  // in any case: nghttp2 copies and lowers it
-    }
+    const std::string_view known = lower_case_name(field.id);
+    fields_.add(known.empty() ? kept(field.name()) : known, kept(field.value()), field.id);
   }
 }
 

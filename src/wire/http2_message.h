@@ -1,49 +1,49 @@
-// Converts header sections between nghttp2 and messages, with the checks of a request's head that
+// Converts header sections from and to messages, with the checks of a request's head that
 // are stricter than RFC 9113.
 #pragma once
-
-#include <nghttp2/nghttp2.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/http/message.h"
 
 namespace evenkeel {
 
-/// A header section to be sent, of views; reused by the thread for each message.
-class Http2HeaderBlock {
+/// A header section that is to be sent, in its session's list.
+class Http2Section final : public Node, public Pooled {
  public:
-  /// Whether the values stay valid until the frame is written, or nghttp2 has to copy them.
+  /// Whether names and values stay valid until the frame is written, or have to be copied.
   enum class Values : std::uint8_t { borrowed, copied };
-  /// The thread's section, emptied.
-  static Http2HeaderBlock& scratch(Values values);
+  explicit Http2Section(Values values) : values_(values) {}
 
-  /// `name`: in lower case, with static storage.
-  void add(std::string_view name, std::string_view value);
+  /// `name`: in lower case, with static storage. `id`: of a pseudo-field `other`.
+  void add(std::string_view name, std::string_view value, FieldId id = FieldId::other) {
+    fields_.add(name, kept(value), id);
+  }
   /// Copied in any case, as is the length.
   void add_status(int status);
   void add_length(std::uint64_t length);
   /// Removes the fields with that name.
-  void remove(std::string_view name);
-  /// All fields of a message except those that HTTP/2 forbids. `refresh_hpack`: enters the names of
-  /// fields with unique values into the HPACK table again, in case it evicted them.
-  void add_all(const Fields& fields, bool refresh_hpack);
+  void remove(std::string_view name) { fields_.remove(name); }
+  /// All fields of a message except those that HTTP/2 forbids.
+  void add_all(const Fields& fields);
 
-  const nghttp2_nv* data() const { return fields_.data(); }
-  std::size_t size() const { return fields_.size(); }
+  const Fields& fields() const { return fields_; }
+
+  std::int32_t stream = 0;
 
  private:
-  void push(std::string_view name, std::string_view value, unsigned flags);
+  std::string_view kept(std::string_view text) {
+    return values_ == Values::copied ? fields_.keep(text) : text;
+  }
 
-  std::vector<nghttp2_nv> fields_;
-  unsigned flags_ = 0;  // nghttp2's, for the section's `Values`
-  char digits_[24];
-  std::size_t digits_used_ = 0;
+  Fields fields_;
+  Values values_;
 };
 
 /// Collects the header section of a request into a Request. An extended CONNECT (RFC 8441) becomes

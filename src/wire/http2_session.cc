@@ -34,7 +34,10 @@ Http2Session::Http2Session(std::unique_ptr<Socket> socket, const Http2Settings& 
   if (settings.side == Http2Guard::Side::server) magic_left_ = NGHTTP2_CLIENT_MAGIC_LEN;
 }
 
-Http2Session::~Http2Session() { nghttp2_session_del(session_); }
+Http2Session::~Http2Session() {
+  nghttp2_session_del(session_);
+  while (sections_.linked()) delete static_cast<Http2Section*>(sections_.next);
+}
 
 void Http2Session::open() {
   std::array<nghttp2_settings_entry, 5> entries;
@@ -283,109 +286,6 @@ void Http2Session::ping_by_settings() {
   want_flush();
 }
 
-// ---- writing ----------------------------------------------------------------------------------
-
-/// Lets nghttp2 write frames into `out_` until it has none left or there is no room.
-bool Http2Session::fill() {
-  if (!out_) out_ = Block::take(Block::large);
-  while (out_size_ + 2 * max_frame_bytes <= out_.size()) {
-    const std::uint8_t* frame = nullptr;
-    const auto size = nghttp2_session_mem_send(session_, &frame);
-    if (size < 0) return false;
-    if (size == 0) break;
-    assert(out_size_ + static_cast<std::size_t>(size) <= out_.size());
-    std::memcpy(out_.data() + out_size_, frame, static_cast<std::size_t>(size));
-    out_size_ += static_cast<std::uint32_t>(size);
-  }
-  return true;
-}
-
-void Http2Session::flush() {
-  try {
-    write_frames();
-  } catch (const std::bad_alloc&) {
-    failure_ = "out of memory";
-    end();
-  }
-}
-
-void Http2Session::write_frames() {
-  if (ended_) return;
-  if (writing_.valid()) {
-    if (!writing_.ready()) return;  // continues when the peer has read
-    writing_.drop();
-  }
-  while (true) {
-    if (!fill()) {
-      if (violation_) {
-        side_.on_event(Http2Event::violation);
-        send_goaway(violation_->code, violation_->detail);
-      } else {
-        failure_ = "frames could not be written";
-      }
-      end();
-      return;
-    }
-    if (out_size_ == 0) break;
-    auto writing = socket_->write({}, {out_.data(), out_size_}, {}, settings_.write_timeout);
-    if (!writing.ready()) {
-      writing_ = write_rest(std::move(writing));
-      return;
-    }
-    const bool written = writing.take().ok();
-    out_size_ = 0;
-    if (!written) {
-      failure_ = "the peer broke the connection";
-      closed_by_peer_ = true;
-      end();
-      return;
-    }
-  }
-  out_ = Block();
-  if (session_finished()) end();
-}
-
-Task<void> Http2Session::write_rest(Task<Result<Done>> writing) {
-  auto written = co_await writing;
-  out_size_ = 0;
-  if (written) {
-    want_flush();
-  } else {
-    failure_ = "the peer reads nothing";
-    closed_by_peer_ = written.error().fault != Fault::write_timeout;
-    end();
-  }
-}
-
-void Http2Session::end() {
-  if (ended_) return;
-  ended_ = true;
-  socket_->watch().interrupt();
-}
-
-void Http2Session::fail(std::uint32_t code, const char* detail) {
-  if (ended_) return;
-  flush();  // our first frame must be SETTINGS
-  if (ended_) return;
-  send_goaway(code, detail);
-  end();
-}
-
-/// Bypasses nghttp2, which may be in the state that ended the session.
-void Http2Session::send_goaway(std::uint32_t code, const char* detail) {
-  failure_ = detail;
-  if (writing_.valid() && !writing_.ready()) return;
-  const auto last = static_cast<std::uint32_t>(nghttp2_session_get_last_proc_stream_id(session_));
-  std::array<char, Http2FrameHeader::size + 8> frame{0, 0, 8, NGHTTP2_GOAWAY};
-  for (unsigned i = 0; i < 4; ++i) {
-    frame[9 + i] = static_cast<char>(last >> (24 - 8 * i));
-    frame[13 + i] = static_cast<char>(code >> (24 - 8 * i));
-  }
-  socket_->write_now({out_.data(), out_size_});
-  out_size_ = 0;
-  socket_->write_now({frame.data(), frame.size()});
-}
-
 Task<void> Http2Session::linger() {
   if (writing_.valid() && !writing_.ready()) co_return;
   Watch& watch = socket_->watch();
@@ -403,12 +303,6 @@ Task<void> Http2Session::linger() {
     if (got.status != Socket::ReadStatus::bytes) break;
     drained += got.size;
   }
-}
-
-int Http2Session::submit_trailers(Http2Stream& stream) {
-  Http2HeaderBlock& section = Http2HeaderBlock::scratch(Http2HeaderBlock::Values::copied);
-  section.add_all(*stream.pending_trailers_, false);
-  return nghttp2_submit_trailer(session_, stream.id_, section.data(), section.size());
 }
 
 }  // namespace evenkeel

@@ -13,12 +13,14 @@
 #include "evenkeel/base/buffer.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/net/socket.h"
+#include "hpack_encoder.h"
 #include "http2_guard.h"
 #include "http2_message_check.h"
 #include "http2_priority.h"
 
 namespace evenkeel {
 
+class Http2Section;
 class Http2Stream;
 
 /// The settings of a session. Windows are in bytes (RFC 9113, section 6.9).
@@ -131,9 +133,8 @@ class Http2Session {
   void reset_when_sent(Http2Stream& stream, std::uint32_t code);
   /// The reader of a stream consumed bytes: lets the peer send more.
   void consumed(Http2Stream& stream, std::size_t size);
-  /// Whether the next header block should resend what the peer's HPACK table may have evicted. Call
-  /// once per message.
-  bool should_refresh_hpack() { return messages_++ % 64 == 0; }
+  /// The fields of a header section that was submitted to nghttp2 without any.
+  void queue_section(std::int32_t stream, std::unique_ptr<Http2Section> section);
   /// Streams that we opened: how many are open, whether another may be, and the peer's limit.
   std::uint32_t open_streams() const { return open_streams_; }
   bool may_open_streams() const;
@@ -152,6 +153,9 @@ class Http2Session {
   void receive_data(Http2Stream* stream, std::string_view bytes);
   void write_frames();
   bool fill();
+  std::unique_ptr<Http2Section> take_section(std::int32_t stream);
+  std::size_t complete_headers(char* frame);
+  void continue_section();
   Task<void> write_rest(Task<Result<Done>> writing);
   int submit_trailers(Http2Stream& stream);
   void report_violation();
@@ -171,6 +175,10 @@ class Http2Session {
   ReadBuffer in_;
   Block out_;
   std::uint32_t out_size_ = 0;
+  Node sections_;  // submitted and not written
+  HpackEncoder encoder_;
+  std::string unsent_block_;  // the rest of a header block of which a part is written
+  std::int32_t unsent_block_stream_ = 0;
   Task<void> writing_;
   // Of the frame whose header or payload is being read:
   std::array<char, Http2FrameHeader::size + Http2Guard::max_inspected_bytes> head_bytes_{};
@@ -188,7 +196,6 @@ class Http2Session {
   bool ping_unanswered_ = false;
   bool settings_acknowledged_ = false;
   std::uint32_t open_streams_ = 0;
-  std::uint32_t messages_ = 0;  // whose heads were sent
   Instant last_read_at_{};
   Instant last_message_{};
   const char* failure_ = "the connection has ended";

@@ -151,18 +151,30 @@ void Http2Stream::fail_with(Error error) {
   write_progress_.raise();
 }
 
-void Http2Stream::submit_response(const Http2HeaderBlock& head, bool last) {
+void Http2Stream::submit_response(std::unique_ptr<Http2Section> head, bool last) {
   const nghttp2_data_provider body = nghttp2_body_source();
-  nghttp2_submit_response(session_.session_, id_, head.data(), head.size(), last ? nullptr : &body);
+  if (nghttp2_submit_response(session_.session_, id_, nullptr, 0, last ? nullptr : &body) == 0) {
+    session_.queue_section(id_, std::move(head));
+  }
   end_sent_ = last;
 }
 
-bool Http2Stream::submit_request(const Http2HeaderBlock& head, bool last) {
+void Http2Stream::submit_interim(std::unique_ptr<Http2Section> head) {
+  if (nghttp2_submit_headers(session_.session_, NGHTTP2_FLAG_NONE, id_, nullptr, nullptr, 0,
+                             nullptr) == 0) {
+    session_.queue_section(id_, std::move(head));
+  }
+}
+
+bool Http2Stream::submit_request(std::unique_ptr<Http2Section> head, bool last) {
   const nghttp2_data_provider body = nghttp2_body_source();
-  id_ = nghttp2_submit_request(session_.session_, nullptr, head.data(), head.size(),
-                               last ? nullptr : &body, this);
+  id_ =
+      nghttp2_submit_request(session_.session_, nullptr, nullptr, 0, last ? nullptr : &body, this);
   attached_ = id_ > 0;
-  if (attached_) ++session_.open_streams_;
+  if (attached_) {
+    ++session_.open_streams_;
+    session_.queue_section(id_, std::move(head));
+  }
   end_sent_ = last;
   return attached_;
 }

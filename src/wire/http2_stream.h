@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -17,7 +18,7 @@
 
 namespace evenkeel {
 
-class Http2HeaderBlock;
+class Http2Section;
 
 /// One stream: received bytes that are not read yet, and what is to be sent. A derived class is a
 /// request of a frontend or of a backend link.
@@ -72,9 +73,11 @@ class Http2Stream : public Pooled {
   /// Offers a chunk to nghttp2, which takes it in `read_data`.
   void set_chunk(const Chunk& chunk);
   /// Sends a response's head. `last`: there is no body; otherwise a `pump` must follow.
-  void submit_response(const Http2HeaderBlock& head, bool last);
+  void submit_response(std::unique_ptr<Http2Section> head, bool last);
+  /// Sends the head of a 1xx response.
+  void submit_interim(std::unique_ptr<Http2Section> head);
   /// As `submit_response`, for a request on a new stream; false: no stream ids are left.
-  bool submit_request(const Http2HeaderBlock& head, bool last);
+  bool submit_request(std::unique_ptr<Http2Section> head, bool last);
   /// Since when `pump` waits for the body, of which everything is written; `never`: it does not.
   Instant awaits_body_since() const { return awaits_body_since_; }
   /// How long it has waited before that.
