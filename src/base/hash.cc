@@ -47,15 +47,18 @@ void BlockHash::add_block(const char* block) {
 
 void BlockHash::add(std::string_view bytes, std::vector<std::uint64_t>& blocks,
                     std::size_t max_blocks) {
+  if (bytes.size() < block_bytes - partial_bytes_) {  // most pieces end no block
+    if (!bytes.empty()) std::memcpy(&partial_[partial_bytes_], bytes.data(), bytes.size());
+    partial_bytes_ += bytes.size();
+    return;
+  }
   const auto block_ended = [&] {
     if (blocks.size() < max_blocks) blocks.push_back(chain_);
   };
   if (partial_bytes_ > 0) {
-    const std::size_t count = std::min(bytes.size(), block_bytes - partial_bytes_);
+    const std::size_t count = block_bytes - partial_bytes_;
     std::copy_n(bytes.data(), count, partial_.data() + partial_bytes_);
     bytes.remove_prefix(count);
-    partial_bytes_ += count;
-    if (partial_bytes_ < block_bytes) return;
     add_block(partial_.data());
     block_ended();
     partial_bytes_ = 0;

@@ -5,7 +5,9 @@
 namespace evenkeel::json {
 namespace {
 
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+bool is_space(char c) {
+  return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t');  // most are not
+}
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_simple_escape(char c) {
@@ -54,7 +56,7 @@ Token Scanner::next(std::string_view& bytes) {
   }
 }
 
-// Returns `more` if the bytes are used up, or if a string, a number or a literal has begun.
+// Returns `more` if the bytes are used up, or if a number or a literal has begun.
 Token Scanner::scan_structure(std::string_view& bytes) {
   while (!bytes.empty()) {
     const char c = bytes.front();
@@ -73,7 +75,7 @@ Token Scanner::scan_structure(std::string_view& bytes) {
       case State::key:
         if (c != '"') return fail("a key in quotes expected");
         begin_string(true, bytes);
-        return Token::more;
+        return scan_string(bytes);
       case State::colon:
         if (c != ':') return fail("a colon expected");
         state_ = State::value;
@@ -97,7 +99,7 @@ Token Scanner::begin_value(std::string_view& bytes) {
   switch (c) {
     case '{': return open(true, bytes);
     case '[': return open(false, bytes);
-    case '"': begin_string(false, bytes); return Token::more;
+    case '"': begin_string(false, bytes); return scan_string(bytes);
     case 't': return begin_literal("rue", Token::literal_true, bytes);
     case 'f': return begin_literal("alse", Token::literal_false, bytes);
     case 'n': return begin_literal("ull", Token::literal_null, bytes);

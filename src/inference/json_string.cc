@@ -166,7 +166,9 @@ const char* find_special(const char* begin, const char* end, bool& non_ascii) {
 #if defined(__SSE2__)
   int high_bits = 0;
 #if defined(__x86_64__)
-  if (end - begin >= 64 && has_avx2) begin = skip_plain(begin, end, high_bits);
+  const bool is_long = end - begin >= 64 && _mm_movemask_epi8(find_special(_mm_loadu_si128(
+                                                reinterpret_cast<const __m128i*>(begin)))) == 0;
+  if (is_long && has_avx2) begin = skip_plain(begin, end, high_bits);
 #endif
   for (; end - begin >= 16; begin += 16) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(begin));
@@ -250,6 +252,9 @@ std::string_view utf8_prefix(std::string_view text, std::size_t max_bytes) {
 }
 
 std::string decode_string(std::string_view raw, std::size_t max_bytes) {
+  const bool is_plain = raw.find('\\') == raw.npos && raw.size() <= max_bytes;
+  if (is_plain && (raw.empty() || static_cast<unsigned char>(raw.back()) < 0x80))
+    return std::string(raw);  // most are, and end with a whole character
   std::string out;
   while (!raw.empty()) {
     const std::size_t before = out.size();

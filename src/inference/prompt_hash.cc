@@ -37,6 +37,8 @@ void PromptHash::settle(InferenceRequest& into) {
   if (begin != 0) into.conversation = std::max<std::uint64_t>(1, hash_of(system, begin));
 
   into.prefix_blocks.clear();
+  const auto has_blocks = [](const Section& each) { return !each.blocks.empty(); };
+  if (std::ranges::none_of(sections_, has_blocks)) return;
   std::uint64_t preceding = hash_of(into.model);
   for (const Section& each : sections_) {
     for (const std::uint64_t block : each.blocks) {

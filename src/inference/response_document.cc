@@ -41,7 +41,7 @@ std::uint8_t ResponseDocument::key(std::string_view name) {
   if (known == Key::none) return 0;
   if (known == Key::item_id) has_item_ = true;
   const bool is_first = !std::exchange(has_known_key_, true);
-  if (is_first && known == Key::choices && begin_ != nullptr && walk_.depth() == 1) {
+  if (is_first && repeats_ && known == Key::choices && begin_ != nullptr && walk_.depth() == 1) {
     remember_opening(name);
   }
   return static_cast<std::uint8_t>(known);

@@ -35,7 +35,8 @@ class ResponseDocument {
  public:
   static constexpr std::size_t max_opening = 512;  ///< that is remembered, in bytes
 
-  explicit ResponseDocument(InferenceResponse& into) : into_(into) {}
+  /// `repeats`: a stream, whose documents are alike.
+  ResponseDocument(InferenceResponse& into, bool repeats) : into_(into), repeats_(repeats) {}
 
   void read(std::string_view bytes);
   /// The next byte begins a document. Whether the last one had output.
@@ -62,6 +63,7 @@ class ResponseDocument {
   std::optional<std::uint64_t>* count_of();
 
   InferenceResponse& into_;
+  const bool repeats_;
   JsonWalk<ResponseDocument> walk_{*this};
   TokenCounts counts_;
   // Events of a stream begin alike, up to their choices: with an id, a time and a model's name.

@@ -24,7 +24,7 @@ void add_output(InferenceResponse& into, std::uint32_t events, Instant now) {
 /// A response that is one JSON document.
 class DocumentReader final : public ResponseReader {
  public:
-  explicit DocumentReader(InferenceResponse& into) : document_(into) {}
+  explicit DocumentReader(InferenceResponse& into) : document_(into, false) {}
   void read(std::string_view bytes, Instant /*now*/) override { document_.read(bytes); }
   void finish(Instant /*now*/) override { document_.report(); }
 
@@ -36,7 +36,7 @@ class DocumentReader final : public ResponseReader {
 class LineReader final : public ResponseReader {
  public:
   LineReader(bool events, InferenceResponse& into)
-      : into_(into), document_(into), prefix_(events ? data_prefix : std::string_view()) {}
+      : into_(into), document_(into, true), prefix_(events ? data_prefix : std::string_view()) {}
 
   void read(std::string_view bytes, Instant now) override {
     std::uint32_t with_output = 0;

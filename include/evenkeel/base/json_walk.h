@@ -79,6 +79,11 @@ class JsonWalk {
     const char folded = static_cast<char>(byte | 0x20);
     return byte == '"' || folded == '{' || folded == '}';
   }
+  /// Between a key and its value.
+  static bool is_gap(char byte) {
+    if (byte > ' ') return byte == ':';
+    return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
+  }
   static const char* find_structural(const char* at, const char* end);
   static const char* find_quote(const char* at, const char* end);
 
@@ -160,7 +165,8 @@ const char* JsonWalk<Visitor>::read_structures(const char* at, const char* end) 
 
 template <class Visitor>
 const char* JsonWalk<Visitor>::read_structure(const char* at, const char* end) {
-  at = find_structural(at, end);
+  if (*at == ',' && end - at > 1) ++at;  // as behind most values
+  if (!is_structural(*at)) at = find_structural(at, end);
   if (at == end) return end;
   switch (*at) {
     case '"': {
@@ -266,7 +272,7 @@ void JsonWalk<Visitor>::end_string(std::string_view part) {
 template <class Visitor>
 [[gnu::always_inline]] inline const char* JsonWalk<Visitor>::read_before_value(const char* at,
                                                                                const char* end) {
-  while (at != end && (*at == ':' || *at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) ++at;
+  while (at != end && is_gap(*at)) ++at;
   if (at == end) return end;
   if (*at == '"') return enter_text(at + 1, end);
   if (key_ == 0 || *at < '0' || *at > '9') {
