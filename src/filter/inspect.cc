@@ -1,6 +1,7 @@
 #include "evenkeel/filter/inspect.h"
 
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,8 @@
 
 namespace evenkeel {
 namespace {
+
+constexpr std::string_view kserve_models = "/v2/models/";
 
 /// What decides whether a body is read. `path` is normalised.
 RequestHead head_of(const Request& request, std::string_view path) {
@@ -30,7 +33,7 @@ void complete_head(RequestHead& head, const Fields& fields) {
   const std::string_view for_sglang = fields.value(FieldId::x_body_compressed).value_or("");
   if (head.content_encoding.empty() || is_read_encoding(for_sglang))
     head.content_encoding = for_sglang;
-  if (!head.path.starts_with("/v2/models/")) return;
+  if (!head.path.starts_with(kserve_models)) return;
   head.inference_header_length = fields.value("inference-header-content-length").value_or("");
 }
 
@@ -48,13 +51,12 @@ std::uint64_t scaled(std::uint64_t tokens, const InferenceRequest& asked, std::u
   return static_cast<std::uint64_t>(static_cast<double>(tokens) * parts);
 }
 
-JsonPlaces places_of(RequestReader& reader, const RequestHead& head) {
-  const bool is_kserve = head.is_grpc || head.path.starts_with("/v2/models/");
+JsonPlaces places_of(RequestReader& reader, bool is_kserve, bool takes_stream_options) {
   JsonPlaces places{.is_json = reader.object_begin().has_value(),
                     .names_model = !is_kserve,
                     .model_values = reader.take_model_values(),
                     .object_begin = {}};
-  if (takes_stream_options(head.path) && !reader.stream_options()) {
+  if (takes_stream_options && !reader.stream_options()) {
     places.object_begin = reader.object_begin();
   }
   return places;
@@ -76,76 +78,131 @@ Error no_room_for_bodies() {
               "for windows of zstd)"};
 }
 
+/// The body of one request, as far as it was read.
+struct InspectFilter::Inspection {
+  std::unique_ptr<RequestReader> reader;
+  ReplayBody* held = nullptr;  // null: the body of the request can be read again without it
+  std::string_view content_type;
+  bool is_kserve = false;
+  bool takes_stream_options = false;
+  std::uint64_t size = 0;
+  bool last = false;
+  bool is_read = true;
+
+  bool has_room() const { return held == nullptr || held->holds(); }
+  Task<Result<Chunk>> next_chunk(const Request& request) const {
+    return held != nullptr ? held->hold() : request.body->read();
+  }
+};
+
 Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   const bool readable = request.body != nullptr && request.upgrade.empty();
   if (!readable || request.info.inference != nullptr) return next.handle(request);
   std::string storage;
   auto path = normalised_path(request.path, storage);
   if (!path) return next.handle(request);
+  RequestHead head = head_of(request, *path);
   // Only a server that decodes slashes serves such a path: MLServer does, and to Triton all of
   // `m%2Fversions%2F1` is the name of a model, which it does not have.
   std::string decoded_storage;
-  const std::string_view decoded = with_decoded_slashes(*path, decoded_storage);
-  if (decoded.data() != path->data() && inference_api_of(head_of(request, decoded)))
-    return inspect(request, std::move(decoded_storage), next);
-  if (!inference_api_of(head_of(request, *path))) return next.handle(request);
-  return inspect(request, std::move(storage), next);
+  head.path = with_decoded_slashes(*path, decoded_storage);
+  const bool as_decoded = head.path.data() != path->data() && inference_api_of(head);
+  if (!as_decoded) head.path = *path;
+  if (!as_decoded && !inference_api_of(head)) return next.handle(request);
+  try {
+    return inspect(request, head, next);
+  } catch (const std::bad_alloc&) {  // as if it were a coroutine
+    return Error{.fault = Fault::out_of_memory};
+  }
 }
 
-/// `path`: normalised; empty if the request's own is.
-Task<Result<Response>> InspectFilter::inspect(Request& request, std::string path, Handler& next) {
-  RequestHead head =
-      head_of(request, path.empty() ? request.path.substr(0, request.path.find('?')) : path);
+/// Most bodies are all there: it suspends only for the rest of the others.
+Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& head, Handler& next) {
   complete_head(head, request.fields);
   request.info.inference = std::make_unique<InferenceInfo>();
-  InferenceInfo& info = *request.info.inference;
-  InspectionMetrics& metrics = metrics_.inspection();
-  auto reader = RequestReader::create(head, info.request, windows_);
-  if (reader == nullptr) {
-    metrics.unread.add();
-    co_return co_await next.handle(request);
+  Inspection inspection{
+      .reader = RequestReader::create(head, request.info.inference->request, windows_),
+      .content_type = head.content_type,
+      .is_kserve = head.is_grpc || head.path.starts_with(kserve_models),
+      .takes_stream_options = takes_stream_options(head.path)};
+  if (inspection.reader == nullptr) {
+    metrics_.inspection().unread.add();
+    return next.handle(request);
   }
-  ReplayBody* held = nullptr;
   if (!request.body->rewindable()) {
     auto body = std::make_unique<ReplayBody>(std::move(request.body), options_.held,
                                              metrics_.replay(), pressure_);
-    held = body.get();
+    inspection.held = body.get();
     request.body = std::move(body);
   }
-  info.body_is_held = true;
-  std::uint64_t size = 0;
-  bool last = false;
-  bool is_read = true;
-  const auto has_room = [held] { return held == nullptr || held->holds(); };
-  while (!last && size < options_.max_body_bytes && has_room() && !reader->done()) {
-    // Not within the conditional expression: g++ 12 then destroys an error twice.
-    auto next_chunk = held != nullptr ? held->hold() : request.body->read();
+  request.info.inference->body_is_held = true;
+  while (wants_more(inspection)) {
+    auto next_chunk = inspection.next_chunk(request);
+    if (!next_chunk.ready())
+      return inspect_rest(request, std::move(inspection), std::move(next_chunk), next);
+    auto chunk = next_chunk.take();
+    if (!chunk) return std::move(chunk.error());
+    if (auto error = read(request, inspection, *chunk)) return std::move(*error);
+  }
+  end(request, inspection);
+  return next.handle(request);
+}
+
+Task<Result<Response>> InspectFilter::inspect_rest(Request& request, Inspection inspection,
+                                                   Task<Result<Chunk>> next_chunk, Handler& next) {
+  while (true) {
     auto chunk = co_await next_chunk;
     if (!chunk) co_return std::move(chunk.error());
-    const std::string_view inspected = chunk->bytes.substr(0, options_.max_body_bytes - size);
-    size += inspected.size();
-    last = chunk->last && inspected.size() == chunk->bytes.size();
-    if (reader->read(inspected) && (!last || reader->finish())) continue;
-    if (is_json_type(head.content_type)) {
-      metrics.malformed.add();
-      co_return reader->error();
-    }
-    // It need not be JSON, and says nothing.
-    info.request = {.task = info.request.task};
-    is_read = false;
-    break;
+    if (auto error = read(request, inspection, *chunk)) co_return std::move(*error);
+    if (!wants_more(inspection)) break;
+    next_chunk = inspection.next_chunk(request);
   }
-  const bool has_no_room =
-      !last && !has_room() && !reader->done() && size < options_.max_body_bytes;
-  info.cut_short = has_no_room || reader->lacks_memory();
-  if (!last && is_read) reader->stop();
-  info.request.estimated_prompt_tokens =
-      scaled(estimates_.prompt_tokens_of(info.request), info.request, size, request.body->length());
-  counter_of(metrics, is_read ? reader->decoded() : RequestReader::Decoded::none, last).add();
-  if (is_read) info.places = places_of(*reader, head);
-  reader.reset();
-  request.body->rewind();
+  end(request, inspection);
   co_return co_await next.handle(request);
+}
+
+bool InspectFilter::wants_more(const Inspection& inspection) const {
+  return inspection.is_read && !inspection.last && inspection.size < options_.max_body_bytes &&
+         inspection.has_room() && !inspection.reader->done();
+}
+
+/// The error: the body is malformed.
+std::optional<Error> InspectFilter::read(Request& request, Inspection& inspection,
+                                         const Chunk& chunk) const {
+  RequestReader& reader = *inspection.reader;
+  const std::string_view inspected =
+      chunk.bytes.substr(0, options_.max_body_bytes - inspection.size);
+  inspection.size += inspected.size();
+  inspection.last = chunk.last && inspected.size() == chunk.bytes.size();
+  if (reader.read(inspected) && (!inspection.last || reader.finish())) return std::nullopt;
+  if (is_json_type(inspection.content_type)) {
+    metrics_.inspection().malformed.add();
+    return reader.error();
+  }
+  // It need not be JSON, and says nothing.
+  InferenceRequest& asked = request.info.inference->request;
+  asked = {.task = asked.task};
+  inspection.is_read = false;
+  return std::nullopt;
+}
+
+void InspectFilter::end(Request& request, Inspection& inspection) const {
+  InferenceInfo& info = *request.info.inference;
+  RequestReader& reader = *inspection.reader;
+  const bool has_no_room = !inspection.last && !inspection.has_room() && !reader.done() &&
+                           inspection.size < options_.max_body_bytes;
+  info.cut_short = has_no_room || reader.lacks_memory();
+  if (!inspection.last && inspection.is_read) reader.stop();
+  info.request.estimated_prompt_tokens =
+      scaled(estimates_.prompt_tokens_of(info.request), info.request, inspection.size,
+             request.body->length());
+  const auto decoded = inspection.is_read ? reader.decoded() : RequestReader::Decoded::none;
+  counter_of(metrics_.inspection(), decoded, inspection.last).add();
+  if (inspection.is_read) {
+    info.places = places_of(reader, inspection.is_kserve, inspection.takes_stream_options);
+  }
+  inspection.reader.reset();
+  request.body->rewind();
 }
 
 }  // namespace evenkeel

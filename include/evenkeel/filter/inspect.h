@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "evenkeel/base/overload.h"
 #include "evenkeel/filter/replay_body.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/inference/request_reader.h"
 #include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/inference/window_budget.h"
 #include "evenkeel/stats/worker_metrics.h"
@@ -44,7 +45,14 @@ class InspectFilter final : public Filter {
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
  private:
-  Task<Result<Response>> inspect(Request& request, std::string path, Handler& next);
+  struct Inspection;
+
+  Task<Result<Response>> inspect(Request& request, RequestHead& head, Handler& next);
+  Task<Result<Response>> inspect_rest(Request& request, Inspection inspection,
+                                      Task<Result<Chunk>> next_chunk, Handler& next);
+  bool wants_more(const Inspection& inspection) const;
+  std::optional<Error> read(Request& request, Inspection& inspection, const Chunk& chunk) const;
+  void end(Request& request, Inspection& inspection) const;
 
   WorkerMetrics& metrics_;
   const TokenEstimates& estimates_;
