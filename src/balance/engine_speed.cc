@@ -22,6 +22,12 @@ LeastSquares<2>::Vector prefill_prior(const EngineSpeed::Coefficients& prior) {
   return {prior.per_prefill_token * prompt_unit, prior.per_attention_pair * pair_unit};
 }
 
+/// With what the model leaves out.
+double deviation_of(const auto& prediction) {
+  const double noise = response_noise * prediction.y;
+  return std::sqrt(std::max(0.0, prediction.variance) + noise * noise);
+}
+
 }  // namespace
 
 EngineSpeed::EngineSpeed(const Coefficients& prior, std::uint32_t step_tokens)
@@ -59,12 +65,10 @@ void EngineSpeed::learn_response(const Work& work, double seconds) {
   const LeastSquares<3>::Vector steps = {work.steps, work.steps * work.streams,
                                          work.steps * work.context_tokens / context_unit};
   const LeastSquares<2>::Vector prompts = {work.uncached / prompt_unit, work.pairs / pair_unit};
-  const double of_steps = step_.predict(steps);
-  const double of_prompts = prefill_.predict(prompts);
-  const double steps_error = std::hypot(step_.deviation(steps), response_noise * of_steps);
-  const double prompts_error = std::hypot(prefill_.deviation(prompts), response_noise * of_prompts);
-  step_.learn(steps, seconds - of_prompts, prompts_error);
-  prefill_.learn(prompts, seconds - of_steps, steps_error);
+  const auto of_steps = step_.prediction(steps);
+  const auto of_prompts = prefill_.prediction(prompts);
+  step_.learn_from(of_steps, seconds - of_prompts.y, deviation_of(of_prompts));
+  prefill_.learn_from(of_prompts, seconds - of_steps.y, deviation_of(of_steps));
   read_models();
 }
 

@@ -64,29 +64,36 @@ class LeastSquares {
     return true;
   }
 
+  struct Prediction {
+    Vector x{};
+    double y = 0;
+    Vector spread{};      ///< the covariance times x
+    double variance = 0;  ///< of y, of what is not known of the coefficients
+  };
   double predict(const Vector& x) const { return dot(coefficients_, x); }
-  /// Standard deviation of `predict`, of what is not known of the coefficients.
-  double deviation(const Vector& x) const {
-    double variance = 0;
-    for (std::size_t i = 0; i < N; ++i) variance += x[i] * dot(covariance_[i], x);
-    return std::sqrt(std::max(0.0, variance));
+  Prediction prediction(const Vector& x) const {
+    Prediction made{.x = x, .y = dot(coefficients_, x)};
+    for (std::size_t i = 0; i < N; ++i) made.spread[i] = dot(covariance_[i], x);
+    made.variance = dot(made.spread, x);
+    return made;
   }
 
   /// `jitter`: standard deviation of y that does not grow with it.
-  void learn(const Vector& x, double y, double jitter = 0) {
-    const double predicted = std::max(predict(x), 1e-6);
+  void learn(const Vector& x, double y, double jitter = 0) { learn_from(prediction(x), y, jitter); }
+  /// `made`: since the last sample.
+  void learn_from(Prediction made, double y, double jitter) {
+    const double predicted = std::max(made.y, 1e-6);
     const double error = y - predicted;
     relative_error_ += 0.05 * (std::min(2.0, std::abs(error) / predicted) - relative_error_);
     const double limit = max_residual * std::max(predicted, jitter);
     const double residual = std::clamp(error, -limit, limit);
 
-    notice_change(error, surprise * predicted + 2 * jitter);
+    if (notice_change(error, surprise * predicted + 2 * jitter)) made = prediction(made.x);
 
-    Vector spread{};
-    for (std::size_t i = 0; i < N; ++i) spread[i] = dot(covariance_[i], x);
+    const Vector& spread = made.spread;
     const double deviation = noise * std::max(predicted, least_noisy);
     const double variance = deviation * deviation + jitter * jitter;
-    const double gain = 1 / (forgetting_ * variance + dot(spread, x));
+    const double gain = 1 / (forgetting_ * variance + made.variance);
     for (std::size_t i = 0; i < N; ++i) coefficients_[i] += spread[i] * gain * residual;
     // Exactly symmetric: forgetting makes a difference between the halves grow without end
     // (Verhaegen, Round-off error propagation in four generally-applicable RLS algorithms, 1989).
@@ -133,16 +140,17 @@ class LeastSquares {
   }
 
   /// Several large errors in a row, all to one side: the server is not what it was.
-  void notice_change(double error, double large) {
+  bool notice_change(double error, double large) {
     if (std::abs(error) < large) {
       surprises_ = 0;
-      return;
+      return false;
     }
     const int direction = error > 0 ? 1 : -1;
     surprises_ = surprises_ * direction > 0 ? surprises_ + direction : direction;
-    if (std::abs(surprises_) < surprises_of_change) return;
+    if (std::abs(surprises_) < surprises_of_change) return false;
     surprises_ = 0;
     forget_all();
+    return true;
   }
 
   /// A coefficient below 0 becomes 0, and the others what they most likely are then (Simon and

@@ -24,11 +24,14 @@ void OutputLengths::learn(std::uint64_t output_class, double tokens) {
   known.outputs += 1;
   known.mean += (tokens - known.mean) * std::max(min_weight, 1 / known.outputs);
 
-  double& place = recent_[learned_ % history];
-  recent_sum_ += tokens - place;
-  place = tokens;
+  remember(tokens);
+  if (learned_ == 1 || learned_ % refresh_after == 0) due_ = learned_;
+}
+
+void OutputLengths::remember(double tokens) {
+  recent_sum_ += tokens - (learned_ >= history ? recent(learned_ - history) : 0);
+  recent_[learned_ % recent_.size()] = tokens;
   ++learned_;
-  if (learned_ == 1 || learned_ % refresh_after == 0) rebuild();
 }
 
 void OutputLengths::learned(LearnedTraffic& into) const {
@@ -37,7 +40,7 @@ void OutputLengths::learned(LearnedTraffic& into) const {
   });
   const std::size_t count = std::min(learned_, history);
   for (std::size_t i = learned_ - count; i < learned_; ++i)
-    into.output_lengths.push_back(recent_[i % history]);
+    into.output_lengths.push_back(recent(i));
 }
 
 void OutputLengths::restore(const LearnedTraffic& learned) {
@@ -49,13 +52,9 @@ void OutputLengths::restore(const LearnedTraffic& learned) {
     known = {.outputs = std::min(each.outputs, max_restored_outputs), .mean = each.mean};
   }
   for (const double tokens : learned.output_lengths) {
-    if (!is_length(tokens)) continue;
-    double& place = recent_[learned_ % history];
-    recent_sum_ += tokens - place;
-    place = tokens;
-    ++learned_;
+    if (is_length(tokens)) remember(tokens);
   }
-  if (learned_ > 0) rebuild();
+  due_ = learned_;
 }
 
 double OutputLengths::mean() const {
@@ -69,6 +68,7 @@ double OutputLengths::remaining(std::uint64_t output_class, double generated) co
     if (generated >= known->mean) return std::max(1.0, known->mean / 2);
     return std::max(1.0, known->mean - generated);
   }
+  if (sorted_at_ != due_) sort_recent();
   if (sorted_.empty()) return std::max(1.0, unknown_mean);
   const auto longer = std::upper_bound(sorted_.begin(), sorted_.end(), generated);
   const auto count = static_cast<double>(sorted_.end() - longer);
@@ -77,9 +77,10 @@ double OutputLengths::remaining(std::uint64_t output_class, double generated) co
   return std::max(1.0, sum / count - generated);
 }
 
-void OutputLengths::rebuild() {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(learned_, history));
-  sorted_.assign(recent_.begin(), recent_.begin() + count);
+void OutputLengths::sort_recent() const {
+  sorted_at_ = due_;
+  sorted_.clear();
+  for (std::size_t i = due_ - std::min(due_, history); i < due_; ++i) sorted_.push_back(recent(i));
   std::sort(sorted_.begin(), sorted_.end());
   sums_above_.assign(sorted_.size() + 1, 0);
   for (std::size_t i = sorted_.size(); i-- > 0;) sums_above_[i] = sums_above_[i + 1] + sorted_[i];

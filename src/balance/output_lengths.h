@@ -44,14 +44,19 @@ class OutputLengths {
     double outputs = 0;
     double mean = 0;
   };
-  void rebuild();
+  double recent(std::size_t number) const { return recent_[number % recent_.size()]; }
+  void remember(double tokens);
+  void sort_recent() const;
 
   AssociativeTable<ClassMean> classes_;
-  std::array<double, history> recent_{};  // a ring
+  std::array<double, history + refresh_after> recent_{};  // a ring, by number
   std::size_t learned_ = 0;
-  double recent_sum_ = 0;
-  std::vector<double> sorted_;
-  std::vector<double> sums_above_;  // sums_above_[i]: of sorted_[i] and all after it
+  double recent_sum_ = 0;  // of the last `history`
+  // The last outputs before number `due_`, sorted only when one of an unknown class asks for them.
+  std::size_t due_ = 0;
+  mutable std::size_t sorted_at_ = 0;  // the `due_` that they were sorted for
+  mutable std::vector<double> sorted_;
+  mutable std::vector<double> sums_above_;  // sums_above_[i]: of sorted_[i] and all after it
 };
 
 }  // namespace evenkeel

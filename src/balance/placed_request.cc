@@ -72,10 +72,12 @@ void PlacedRequest::finished(Scheduler::Outcome outcome, std::uint32_t events, I
   decision_->took = now - placed_at_;
 }
 
-void PlacedRequest::released(Instant now) noexcept {
+void PlacedRequest::released() noexcept {
+  // All has been told, and no request waits for the slot: after most responses.
+  if (stage_ == Stage::ended && decision_ == nullptr && !scheduler_.has_waiting()) return;
   const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
-  now = scheduler_.in_order(now);
+  const Instant now = scheduler_.in_order(Clock::now());
   if (stage_ == Stage::placed) {
     scheduler_.scheduler_.abandoned(ticket_, now);
     if (decision_ != nullptr) {
@@ -100,7 +102,7 @@ PlacementWait::~PlacementWait() {
   PoolScheduler& scheduler = request_->scheduler_;
   using Stage = PlacedRequest::Stage;
   const bool goes_on = goes_on_ != nullptr && *goes_on_;
-  BackendPtr unused;
+  bool is_unused = false;
   {
     std::lock_guard lock(scheduler.mutex_);
     if (!goes_on) ++scheduler.queue_.abandoned_total;
@@ -108,12 +110,12 @@ PlacementWait::~PlacementWait() {
       scheduler.scheduler_.abandoned(request_->ticket_, scheduler.last_time_);
       scheduler.end_wait(*request_, goes_on ? Stage::moved : Stage::ended);
     } else if (request_->stage_ == Stage::placed) {
-      unused = scheduler.slots_[request_->slot_].backend;
+      is_unused = true;
     }
   }
-  if (unused == nullptr) return;
-  unused->release();
-  request_->released(Clock::now());
+  if (!is_unused) return;
+  request_->backend_->release();
+  request_->released();
 }
 
 bool PlacementWait::waits() const {

@@ -139,8 +139,7 @@ Task<Result<Lease>> Pool::wait_for_placement(std::shared_ptr<PlacedRequest> requ
 }
 
 Lease Pool::lease_of(std::shared_ptr<PlacedRequest> request, Duration waited) const {
-  const BackendPtr in_some_version = state_->scheduled()->scheduler().backend_of(*request);
-  const BackendPtr& backend = *state_->find(in_some_version->load(), 0);
+  const BackendPtr& backend = *state_->find(request->backend().load(), 0);
   return Lease::adopt(backend, waited, std::move(request));
 }
 

@@ -113,7 +113,7 @@ void PoolScheduler::leave(const Backends& backends) {
 /// The workers' clocks differ by the length of an iteration.
 Instant PoolScheduler::in_order(Instant now) { return last_time_ = std::max(last_time_, now); }
 
-PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival arrival,
+PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival& arrival,
                                              std::uint32_t max_waiting, Instant now) {
   const NoWaitForMemory no_wait;  // workers need the lock to end requests
   std::lock_guard lock(mutex_);
@@ -132,8 +132,8 @@ PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival arr
   request.ticket_ = scheduler_.arrive(arrival, now);
   request.arrived_at_ = arrival.waits_since(now);
   request.waiting_index_ = static_cast<std::uint32_t>(section.waiting.size());
-  section.waiting.push_back(&request);  // there is room
-  waiting_.fetch_add(1, std::memory_order_relaxed);
+  section.waiting.push_back(&request);               // there is room
+  waiting_.fetch_add(1, std::memory_order_seq_cst);  // before the pass looks for a slot
 
   arriving_ = &request;
   pass_locked(now);
@@ -168,7 +168,7 @@ void PoolScheduler::end_wait(PlacedRequest& request, PlacedRequest::Stage stage)
   waiting[request.waiting_index_] = waiting.back();
   waiting.back()->waiting_index_ = request.waiting_index_;
   waiting.pop_back();
-  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  waiting_.fetch_sub(1, std::memory_order_seq_cst);
   request.stage_ = stage;
   if (request.decision_ == nullptr) [[likely]]
     return;
@@ -215,7 +215,7 @@ void PoolScheduler::pass_locked(Instant now) {
       end_wait(request, PlacedRequest::Stage::refused);
     } else {
       ++stats_.placed_total;
-      request.slot_ = placement.backend;
+      request.backend_ = slots_[placement.backend].backend.get();
       request.placed_at_ = now;
       request.predicted_ttft_ = placement.predicted_ttft;
       end_wait(request, PlacedRequest::Stage::placed);
@@ -274,11 +274,6 @@ void PoolScheduler::measure_busy(Instant now) {
   const double passed = std::chrono::duration<double>(now - last_tick_) / busy_time_constant;
   stats_.busy_ratio += (1 - std::exp(-passed)) * (ratio - stats_.busy_ratio);
   last_tick_ = now;
-}
-
-BackendPtr PoolScheduler::backend_of(const PlacedRequest& request) const {
-  std::lock_guard lock(mutex_);
-  return slots_[request.slot_].backend;
 }
 
 QueueStats PoolScheduler::queue() const {

@@ -58,15 +58,16 @@ class PoolScheduler {
   enum class Arrived : std::uint8_t { placed, waits, refused, full };
   /// The request arrives, and starts if it can. `full`: it would have to wait, and as many as
   /// `max_waiting` of its section do that are no less urgent.
-  Arrived arrive(PlacedRequest& request, Arrival arrival, std::uint32_t max_waiting, Instant now);
+  /// Completes `arrival`.
+  Arrived arrive(PlacedRequest& request, Arrival& arrival, std::uint32_t max_waiting, Instant now);
   /// Starts what can start now. Does nothing if the last pass was a moment ago.
   void pass(Instant now);
   /// Reads what the engines have reported. Thread: the control thread.
   void tick(Instant now);
 
-  /// Of a request that was placed: any version of its backend.
-  BackendPtr backend_of(const PlacedRequest& request) const;
-  bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) > 0; }
+  /// Sequentially consistent, as Load::has_room is: of a request that begins to wait while a slot
+  /// becomes free, at least one sees the other.
+  bool has_waiting() const { return waiting_.load(std::memory_order_seq_cst) > 0; }
   QueueStats queue() const;
   std::uint32_t waiting_in(const ScheduledSection& section) const;
   /// `shadow`: of one version of the pool, or null.

@@ -27,6 +27,10 @@ std::uint64_t output_class_of(const Arrival& arrival) {
   return static_cast<std::uint64_t>(std::bit_width(arrival.max_tokens)) + 1;
 }
 
+double seconds_or(const std::optional<Duration>& given, double otherwise) {
+  return given ? seconds_of(*given) : otherwise;
+}
+
 void begin_record(const ScheduledRequest& request, Instant now) {
   Decision& decision = *request.decision;
   decision.arrived_at = now;
@@ -182,15 +186,15 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   state.free_tickets.pop_back();  // from here on nothing fails
 
   const double tokens = std::max(arrival.prompt_tokens, 1u);
-  request.least_prefill = state.unloaded_prefill(tokens);
-  const double target =
-      arrival.ttft_target ? seconds_of(*arrival.ttft_target) : state.default_ttft_target();
+  const State::Unloaded unloaded = state.unloaded(tokens);
+  request.least_prefill = unloaded.prefill;
+  const double target = seconds_or(arrival.ttft_target, state.default_ttft_target(unloaded.step));
   request.ttft_target = std::max(target, least_slack_of_prefill * request.least_prefill);
-  request.entry = {.prompt_tokens = tokens,
-                   .tpot_target = arrival.tpot_target ? seconds_of(*arrival.tpot_target)
-                                                      : state.default_tpot_target(),
-                   .output_class = output_class_of(arrival),
-                   .streams = arrival.streams};
+  request.entry = {
+      .prompt_tokens = tokens,
+      .tpot_target = seconds_or(arrival.tpot_target, state.default_tpot_target(unloaded.step)),
+      .output_class = output_class_of(arrival),
+      .streams = arrival.streams};
   request.choices = std::max(arrival.choices, 1u);
   request.tokens_per_block = arrival.tokens_per_block;
   request.arrived_at = seconds_since_epoch(arrival.waits_since(now));

@@ -131,35 +131,31 @@ void Scheduler::State::set_index_capacity(std::uint32_t slot, double blocks) {
   index.set_capacity(slot, static_cast<std::uint32_t>(capacity));
 }
 
-double Scheduler::State::idle_step() const {
-  double least = std::numeric_limits<double>::infinity();
-  for (const ScheduledBackend& backend : used()) {
-    if (backend.known) least = std::min(least, backend.ledger.speed().step_seconds(0, 0));
-  }
-  return std::isfinite(least) ? least : EngineSpeed().step_seconds(0, 0);
-}
-
-double Scheduler::State::default_ttft_target() const {
-  if (options.ttft_target) return seconds_of(*options.ttft_target);
-  return std::max(prefills_of_ttft * mean_prefill, steps_of_ttft * idle_step());
-}
-
-double Scheduler::State::default_tpot_target() const {
-  if (options.tpot_target) return seconds_of(*options.tpot_target);
-  return std::min(max_default_tpot, steps_of_tpot * idle_step());
-}
-
-double Scheduler::State::unloaded_prefill(double tokens) const {
-  double least = std::numeric_limits<double>::infinity();
+Scheduler::State::Unloaded Scheduler::State::unloaded(double tokens) const {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Unloaded least{.step = infinity, .prefill = infinity};
   for (const ScheduledBackend& backend : used()) {
     if (!backend.known) continue;
-    const double step = backend.ledger.step_seconds();
-    least = std::min(least, backend.ledger.prefill_seconds(tokens, 0, step));
+    const BackendLedger& ledger = backend.ledger;
+    least.step = std::min(least.step, ledger.speed().step_seconds(0, 0));
+    const double prefill = ledger.prefill_seconds(tokens, 0, ledger.step_seconds());
+    least.prefill = std::min(least.prefill, prefill);
   }
-  if (std::isfinite(least)) return least;
+  if (std::isfinite(least.step) && std::isfinite(least.prefill)) return least;
   // There is no backend yet: as for an engine of which nothing is known.
   const EngineSpeed unknown;
-  return unknown.prefill_seconds(tokens, 0, unknown.step_seconds(0, 0));
+  const double step = unknown.step_seconds(0, 0);
+  return {.step = step, .prefill = unknown.prefill_seconds(tokens, 0, step)};
+}
+
+double Scheduler::State::default_ttft_target(double idle_step) const {
+  if (options.ttft_target) return seconds_of(*options.ttft_target);
+  return std::max(prefills_of_ttft * mean_prefill, steps_of_ttft * idle_step);
+}
+
+double Scheduler::State::default_tpot_target(double idle_step) const {
+  if (options.tpot_target) return seconds_of(*options.tpot_target);
+  return std::min(max_default_tpot, steps_of_tpot * idle_step);
 }
 
 }  // namespace evenkeel

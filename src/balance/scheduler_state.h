@@ -154,12 +154,14 @@ struct Scheduler::State {
   void set_index_capacity(std::uint32_t slot, double blocks);
   /// Sets the index's capacity of a backend from its KV cache, when the size of a block is known.
   void size_index(std::uint32_t slot, const ScheduledRequest& request);
-  /// phi0 of the fastest available backend.
-  double idle_step() const;
-  double default_ttft_target() const;
-  double default_tpot_target() const;
-  /// S on the best backend with an empty cache.
-  double unloaded_prefill(double tokens) const;
+  /// A request on the best backend, in seconds.
+  struct Unloaded {
+    double step = 0;     ///< phi0
+    double prefill = 0;  ///< S, with an empty cache
+  };
+  Unloaded unloaded(double tokens) const;
+  double default_ttft_target(double idle_step) const;
+  double default_tpot_target(double idle_step) const;
 
   /// The slots up to the last one that a backend has.
   std::span<const ScheduledBackend> used() const { return std::span(backends).first(used_slots); }
@@ -309,7 +311,9 @@ class SchedulingPass {
   double usual_load_ = 0;  // seconds, of an adapter on a backend that has loaded none
   double mean_output_ = 0;
   double slack_refresh_ = 0;  // seconds
+  // Of the request that is being placed:
   std::uint64_t tie_key_ = 0;
+  double output_ = 0;  // tokens that it is expected to get
 };
 
 }  // namespace evenkeel

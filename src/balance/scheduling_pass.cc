@@ -49,13 +49,14 @@ void SchedulingPass::run() {
   mean_output_ = state_.lengths.mean();
   look_at_backends();
   if (state_.options.shed_factor > 0) refuse_late();
-  if (state_.candidates.empty() || !any_ready()) return;
+  if (state_.waiting.empty() || !any_ready()) return;
 
   put_in_order();
   std::size_t budget = std::clamp<std::size_t>(pass_budget / state_.candidates.size(), 8, max_pass);
   state_.placements.reserve(state_.placements.size() + std::min(budget, state_.order.size()));
   auto end = state_.order.end();  // of the heap
-  while (end != state_.order.begin() && budget > 0 && any_ready()) {
+  bool has_placed = false;        // so that others may not be ready any more
+  while (end != state_.order.begin() && budget > 0 && (!has_placed || any_ready())) {
     std::pop_heap(state_.order.begin(), end, std::greater<>());
     const auto& turn = *--end;
     ScheduledRequest& request = state_.request(turn.ticket);
@@ -66,6 +67,7 @@ void SchedulingPass::run() {
     // The first may go elsewhere too, before others take it.
     if (state_.order.end() - end > always_considered && stays_held(request)) continue;
     place(request);
+    has_placed = true;
   }
 }
 
@@ -237,16 +239,18 @@ bool SchedulingPass::may_find_slot(const ScheduledRequest& request) {
 }
 
 void SchedulingPass::put_in_order() {
+  const bool is_alone = state_.waiting.size() == 1;  // ahead of no other
   double least = std::numeric_limits<double>::infinity();
-  for (const auto ticket : state_.waiting) {
-    least = std::min(least, state_.tenant(state_.request(ticket).tenant).served);
+  for (std::size_t i = 0; !is_alone && i < state_.waiting.size(); ++i) {
+    const ScheduledRequest& request = state_.request(state_.waiting[i]);
+    least = std::min(least, state_.tenant(request.tenant).served);
   }
   state_.order.clear();
   bool has_late = false;
   for (const auto ticket : state_.waiting) {
     const ScheduledRequest& request = state_.request(ticket);
     if (!may_find_slot(request)) continue;
-    const double ahead = state_.tenant(request.tenant).served - least;
+    const double ahead = is_alone ? 0 : state_.tenant(request.tenant).served - least;
     has_late |= now_ - request.arrived_at >= max_held_age;
     state_.order.push_back(
         {.priority = request.priority,
@@ -303,7 +307,7 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
   const double tokens = request.entry.prompt_tokens;
   const double age = now_ - request.arrived_at;
   const double per_target = 1 / request.ttft_target;
-  const double output = state_.lengths.remaining(request.entry.output_class, 0);
+  output_ = state_.lengths.remaining(request.entry.output_class, 0);
   std::uint32_t common = ~std::uint32_t{0};
   double least_prefill = std::numeric_limits<double>::infinity();
   for (Candidate& each : state_.candidates) {
@@ -319,7 +323,7 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
     each.prefill = each.prefill_speed.seconds(each.uncached, each.cached) + each.load;
     least_prefill = std::min(least_prefill, each.prefill);
 
-    const CostParts parts = parts_of(each, tokens, age, per_target, output, least_step_);
+    const CostParts parts = parts_of(each, tokens, age, per_target, output_, least_step_);
     each.cost = parts.ttft + parts.lateness + gpu_price * each.prefill +
                 decode_price * parts.decode + parts.memory + each.eviction;
     each.violations = hurries_ ? 0 : -1;
@@ -398,20 +402,18 @@ std::optional<HeldBy> SchedulingPass::reason_to_hold(const ScheduledRequest& req
 
 void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   ScheduledBackend& backend = state_.backends[candidate.slot];
-  state_.placements.push_back(
-      {.ticket = request.ticket,
-       .cookie = request.cookie,
-       .backend = candidate.slot,
-       .predicted_ttft = duration_of(candidate.wait + candidate.prefill),
-       .prefill = duration_of(candidate.prefill),
-       .decode = duration_of(decode_seconds(request, candidate.decode_step))});
+  state_.placements.push_back({.ticket = request.ticket,
+                               .cookie = request.cookie,
+                               .backend = candidate.slot,
+                               .predicted_ttft = duration_of(candidate.wait + candidate.prefill),
+                               .prefill = duration_of(candidate.prefill),
+                               .decode = duration_of(output_ * candidate.decode_step)});
   state_.remove_waiting(request);
   TenantCounter& tenant = state_.tenant(request.tenant);
   const EngineSpeed::Coefficients& speed = backend.ledger.speed().coefficients();
   request.seconds_per_output_token =
       request.choices * (speed.per_stream + speed.per_context_token * request.entry.prompt_tokens);
-  request.output_charge =
-      state_.lengths.remaining(request.entry.output_class, 0) * request.seconds_per_output_token;
+  request.output_charge = output_ * request.seconds_per_output_token;
   tenant.served += (candidate.prefill + request.output_charge) / request.tenant_weight;
   state_.last_served = tenant.served;
 

@@ -339,8 +339,13 @@ Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
 /// For clients that may know of backends: behind a trusted proxy, or of pools that name them to
 /// all.
 bool Forwarder::wants_explanation(const Request& request) const {
-  const auto asked_by = request.fields.value("x-evenkeel-explain");
-  return asked_by && (*asked_by == "proxy" || options_.debug_headers);
+  constexpr std::string_view name = "x-evenkeel-explain";
+  for (const Field& field : request.fields) {
+    if (field.name_size != name.size() || !equals_ignore_case(field.name(), name)) [[likely]]
+      continue;
+    return field.value() == "proxy" || options_.debug_headers;
+  }
+  return false;
 }
 
 void Forwarder::add_explanation(const PlacedRequest& placed, Response& response) {

@@ -214,7 +214,7 @@ TEST(LeastSquares, ItsOwnModelsCanBeRestoredHoweverTheyCameAbout) {
     }
     LeastSquares<3> other({1, 1, 1}, 0.995);
     ASSERT_TRUE(other.restore(model.learned(), 10)) << run;
-    ASSERT_TRUE(std::isfinite(other.deviation({1, 4, 4})));
+    ASSERT_TRUE(std::isfinite(other.prediction({1, 4, 4}).variance));
   }
 }
 

@@ -54,7 +54,7 @@ class [[nodiscard]] Lease {
 
   [[gnu::noinline]] void release() {
     if (auto backend = std::move(backend_)) backend->release();
-    if (auto placed = std::move(placed_)) placed->released(Clock::now());
+    if (auto placed = std::move(placed_)) placed->released();
   }
 
  private:

@@ -12,6 +12,7 @@
 
 namespace evenkeel {
 
+class Backend;
 class PoolScheduler;
 class ScheduledPool;
 struct ScheduledSection;
@@ -38,7 +39,9 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
   /// The response has ended as it should. `events`: of a stream; else 0.
   void finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now);
   /// Its slot was returned, however the response ended; it waits no more.
-  void released(Instant now) noexcept;
+  void released() noexcept;
+  /// In some version of the pool. REQUIRES: it is placed.
+  const Backend& backend() const { return *backend_; }
   /// Of a refused one: when those that wait now are predicted to have started.
   Duration retry_after() const { return retry_after_; }
   /// Why it was placed there; nothing if that is not recorded, or no more.
@@ -57,12 +60,12 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
   Priority priority_;
   Signal* signal_ = nullptr;  // the loop's thread only; null: nothing waits
 
-  // Guarded by the scheduler's lock.
+  // Guarded by the scheduler's lock until it is placed; then only its own thread changes them.
   Stage stage_ = Stage::waiting;
   bool first_token_seen_ = false;
   Scheduler::Ticket ticket_ = 0;
-  std::uint32_t slot_ = Scheduler::no_backend;
-  std::uint32_t waiting_index_ = 0;  // in the section
+  const Backend* backend_ = nullptr;  // in any version: its pool keeps that one
+  std::uint32_t waiting_index_ = 0;   // in the section
   Instant arrived_at_{};
   Instant placed_at_{};
   Decision* decision_ = nullptr;  // null: nothing is recorded
