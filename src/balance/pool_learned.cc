@@ -1,7 +1,8 @@
-// What a pool's scheduler passes to that of another process.
+// What a pool's scheduler passes to that of another process, or to the one that replaces it.
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 #include <span>
 #include <thread>
 #include <utility>
@@ -122,6 +123,18 @@ void PoolScheduler::restore(const LearnedScheduler& learned, Instant now) {
     std::lock_guard lock(mutex_);
     scheduler_.add_backend(slot, {.identity = hash_of(backend->id())});
   }
+}
+
+void PoolScheduler::continue_from(PoolScheduler& former) {
+  Instant now;
+  {
+    std::lock_guard lock(former.mutex_);
+    now = former.last_time_;
+  }
+  LearnedScheduler learned = former.learned(std::numeric_limits<std::size_t>::max(), now);
+  // The engines' runs are watched as before: there is nothing to confirm.
+  for (auto& [id, engine] : learned.engines) engine.run = {};
+  restore(learned, now);
 }
 
 /// The oldest first, so that the newest are the last to be evicted.

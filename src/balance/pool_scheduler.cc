@@ -321,6 +321,7 @@ ScheduledPool::ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backend
     shadow_stats_ = same ? predecessor->shadow_stats_ : std::make_shared<ShadowStats>();
   }
   slots_ = scheduler_->join(*backends_);
+  if (predecessor != nullptr && !goes_on) scheduler_->continue_from(*predecessor->scheduler_);
   sections_.push_back(std::make_unique<ScheduledSection>());
   for (const std::uint32_t slot : slots_) sections_.front()->slots.add(slot);
   for (const Subset& subset : subsets) {

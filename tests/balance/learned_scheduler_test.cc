@@ -29,16 +29,20 @@ constexpr std::uint32_t block_tokens = 256;
 class Process {
  public:
   explicit Process(std::size_t backends, std::size_t index_bytes = 4 << 20) {
-    PoolSpec spec = some_pool(backends, 0);
-    spec.picker = "expected-time";
-    spec.scheduler = SchedulerOptions{.index_bytes = index_bytes};
-    state_ = PoolState::build(std::move(spec));
-    state_->activate();
-    pool_.emplace(state_, loop_, 1);
+    reload(backends, index_bytes);
   }
   ~Process() { pool_.reset(); }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
+
+  void reload(std::size_t backends, std::size_t index_bytes) {
+    PoolSpec spec = some_pool(backends, 0);
+    spec.picker = "expected-time";
+    spec.scheduler = SchedulerOptions{.index_bytes = index_bytes};
+    state_ = PoolState::build(std::move(spec), state_.get());
+    state_->activate();
+    pool_.emplace(state_, loop_, 1);
+  }
 
   PoolState& pool() { return *state_; }
   const BackendPtr& backend(std::size_t index) { return state_->backends()[index]; }
@@ -118,6 +122,43 @@ TEST(LearnedSchedulers, WithoutItPromptsGoAstray) {
   int astray = 0;
   for (std::uint64_t i = 60; i-- > 0;) astray += after.serve(i, 4 + i % 9) != places[i] ? 1 : 0;
   EXPECT_GT(astray, 0) << "or the test above shows nothing";
+}
+
+TEST(LearnedSchedulers, AReloadKeepsThemWithAnotherIndexAndMoreBackendsThanHadRoom) {
+  for (const auto& [backends, index_bytes] :
+       {std::pair<std::size_t, std::size_t>{2, 8 << 20}, {300, 64 << 20}}) {
+    Process process(2);
+    std::vector<std::size_t> places;
+    for (std::uint64_t i = 0; i < 60; ++i) places.push_back(process.serve(i, 4 + i % 9));
+    const LearnedScheduler before = process.learned();
+
+    process.reload(backends, index_bytes);
+
+    const LearnedScheduler after = process.learned();
+    EXPECT_EQ(after.traffic.output_lengths, before.traffic.output_lengths);
+    EXPECT_EQ(after.engines.size(), backends);
+    for (const auto& [id, engine] : before.engines) {
+      EXPECT_EQ(after.engines.at(id).prefill.coefficients, engine.prefill.coefficients);
+      EXPECT_EQ(after.engines.at(id).prefixes, engine.prefixes);
+    }
+    if (backends > 2) continue;  // with many idle ones, a prompt may be computed again elsewhere
+    for (std::uint64_t i = 0; i < 60; ++i)
+      EXPECT_EQ(process.serve(i, 4 + i % 9), places[i]) << "conversation " << i;
+  }
+}
+
+TEST(LearnedSchedulers, AReloadLeavesNothingToConfirm) {
+  Process process(2);
+  process.engine(0).report({.start_time = 1000, .work_done = 10});
+  for (std::uint64_t i = 0; i < 40; ++i) process.serve(i, 8);
+  const std::size_t known = process.prefixes_of(0);
+  ASSERT_GT(known, 0u);
+
+  process.reload(2, 8 << 20);
+
+  EXPECT_FALSE(process.engine(0).is_unconfirmed());
+  process.pool().tick(Clock::now() + 1h);
+  EXPECT_EQ(process.prefixes_of(0), known);
 }
 
 TEST(LearnedSchedulers, ABackendThatIsNewIsTakenForSlowerThanTheOthersAndOneThatIsGoneForNothing) {
