@@ -348,6 +348,15 @@ void HpackEncoder::insert(const Name& name, std::string_view value) {
   inserted_bytes_ += static_cast<std::uint32_t>(size) + entry_overhead;
   std::uint8_t& bucket = table_->buckets[name.hash % max_entries];
   entry.older = std::exchange(bucket, static_cast<std::uint8_t>(place));
+  forget_evicted();
+}
+
+/// Gives back the memory of entries that the peer has evicted.
+void HpackEncoder::forget_evicted() {
+  while (inserted_ - oldest_ > max_entries) ++oldest_;  // the ring has replaced them
+  while (oldest_ != inserted_ && !valid(table_->entries[oldest_ % max_entries])) {
+    forget(oldest_++ % max_entries);
+  }
 }
 
 void HpackEncoder::forget(std::size_t place) {

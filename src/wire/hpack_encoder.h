@@ -13,7 +13,8 @@
 namespace evenkeel {
 
 /// The encoder of one connection. Its dynamic table gets values that are sent a second time, and
-/// names that HPACK's static table lacks: values that never repeat do not push out those that do.
+/// names that HPACK's static table lacks, with their first value: further values that never repeat
+/// do not push out those that do.
 /// Strings are not Huffman-coded. No I/O.
 class HpackEncoder {
  public:
@@ -77,6 +78,7 @@ class HpackEncoder {
   bool fits(const Name& name, std::string_view value) const;
   void insert(const Name& name, std::string_view value);
   void forget(std::size_t place);
+  void forget_evicted();
   bool valid(const Entry& entry) const {
     return entry.bytes != nullptr && inserted_bytes_ - entry.begin <= table_bytes_;
   }
@@ -87,6 +89,7 @@ class HpackEncoder {
   std::uint32_t announced_bytes_ = max_table_bytes;  // the size that the peer knows
   std::uint32_t lowest_bytes_ = max_table_bytes;     // since the last block
   std::uint32_t inserted_ = 0;
+  std::uint32_t oldest_ = 0;          // number of the oldest entry that may be in the table
   std::uint32_t inserted_bytes_ = 0;  // as HPACK counts them
 };
 

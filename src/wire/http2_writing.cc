@@ -52,11 +52,12 @@ int Http2Session::submit_trailers(Http2Stream& stream) try {
 }
 
 /// Puts the fields into a HEADERS frame, which nghttp2 writes without any, and returns its size.
-/// What does not fit is left for `continue_section`.
+/// What does not fit is left for `continue_section`. 0: no fields are queued for it.
 std::size_t Http2Session::complete_headers(char* frame) {
   const std::int32_t stream = Http2FrameHeader::parse(frame).stream;
   const auto section = take_section(stream);
   assert(section != nullptr);
+  if (section == nullptr) return 0;
   // nghttp2's block, which is overwritten, says at most that it uses no table.
   char* const block = frame + Http2FrameHeader::size;
   const std::size_t bound = HpackEncoder::max_bytes(section->fields());
@@ -89,7 +90,11 @@ void Http2Session::continue_section() {
     frame[5 + i] = static_cast<char>(unsent_block_stream_ >> (24 - 8 * i));
   }
   std::memcpy(frame + Http2FrameHeader::size, unsent_block_.data(), size);
-  unsent_block_.erase(0, size);
+  if (last) {
+    unsent_block_ = {};  // with its memory
+  } else {
+    unsent_block_.erase(0, size);
+  }
   out_size_ += static_cast<std::uint32_t>(Http2FrameHeader::size + size);
 }
 
@@ -109,8 +114,9 @@ bool Http2Session::fill() {
     char* const written = out_.data() + out_size_;
     std::memcpy(written, frame, static_cast<std::size_t>(size));
     const bool headers = written[3] == NGHTTP2_HEADERS;
-    out_size_ += static_cast<std::uint32_t>(headers ? complete_headers(written)
-                                                    : static_cast<std::size_t>(size));
+    const auto whole = headers ? complete_headers(written) : static_cast<std::size_t>(size);
+    if (whole == 0) return false;
+    out_size_ += static_cast<std::uint32_t>(whole);
   }
   return true;
 }
