@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <limits>
 #include <span>
 #include <thread>
 #include <utility>
@@ -18,6 +17,8 @@ constexpr std::size_t copied_blocks = 256;
 // Between two copies: those that wait for the lock get it.
 constexpr std::chrono::microseconds copy_pause(100);
 constexpr std::size_t restored_blocks = 512;  // likewise
+// That a scheduler takes over: a second of copying, and 8 MiB for the time of it.
+constexpr std::size_t max_continued_blocks = 1u << 20;
 // An engine that told when its process started tells it again by then: the first polls have ended.
 constexpr Duration confirmation_time = std::chrono::seconds(30);
 
@@ -39,7 +40,9 @@ bool PoolScheduler::has(std::uint32_t slot, const BackendPtr& backend) const {
 }
 
 LearnedScheduler PoolScheduler::learned(std::size_t max_prefixes, Instant now) {
-  const std::lock_guard one_copy(learned_mutex_);
+  // Of prefixes, one copy at a time; without any, the lock is not waited for.
+  std::unique_lock one_copy(learned_mutex_, std::defer_lock);
+  if (max_prefixes > 0) one_copy.lock();
   LearnedScheduler learned;
   learned.traffic.output_classes.reserve(Scheduler::max_learned_classes);
   learned.traffic.output_lengths.reserve(Scheduler::max_learned_lengths);
@@ -131,7 +134,7 @@ void PoolScheduler::continue_from(PoolScheduler& former) {
     std::lock_guard lock(former.mutex_);
     now = former.last_time_;
   }
-  LearnedScheduler learned = former.learned(std::numeric_limits<std::size_t>::max(), now);
+  LearnedScheduler learned = former.learned(max_continued_blocks, now);
   // The engines' runs are watched as before: there is nothing to confirm.
   for (auto& [id, engine] : learned.engines) engine.run = {};
   restore(learned, now);

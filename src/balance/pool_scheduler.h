@@ -84,8 +84,8 @@ class PoolScheduler {
   /// See PoolState. Holds the lock for some microseconds at a time.
   LearnedScheduler learned(std::size_t max_prefixes, Instant now);
   void restore(const LearnedScheduler& learned, Instant now);
-  /// As `restore`, with all that another scheduler of this process has learned, whose backends may
-  /// be in use. Takes about 0.2 s for a full index of 64 MiB.
+  /// As `restore`, with what another scheduler of this process has learned, whose backends may be
+  /// in use: of its prefixes the newest 2^20 blocks. Those take a second.
   void continue_from(PoolScheduler& former);
   /// It is not known to be the server that it was.
   void forget_caches(const Load& load);

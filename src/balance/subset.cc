@@ -72,6 +72,8 @@ std::size_t Subset::in_rotation() const {
 
 void Subset::tick(std::string_view pool, Instant now) const {
   if (!spec_.is_choice()) return;
+  // The sum of another version may be of other backends.
+  if (std::exchange(history_->ticked, this) != this) history_->forecast.forget_sample();
   history_->forecast.tick(completed_by(*backends_), now);
   const bool serves = std::ranges::any_of(*backends_, [](const BackendPtr& backend) {
     return backend->load().other_reasons(OutOfRotation::starting) == 0;

@@ -54,5 +54,14 @@ TEST(WaitForecast, IgnoresThatBackendsWereRemoved) {
   EXPECT_NEAR(static_cast<double>(forecast.wait_for(40) / 1ms), 2000, 100);
 }
 
+TEST(WaitForecast, TakesNoRateFromTheDifferenceToOtherBackends) {
+  WaitForecast forecast;
+  Instant now{1h};
+  run(forecast, now, 1000, 20, 60);
+  forecast.forget_sample();
+  run(forecast, now, 900'000, 20, 1);
+  EXPECT_NEAR(static_cast<double>(forecast.wait_for(40) / 1ms), 2000, 100);
+}
+
 }  // namespace
 }  // namespace evenkeel

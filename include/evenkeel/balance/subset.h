@@ -71,7 +71,8 @@ class Subset {
   struct History {
     std::atomic<std::uint64_t> fallbacks{0};
     WaitForecast forecast;
-    bool serves = true;  // at the last tick
+    bool serves = true;              // at the last tick
+    const Subset* ticked = nullptr;  // the version that was
   };
 
   SubsetSpec spec_;

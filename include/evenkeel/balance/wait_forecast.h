@@ -35,6 +35,9 @@ class WaitForecast {
     completed_ = completed;
   }
 
+  /// The next tick counts other requests: no rate follows from its difference to the last.
+  void forget_sample() { sampled_at_ = {}; }
+
   /// The time in which the pool completes this many requests.
   Duration wait_for(std::uint64_t requests) const {
     const double rate = rate_.load(std::memory_order_relaxed);
