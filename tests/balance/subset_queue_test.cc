@@ -76,7 +76,7 @@ TEST_F(SubsetQueue, ARefusalTellsWhenItsOwnBackendsHaveRoom) {
   Instant now = Clock::now();
   for (int i = 0; i < 600; ++i) {  // v7: 20 requests a second, v8: two
     now += 100ms;
-    for (const std::size_t number : {0, 1, 2}) {
+    for (const std::size_t number : {0u, 1u, 2u}) {
       if (number == 2 && i % 5 != 0) continue;
       ASSERT_TRUE(state().backends()[number]->try_acquire(now));
       state().backends()[number]->release();
