@@ -101,14 +101,14 @@ PlacementWait::~PlacementWait() {
   if (ended_) return;
   PoolScheduler& scheduler = request_->scheduler_;
   using Stage = PlacedRequest::Stage;
-  const bool goes_on = goes_on_ != nullptr && *goes_on_;
+  const bool moved = moved_ != nullptr && *moved_;
   bool is_unused = false;
   {
     std::lock_guard lock(scheduler.mutex_);
-    if (!goes_on) ++scheduler.queue_.abandoned_total;
+    if (!moved) ++scheduler.queue_.abandoned_total;
     if (request_->stage_ == Stage::waiting) {
       scheduler.scheduler_.abandoned(request_->ticket_, scheduler.last_time_);
-      scheduler.end_wait(*request_, goes_on ? Stage::moved : Stage::ended);
+      scheduler.end_wait(*request_, moved ? Stage::moved : Stage::ended);
     } else if (request_->stage_ == Stage::placed) {
       is_unused = true;
     }

@@ -117,7 +117,7 @@ Task<Result<Lease>> Pool::wait_for_placement(std::shared_ptr<PlacedRequest> requ
                                              Instant deadline) {
   const Instant began = loop_.now();
   const Instant until = std::min(deadline, began + state_->spec().queue.timeout);
-  PlacementWait waiting(request, hint.goes_on);
+  PlacementWait waiting(request, hint.moved);
   const Pacing pacing(*this);
   while (waiting.waits() && loop_.now() < until) {
     co_await waiting.wait(std::min(until, loop_.now() + recheck_period));

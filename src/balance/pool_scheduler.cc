@@ -172,10 +172,10 @@ void PoolScheduler::end_wait(PlacedRequest& request, PlacedRequest::Stage stage)
   request.stage_ = stage;
   if (request.decision_ == nullptr) [[likely]]
     return;
-  const bool goes_on = stage == PlacedRequest::Stage::moved;
-  if (goes_on) request.decision_->fate = Decision::Fate::moved;
+  const bool moved = stage == PlacedRequest::Stage::moved;
+  if (moved) request.decision_->fate = Decision::Fate::moved;
   ShadowStats* const shadow = request.pool_->shadow_stats();
-  if (shadow != nullptr && !goes_on) compare_with_shadow(*request.decision_, *shadow);
+  if (shadow != nullptr && !moved) compare_with_shadow(*request.decision_, *shadow);
   if (stage != PlacedRequest::Stage::placed) end_record(request);
 }
 

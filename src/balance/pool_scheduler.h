@@ -169,9 +169,9 @@ class PoolScheduler {
 /// Thread: the loop's.
 class PlacementWait {
  public:
-  /// `goes_on`: as in Hint.
-  explicit PlacementWait(std::shared_ptr<PlacedRequest> request, const bool* goes_on = nullptr)
-      : request_(std::move(request)), goes_on_(goes_on), signal_(request_->loop_) {
+  /// `moved`: as in Hint.
+  explicit PlacementWait(std::shared_ptr<PlacedRequest> request, const bool* moved = nullptr)
+      : request_(std::move(request)), moved_(moved), signal_(request_->loop_) {
     request_->signal_ = &signal_;
   }
   PlacementWait(const PlacementWait&) = delete;
@@ -190,7 +190,7 @@ class PlacementWait {
 
  private:
   std::shared_ptr<PlacedRequest> request_;
-  const bool* goes_on_;
+  const bool* moved_;
   Signal signal_;
   bool ended_ = false;
 };

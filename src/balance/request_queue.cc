@@ -275,7 +275,7 @@ RequestQueue::QueuedRequest::~QueuedRequest() {
   BackendPtr granted_backend;
   {
     std::lock_guard lock(queue_.mutex_);
-    if (!ticket_->hint.goes_on_later()) ++queue_.counts_.abandoned_total;
+    if (!ticket_->hint.has_moved()) ++queue_.counts_.abandoned_total;
     granted_backend = std::move(ticket_->granted);
     if (!granted_backend && !ticket_->displaced) queue_.remove(*ticket_);
   }

@@ -59,7 +59,7 @@ struct Forwarder::Progress {
   Instant failed_at{};
   Instant queued_since{};  // for a slot, perhaps already in an earlier version of the pool
   Successor successor{};   // of a request that waited, and goes on there
-  bool goes_on = false;    // there is one, see Hint
+  bool moved = false;      // there is one, see Hint
 
   /// Keeps the end of the current attempt. REQUIRES: `next` is set.
   void hold(Result<Response> result, const RequestInfo& info, Instant now) {

@@ -97,7 +97,7 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
 Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since) {
   Progress progress{.hint = hint_of(request)};
   progress.hint.queued_since = queued_since;
-  progress.hint.goes_on = &progress.goes_on;
+  progress.hint.moved = &progress.moved;
   const RetryPolicy* const own = request.info.identity.retry_policy;
   progress.policy = own != nullptr ? own : &options_.retry;
   if (options_.schedules && has_predicted_cost(request)) {

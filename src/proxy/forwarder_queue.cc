@@ -88,7 +88,7 @@ Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, Request
     const Forwarder* const successor = queued.successor().forwarder;
     if (successor != nullptr && can_go_on_in(*successor, identity)) {
       progress.successor = queued.successor();
-      progress.goes_on = true;
+      progress.moved = true;
       co_return Error{.fault = Fault::no_backend, .detail = "the pool has other backends"};
     }
     co_await queued.wait(placed, loop_);

@@ -387,11 +387,11 @@ TEST_F(RecordedPool, TellsOfAMoveToALaterVersionOfThePool) {
   given(1, 1, "least-connections");
   const Lease first = acquire_now(40'000, "first");
   const Arrival arrival{.prompt_tokens = 500, .name = "moved", .wants_record = true};
-  bool goes_on = false;
+  bool has_moved = false;
   {
-    auto waiting = pool_->acquire({.arrival = &arrival, .goes_on = &goes_on});
+    auto waiting = pool_->acquire({.arrival = &arrival, .moved = &has_moved});
     ASSERT_FALSE(waiting.ready());
-    goes_on = true;
+    has_moved = true;
   }
 
   const auto moved = state_->decisions("moved");

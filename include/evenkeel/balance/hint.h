@@ -78,10 +78,10 @@ struct Hint {
   Instant queued_since{};
   /// True once its wait is dropped because it goes on in a later version of the pool: that is the
   /// same wait, and no client has left. Null: it never does. Outlives `Pool::acquire`.
-  const bool* goes_on = nullptr;
+  const bool* moved = nullptr;
   Instant now{};  ///< the time of the pick; Pool::acquire sets it
 
-  bool goes_on_later() const { return goes_on != nullptr && *goes_on; }
+  bool has_moved() const { return moved != nullptr && *moved; }
 };
 
 }  // namespace evenkeel
