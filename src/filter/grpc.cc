@@ -69,8 +69,7 @@ class CallBody final : public Body {
       return chunk;
     }
     if (chunk.trailers != nullptr) {
-      for (const Field& field : *chunk.trailers)
-        trailers_.add(field.name(), field.value(), field.id);
+      for (const Field& field : *chunk.trailers) trailers_.add(field);
     }
     info_.outcome.fault = Fault::backend_protocol;
     write_trailers(GrpcStatus::unknown, "the server ended the call without a status");
@@ -110,7 +109,7 @@ Response as_trailers_only(Response response, GrpcStatus status, std::string_view
   if (info.outcome.fault) answer.fields.add(reason_name, to_string(*info.outcome.fault));
   for (const Field& field : response.fields) {
     // Keeps the x- fields: they describe the request or the server that answered.
-    if (field.name().starts_with("x-")) answer.fields.add_copy(field.name(), field.value());
+    if (field.name().starts_with("x-")) answer.fields.add_copy(field);
   }
   return answer;
 }

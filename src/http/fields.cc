@@ -163,6 +163,10 @@ Fields::Store* Fields::grow(Store* store) {
   return grown;
 }
 
+void Fields::add_copy(const Field& field) {
+  add(keep(field.name()), keep(field.value()), field.id, field.never_indexed);
+}
+
 std::string_view Fields::keep(std::string_view bytes) {
   if (arena_ == nullptr || arena_->size - arena_->used < bytes.size()) {
     const std::size_t size = std::max<std::size_t>(bytes.size(), 448 - sizeof(Chunk));

@@ -37,7 +37,7 @@ class ResumedBody final : public Body {
 Response copy_without_body(const Response& response) {
   Response copy{.status = response.status, .declared_length = response.declared_length};
   copy.reason_phrase = copy.fields.keep(response.reason_phrase);
-  for (const Field& field : response.fields) copy.fields.add_copy(field.name(), field.value());
+  for (const Field& field : response.fields) copy.fields.add_copy(field);
   return copy;
 }
 

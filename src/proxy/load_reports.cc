@@ -73,7 +73,7 @@ Result<Chunk> LoadReportBody::check(Result<Chunk> chunk) {
   const bool reports = read_load_reports(*chunk->trailers, backend_, loop_.now());
   if (!reports || !removes_) return chunk;
   for (const Field& field : *chunk->trailers) {
-    trailers_.add(field.name(), field.value(), field.id);
+    trailers_.add(field);
   }
   remove_load_reports(trailers_);
   chunk->trailers = &trailers_;

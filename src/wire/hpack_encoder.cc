@@ -261,6 +261,8 @@ char* HpackEncoder::announce_size(char* out) {
 char* HpackEncoder::encode_pseudo(const Field& field, char* out) {
   const std::string_view name = field.name();
   const StaticPseudoField known = find_static_pseudo(name, field.value());
+  if (field.never_indexed) [[unlikely]]
+    return put_literal(out, never_indexed, known.name, name, field.value());
   if (known.exact != 0) return put_number(out, indexed, known.exact);
   return encode_repeating({name, known.name}, known.name, field.value(), out);
 }
@@ -269,11 +271,13 @@ char* HpackEncoder::encode_field(const Field& field, char* out) {
   const std::string_view value = field.value();
   if (field.id == FieldId::other) {
     const std::string_view name = field.name();
+    if (field.never_indexed) [[unlikely]]
+      return put_literal(out, never_indexed, find_static(name), name, value);
     return encode_repeating({name, hash_bytes(name, 0, fold_case) | hashed_name}, 0, value, out);
   }
   const std::uint32_t static_index = static_by_id[static_cast<std::size_t>(field.id)];
   const Name name{lower_case_name(field.id), static_cast<std::uint32_t>(field.id) + 16};
-  if (is_secret(field.id, value)) [[unlikely]]
+  if (field.never_indexed || is_secret(field.id, value)) [[unlikely]]
     return put_literal(out, never_indexed, static_index, name.text, value);
   if (is_unique(field.id)) {
     const std::uint32_t name_index = static_index != 0 ? static_index : find(name, value).name;

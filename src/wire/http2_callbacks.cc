@@ -68,7 +68,7 @@ struct Http2Callbacks {
 
   static int header(nghttp2_session*, const nghttp2_frame*, const std::uint8_t* name_bytes,
                     std::size_t name_size, const std::uint8_t* value_bytes, std::size_t value_size,
-                    std::uint8_t, void* user_data) {
+                    std::uint8_t flags, void* user_data) {
     Http2Session& owner = session_of(user_data);
     Http2Stream* stream = owner.section_;
     if (stream == nullptr) return 0;
@@ -88,7 +88,12 @@ struct Http2Callbacks {
         stream->section_fields_ > settings.header_fields) {
       return exceed_limits(owner, *stream);
     }
-    stream->field(id, name, value);
+    stream->field({.name_begin = name.data(),
+                   .value_begin = value.data(),
+                   .value_size = static_cast<std::uint32_t>(value.size()),
+                   .name_size = static_cast<std::uint16_t>(name.size()),
+                   .id = id,
+                   .never_indexed = (flags & NGHTTP2_NV_FLAG_NO_INDEX) != 0});
     return 0;
   }
 

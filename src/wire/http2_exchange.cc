@@ -109,11 +109,11 @@ BodyPtr Http2ServerStream::make_body() {
 Http2ServerStream::Http2ServerStream(Http2Frontend& owner)
     : Http2Stream(owner.session_), owner_(owner) {}
 
-void Http2ServerStream::field(FieldId id, std::string_view name, std::string_view value) {
+void Http2ServerStream::field(const Field& field) {
   if (!head_done_) {
-    head_.field(request_, id, name, value);
-  } else if (!is_forbidden_in_trailers(name)) {
-    trailers_.add_copy(name, value);
+    head_.field(request_, field);
+  } else if (!is_forbidden_in_trailers(field.name())) {
+    add_received(trailers_, field);
   }
 }
 

@@ -24,7 +24,7 @@ class Http2ServerStream final : public Http2Stream, public InterimHandler, publi
   explicit Http2ServerStream(Http2Frontend& owner);
   ~Http2ServerStream() override { task_.drop(); }
 
-  void field(FieldId id, std::string_view name, std::string_view value) override;
+  void field(const Field& field) override;
   void headers_complete(bool last) override;
   void closed(std::uint32_t code, bool by_peer) override;
   void interim(int status, const Fields& fields) override;

@@ -52,7 +52,7 @@ class ClientStream final : public Http2Stream, public Node {
   ClientStream(Http2Link& link, Request& request);
   ~ClientStream() override;
 
-  void field(FieldId id, std::string_view name, std::string_view value) override;
+  void field(const Field& field) override;
   void headers_complete(bool last) override;
   void closed(std::uint32_t code, bool by_peer) override;
   /// Ends a wait for `arrival`, so that the waiting coroutine checks the stream again.
@@ -235,23 +235,23 @@ void ClientStream::send_end() {
   session().flush();
 }
 
-void ClientStream::field(FieldId id, std::string_view name, std::string_view value) {
+void ClientStream::field(const Field& field) {
   if (answered_) {
-    if (!is_forbidden_in_trailers(name)) trailers_.add_copy(name, value);
+    if (!is_forbidden_in_trailers(field.name())) add_received(trailers_, field);
     return;
   }
+  const std::string_view name = field.name();
+  const std::string_view value = field.value();
   if (is_name(name, ":status")) {  // three digits (Http2MessageCheck)
     status_ = (value[0] - '0') * 100 + (value[1] - '0') * 10 + (value[2] - '0');
     return;
   }
-  switch (id) {
+  switch (field.id) {
     case FieldId::te:
     case FieldId::trailer: return;
     case FieldId::content_length: length_ = parse_length(value); return;
-    default: break;
+    default: add_received(fields_, field);
   }
-  const std::string_view known = lower_case_name(id);  // the same bytes: capitals are malformed
-  fields_.add(known.empty() ? fields_.keep(name) : known, fields_.keep(value), id);
 }
 
 std::optional<Error> ClientStream::upload_failure() {
@@ -394,7 +394,7 @@ void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   section->add(":scheme", session_.socket().tls() != nullptr ? "https" : "http");
   const std::string_view authority = authority_for_backend(request);
   if (!authority.empty()) section->add(":authority", authority);
-  section->add(":path", request.path);
+  section->add(":path", request.path, FieldId::other, request.path_never_indexed);
   section->add_all(request.fields);
   if (request.wants_trailers) section->add("te", "trailers", FieldId::te);
   if (stream.tunnel_) [[unlikely]]

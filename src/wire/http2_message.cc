@@ -27,18 +27,27 @@ void Http2Section::add_all(const Fields& fields) {
   for (const Field& field : fields) {
     if (field.id == FieldId::upgrade) continue;  // RFC 9113 8.2.2
     const std::string_view known = lower_case_name(field.id);
-    fields_.add(known.empty() ? kept(field.name()) : known, kept(field.value()), field.id);
+    fields_.add(known.empty() ? kept(field.name()) : known, kept(field.value()), field.id,
+                field.never_indexed);
   }
 }
 
-void Http2RequestHead::field(Request& request, FieldId id, std::string_view name,
-                             std::string_view value) {
+void add_received(Fields& fields, const Field& field) {
+  const std::string_view known = lower_case_name(field.id);  // the same bytes, not to be copied
+  fields.add(known.empty() ? fields.keep(field.name()) : known, fields.keep(field.value()),
+             field.id, field.never_indexed);
+}
+
+void Http2RequestHead::field(Request& request, const Field& field) {
   Fields& fields = request.fields;
+  const std::string_view name = field.name();
+  const std::string_view value = field.value();
   if (name.front() == ':') {
     if (is_name(name, ":method")) {
       request.method = fields.keep(value);
     } else if (is_name(name, ":path")) {
       request.path = fields.keep(value);
+      request.path_never_indexed = field.never_indexed;
     } else if (is_name(name, ":authority")) {
       request.authority = fields.keep(value);
     } else if (is_name(name, ":scheme")) {
@@ -50,7 +59,7 @@ void Http2RequestHead::field(Request& request, FieldId id, std::string_view name
     }
     return;
   }
-  switch (id) {
+  switch (field.id) {
     case FieldId::http2_settings:
     case FieldId::trailer: return;
     case FieldId::content_length:
@@ -73,14 +82,14 @@ void Http2RequestHead::field(Request& request, FieldId id, std::string_view name
     case FieldId::cookie:
       if (!cookies_.empty()) cookies_ += "; ";
       cookies_ += value;
+      secret_cookies_ |= field.never_indexed;
       return;
     case FieldId::other:
       if (is_underscore_alias(name)) return;
       break;
     default: break;
   }
-  const std::string_view known = lower_case_name(id);  // the same bytes: capitals are malformed
-  fields.add(known.empty() ? fields.keep(name) : known, fields.keep(value), id);
+  add_received(fields, field);
 }
 
 /// Turns an extended CONNECT into a request for an upgrade. The client's key, which RFC 8441 gives
@@ -104,7 +113,7 @@ const char* Http2RequestHead::accept_extended_connect(Request& request) {
 const char* Http2RequestHead::finish(Request& request) {
   if (problem_ != nullptr) return problem_;
   if (!cookies_.empty()) {
-    request.fields.add("cookie", request.fields.keep(cookies_), FieldId::cookie);
+    request.fields.add("cookie", request.fields.keep(cookies_), FieldId::cookie, secret_cookies_);
   }
   if (!is_method(request.method) || request.method == preface_method) return "invalid method";
   if (request.is_extended_connect) [[unlikely]] {

@@ -22,8 +22,9 @@ class Http2Section final : public Node, public Pooled {
   explicit Http2Section(Values values) : values_(values) {}
 
   /// `name`: in lower case, with static storage. `id`: of a pseudo-field `other`.
-  void add(std::string_view name, std::string_view value, FieldId id = FieldId::other) {
-    fields_.add(name, kept(value), id);
+  void add(std::string_view name, std::string_view value, FieldId id = FieldId::other,
+           bool never_indexed = false) {
+    fields_.add(name, kept(value), id, never_indexed);
   }
   /// Copied in any case, as is the length.
   void add_status(int status);
@@ -46,14 +47,17 @@ class Http2Section final : public Node, public Pooled {
   Values values_;
 };
 
+/// Adds a copy of a field that came over HTTP/2: its name is in lower case.
+void add_received(Fields& fields, const Field& field);
+
 /// Collects the header section of a request into a Request. An extended CONNECT (RFC 8441) becomes
 /// the upgrade of HTTP/1.1 that it stands for.
 struct Http2RequestHead {
   std::optional<std::uint64_t> length;  ///< content-length
   bool expects_continue = false;
 
-  /// A field that Http2MessageCheck has passed. `id`: of the name.
-  void field(Request& request, FieldId id, std::string_view name, std::string_view value);
+  /// A field that Http2MessageCheck has passed.
+  void field(Request& request, const Field& field);
   /// Checks what Http2MessageCheck does not. Returns the problem, or null.
   const char* finish(Request& request);
   Fault fault() const { return fault_; }
@@ -65,6 +69,7 @@ struct Http2RequestHead {
   std::string_view host_;
   std::string_view protocol_;  // of an extended CONNECT
   std::string cookies_;        // cookie fields joined (RFC 9113, section 8.2.3)
+  bool secret_cookies_ = false;
   const char* problem_ = nullptr;
 };
 

@@ -90,7 +90,7 @@ class Http2Stream : public Pooled {
   // ---- events, inside nghttp2's callbacks ----
 
   /// A field of the header section that is being read; the bytes are valid during the call.
-  virtual void field(FieldId id, std::string_view name, std::string_view value) = 0;
+  virtual void field(const Field& field) = 0;
   /// A header section is complete. `last`: the message ends with it.
   virtual void headers_complete(bool last) = 0;
   /// The stream is closed and detached. `by_peer`: by the peer's RST_STREAM.

@@ -146,7 +146,8 @@ class Head(Message):
 
     def __init__(self, fields):  # pylint: disable=super-init-not-called
         self.pseudo = {name: value for name, value in fields if name.startswith(":")}
-        self.fields = [(name, value) for name, value in fields if not name.startswith(":")]
+        self.fields = [field for field in fields if not field[0].startswith(":")]
+        self.never_indexed = [field[0] for field in fields if isinstance(field, hpack.NeverIndexedHeaderTuple)]
         self.first_line = ""
         self.trailers = []
         self.body = b""
@@ -249,8 +250,9 @@ class Wire:
             return None
         if not received.flags & END_HEADERS:
             return None
-        return [(name.decode("latin-1"), value.decode("latin-1"))
-                for name, value in self._decoder.decode(self._block, raw=True)]
+        # Of the decoder's own types: those that came as never indexed are `hpack.NeverIndexedHeaderTuple`.
+        return [type(field)(field[0].decode("latin-1"), field[1].decode("latin-1"))
+                for field in self._decoder.decode(self._block, raw=True)]
 
     def take(self):
         """Reads the next frame and records it in `transcript`."""
@@ -480,9 +482,10 @@ class Peer:
         self._send(*frames)
 
     def send_fields(self, stream, fields, end):
+        """`fields`: (name, value), or (name, value, True) for one that must never be indexed."""
         # Blocks must be sent in the order in which they were encoded.
         with self._sending:
-            block = self._encoder.encode([(_bytes(name), _bytes(value)) for name, value in fields])
+            block = self._encoder.encode([(_bytes(name), _bytes(value), *secret) for name, value, *secret in fields])
             most = self.their(MAX_FRAME_SIZE, 16384)
             flags = END_STREAM if end else 0
             parts = [block[at:at + most] for at in range(0, len(block), most)] or [b""]

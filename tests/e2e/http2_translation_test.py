@@ -209,6 +209,26 @@ class Http2OnBothSides(case.Case):
         self.assertEqual((head.field("te"), head.field("x-asked"), head.trailers), ("trailers", "\xff", [("x-asked-sum", "9")]))
         self.assertEqual("; ".join(head.all("cookie")), "a=1; b=2")
 
+    def test_fields_that_must_never_be_indexed_stay_so(self):
+        """RFC 7541 6.2.3: they may be secrets."""
+        def script(request):
+            request.stream.send_head([(":status", "200"), ("x-answer", "1"), ("x-token", "t", True)], end=False)
+            request.stream.end([("x-sum", "s", True), ("x-more", "m")])
+
+        backend = self.h2_backend(script)
+        daemon = self.start_daemon(backend, pool={"protocol": "h2"})
+        with Peer.connect(daemon.address) as peer:
+            for _ in range(3):
+                call = peer.open_stream([(":method", "GET"), (":scheme", "http"), (":authority", "test"), (":path", "/?key=k", True),
+                                         ("x-api-key", "k", True), ("cookie", "a=" + "1" * 30), ("cookie", "b=2", True),
+                                         ("x-asked", "1")], end=True)
+                answer = call.read_response()
+                self.assertEqual(answer.never_indexed, ["x-token"])
+                self.assertEqual([type(field).__name__ for field in answer.trailers],
+                                 ["NeverIndexedHeaderTuple", "HeaderTuple"])
+        for exchange in backend.exchanges:
+            self.assertEqual(sorted(exchange.head.never_indexed), [":path", "cookie", "x-api-key"])
+
     def test_a_trailers_only_response(self):
         """A gRPC response that consists only of its status."""
         backend = self.h2_backend(lambda request: request.send_head([("grpc-status", "12")], end=True))

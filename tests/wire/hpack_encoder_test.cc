@@ -18,12 +18,13 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 /// An encoder and the decoder of its peer.
 struct Connection {
-  /// Encodes a section, checks what the peer reads, and returns the block.
-  std::string send(const Pairs& section) {
+  /// Encodes a section, checks what the peer reads, and returns the block. `secret`: the fields
+  /// came as never indexed.
+  std::string send(const Pairs& section, bool secret = false) {
     Fields fields;
     Pairs expected;
     for (const auto& [name, value] : section) {
-      fields.add(name, value);
+      fields.add(name, value, field_id(name), secret);
       expected.emplace_back(lowered(name), value);
     }
     std::string block(HpackEncoder::max_bytes(fields), '\0');
@@ -172,6 +173,20 @@ TEST(HpackEncoder, NeverIndexesSecrets) {
   EXPECT_TRUE(connection.never_indexed.empty());
 }
 
+TEST(HpackEncoder, KeepsFieldsNeverIndexedThatCameSo) {
+  Connection connection;
+  const Pairs section = {{":path", "/"}, {"X-Api-Key", "k1"}, {"etag", "e"}, {"content-type", "t"}};
+  for (int i = 0; i < 3; ++i) {
+    connection.send(section, true);
+    EXPECT_EQ(connection.never_indexed,
+              (std::vector<std::string>{":path", "x-api-key", "etag", "content-type"}));
+  }
+  EXPECT_EQ(connection.decoder.table_bytes(), 0u);
+  connection.send(section);
+  connection.send(section, true);  // the table has them now
+  EXPECT_EQ(connection.never_indexed.size(), section.size());
+}
+
 TEST(HpackEncoder, KeepsToThePeersLimit) {
   Connection connection;
   const Pairs section = {{"x-first", std::string(100, 'a')}, {"x-second", "b"}};
@@ -227,7 +242,7 @@ TEST(HpackEncoder, IsReadableWhateverIsSent) {
         const std::uint32_t value = rng.below(values);
         section.emplace_back(name, std::string(value * value % 300, 'v') + std::to_string(value));
       }
-      connection.send(section);
+      connection.send(section, rng.below(8) == 0);
       for (std::uint32_t left = rng.below(60); left >= 58; --left) {
         connection.limit_table(rng.below(3) * rng.below(3000));
       }

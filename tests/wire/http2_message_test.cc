@@ -13,6 +13,15 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
+Field field_of(std::string_view name, std::string_view value, bool never_indexed = false) {
+  return {.name_begin = name.data(),
+          .value_begin = value.data(),
+          .value_size = static_cast<std::uint32_t>(value.size()),
+          .name_size = static_cast<std::uint16_t>(name.size()),
+          .id = field_id(name),
+          .never_indexed = never_indexed};
+}
+
 /// A valid request, of which a test changes a part.
 struct RequestHeadFixture {
   explicit RequestHeadFixture(const Pairs& changed, const Pairs& added = {}) {
@@ -26,7 +35,7 @@ struct RequestHeadFixture {
       }
     }
     fields.insert(fields.end(), added.begin(), added.end());
-    for (const auto& [name, value] : fields) head.field(request, field_id(name), name, value);
+    for (const auto& [name, value] : fields) head.field(request, field_of(name, value));
     problem = head.finish(request);
   }
   std::string text() const {
@@ -50,6 +59,25 @@ TEST(Http2RequestHead, ReadsTheFourPseudoHeaders) {
   EXPECT_EQ(gathered.request.path, "/v1/models?x=1");
   EXPECT_EQ(gathered.request.authority, "api.example:8443");
   EXPECT_EQ(gathered.text(), "");
+}
+
+TEST(Http2RequestHead, KeepsWhatMustNotBeIndexed) {
+  Request request;
+  Http2RequestHead head;
+  const Field fields[] = {field_of(":method", "GET"), field_of(":path", "/?key=k", true),
+                          field_of("accept", "*/*"),  field_of("x-api-key", "k", true),
+                          field_of("cookie", "a=1"),  field_of("cookie", "b=2", true),
+                          field_of("etag", "e")};
+  for (const Field& field : fields) head.field(request, field);
+  head.finish(request);
+  EXPECT_TRUE(request.path_never_indexed);
+  Http2Section section(Http2Section::Values::borrowed);
+  section.add_all(request.fields);
+  std::string secrets;
+  for (const Field& field : section.fields()) {
+    if (field.never_indexed) secrets.append(field.name()).append("=").append(field.value()) += ";";
+  }
+  EXPECT_EQ(secrets, "x-api-key=k;cookie=a=1; b=2;");
 }
 
 TEST(Http2RequestHead, RefusesWhatHttp1WouldReadDifferently) {

@@ -64,6 +64,8 @@ struct Field {
   std::uint32_t value_size = 0;
   std::uint16_t name_size = 0;
   FieldId id = FieldId::other;
+  /// It came as one that HPACK must not index, on no hop (RFC 7541, section 6.2.3).
+  bool never_indexed = false;
 
   std::string_view name() const { return {name_begin, name_size}; }
   std::string_view value() const { return {value_begin, value_size}; }
@@ -93,7 +95,7 @@ class Fields {
   }
 
   void add(std::string_view name, std::string_view value) { add(name, value, field_id(name)); }
-  void add(std::string_view name, std::string_view value, FieldId id) {
+  void add(std::string_view name, std::string_view value, FieldId id, bool never_indexed = false) {
     if (store_ == nullptr || store_->size == store_->capacity) [[unlikely]]
       store_ = grow(store_);
     Field& field = store_->items()[store_->size++];
@@ -102,10 +104,13 @@ class Fields {
     field.value_size = static_cast<std::uint32_t>(value.size());
     field.name_size = static_cast<std::uint16_t>(name.size());
     field.id = id;
+    field.never_indexed = never_indexed;
     repeated_ |= present_ & bit(id);
     present_ |= bit(id);
   }
+  void add(const Field& field) { add(field.name(), field.value(), field.id, field.never_indexed); }
   void add_copy(std::string_view name, std::string_view value) { add(keep(name), keep(value)); }
+  void add_copy(const Field& field);
   /// A copy of `bytes` that lives as long as this list.
   std::string_view keep(std::string_view bytes);
 

@@ -151,6 +151,8 @@ struct Request {
   std::string_view path;        ///< the target in origin form with its query, as received
   std::string_view upgrade;     ///< "websocket" when the client asks for a tunnel, else empty
   bool wants_trailers = false;  ///< TE: trailers
+  /// As `Field::never_indexed`, of the target: its query may have a key in it.
+  bool path_never_indexed = false;
   /// The client asked for the tunnel by extended CONNECT (RFC 8441). `method` is GET and `fields`
   /// have a `sec-websocket-key` as over HTTP/1.1, but the client does not see the answer to it.
   bool is_extended_connect = false;
