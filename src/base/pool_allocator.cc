@@ -15,12 +15,15 @@ constinit thread_local Phase phase = Phase::unopened;
 struct ThreadExitCleanup {
   void open() {
     phase = Phase::open;
-    for (unsigned& slots_left : free_lists.slots_left) slots_left = FreeLists::max_cached_per_class;
+    set_slots();
   }
-  /// Empties the lists, which then take this many objects each.
-  static void empty(unsigned slots_left) {
+  static void set_slots() {
     for (std::size_t i = 0; i < FreeLists::classes; ++i) {
-      free_lists.slots_left[i] = slots_left;
+      free_lists.slots_left[i] = FreeLists::max_cached(i);
+    }
+  }
+  static void empty() {
+    for (std::size_t i = 0; i < FreeLists::classes; ++i) {
       while (FreeNode* node = free_lists.head[i]) {
         free_lists.head[i] = node->next;
         ::operator delete(node);
@@ -29,7 +32,8 @@ struct ThreadExitCleanup {
   }
   ~ThreadExitCleanup() {
     phase = Phase::ended;
-    empty(0);  // later frees go to the heap
+    empty();
+    for (unsigned& slots_left : free_lists.slots_left) slots_left = 0;  // frees go to the heap
   }
 };
 
@@ -54,7 +58,9 @@ namespace evenkeel {
 
 void release_cached_objects() {
   using namespace detail;
-  if (phase == Phase::open) ThreadExitCleanup::empty(FreeLists::max_cached_per_class);
+  if (phase != Phase::open) return;
+  ThreadExitCleanup::empty();
+  ThreadExitCleanup::set_slots();
 }
 
 }  // namespace evenkeel

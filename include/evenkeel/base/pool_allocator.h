@@ -1,6 +1,7 @@
 // Recycled memory for small objects that every request allocates and frees.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 namespace evenkeel {
@@ -16,8 +17,14 @@ struct FreeNode {
 struct FreeLists {
   static constexpr std::size_t granule = 64;
   static constexpr std::size_t classes = 8192 / granule;
-  static constexpr unsigned max_cached_per_class =
-      256;  // bounds the memory that a burst leaves cached
+  /// How many objects of a class a thread caches: enough for the requests that are in flight on a
+  /// busy worker. Bounds the memory that a burst leaves.
+  static constexpr unsigned max_cached(std::size_t index) {
+    constexpr std::size_t least = 256;
+    constexpr std::size_t most = 4096;
+    constexpr std::size_t max_bytes = 1024 * 1024;
+    return static_cast<unsigned>(std::clamp(max_bytes / ((index + 1) * granule), least, most));
+  }
 
   FreeNode* head[classes];
   unsigned slots_left[classes];  // how many more may be cached
