@@ -13,9 +13,10 @@ constexpr int low_priority_niceness = 10;
 
 }  // namespace
 
-PreparationThread::PreparationThread(Loop& loop) : loop_(loop) {
+PreparationThread::PreparationThread(Loop& loop, const char* name) : loop_(loop) {
   state_->loop = &loop;
   thread_ = std::thread([state = state_] { serve(state); });
+  pthread_setname_np(thread_.native_handle(), name);
 }
 
 PreparationThread::~PreparationThread() {
@@ -53,7 +54,6 @@ void PreparationThread::lower_priority() {
 }
 
 void PreparationThread::serve(const std::shared_ptr<State>& state) {
-  pthread_setname_np(pthread_self(), "preparation");
   std::unique_lock lock(state->mutex);
   while (true) {
     state->changed.wait(lock, [&] { return state->stopping || !state->jobs.empty(); });

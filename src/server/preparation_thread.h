@@ -25,8 +25,8 @@ class PreparationThread {
   /// preparation thread.
   using Work = std::function<void()>;
 
-  /// `loop` outlives it.
-  explicit PreparationThread(Loop& loop);
+  /// `loop` outlives it. `name`: of the thread, at most 15 characters.
+  PreparationThread(Loop& loop, const char* name);
   PreparationThread(const PreparationThread&) = delete;
   PreparationThread& operator=(const PreparationThread&) = delete;
   /// Waits for the end of work that has begun, for at most `max_wait`: a lookup that hangs must not

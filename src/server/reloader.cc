@@ -59,7 +59,7 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
           [this](const std::string& pool, const std::string& backend, Duration max) {
             process_.workers.suspect(pool, backend, max);
           }),
-      preparation_(process_.loop),
+      preparation_(process_.loop, "preparation"),
       changes_(process_.loop) {}
 
 // ---- prepare ----------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
        hosts = std::move(hosts), access_log = new_access_log(*next, sockets)] {
         built->emplace(build_parts(*next, inputs, active.get(), hosts, access_log));
       };
-  co_await preparation_.run(std::move(build));
+  co_await run_build(std::move(build));
   BuiltParts& parts = **built;
   if (!parts.pool_set) {
     refuse("", std::move(parts.pool_set.error()));
@@ -190,6 +190,15 @@ Task<void> Reloader::resolve_hosts(const Config& next) {
   co_await dns_cache_.resolved(process_.loop.read_clock() + max_dns_wait);
 }
 
+/// The next pools of a scheduler join it, under its lock.
+Task<void> Reloader::run_build(PreparationThread::Work build) {
+  const auto has_scheduler = [](const PoolSet::PoolEntry& entry) {
+    return entry.state->spec().scheduler.has_value();
+  };
+  const bool locks = pool_set_ != nullptr && std::ranges::any_of(pool_set_->pools(), has_scheduler);
+  return locks ? run_with_locks(std::move(build)) : run_blocking(std::move(build));
+}
+
 /// Builds the active configuration again, with other weights or addresses. Certificates and keys
 /// are not read again: their files may be half written at this moment.
 Task<Result<PreparedChange>> Reloader::prepare_running(OperatorOverrides::Weights weights) {
@@ -199,7 +208,7 @@ Task<Result<PreparedChange>> Reloader::prepare_running(OperatorOverrides::Weight
                                    inputs = build_inputs(*config_, change.weights, false)] {
     built->emplace(build_parts(*config, inputs, active.get(), {}, {}));
   };
-  co_await preparation_.run(std::move(build));
+  co_await run_build(std::move(build));
   BuiltParts& parts = **built;
   if (!parts.pool_set) co_return std::move(parts.pool_set.error());
   change.pool_set = std::move(*parts.pool_set);

@@ -124,7 +124,7 @@ class Reloader final : public Control {
   /// Likewise, for work that takes locks of workers: on a thread of normal priority, since workers
   /// would wait until one of low priority gets a processor.
   Task<void> run_with_locks(PreparationThread::Work work) {
-    if (!locking_) locking_.emplace(process_.loop);
+    if (!locking_) locking_.emplace(process_.loop, "prep-schedulers");
     return locking_->run(std::move(work));
   }
   /// Queues an upgrade that has no waiter. No change begins while it runs.
@@ -176,6 +176,7 @@ class Reloader final : public Control {
   std::optional<std::string> new_access_log(const Config& next, Sockets sockets) const;
   BuildInputs build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
                            bool reload_files);
+  Task<void> run_build(PreparationThread::Work build);
   Task<Result<PreparedChange>> prepare_running(OperatorOverrides::Weights weights);
   void close_unused_sockets();
   void report(const PreparedReload& reload);

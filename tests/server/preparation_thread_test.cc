@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 TEST(PreparationThread, RunsWorkOnAnotherThread) {
   Loop loop;
-  PreparationThread thread(loop);
+  PreparationThread thread(loop, "preparation");
   const auto id = std::make_shared<std::thread::id>();
 
   auto done = thread.run([id] { *id = std::this_thread::get_id(); });
@@ -25,7 +25,7 @@ TEST(PreparationThread, RunsWorkOnAnotherThread) {
 
 TEST(PreparationThread, ItsEndWaitsForWorkThatHasBegun) {
   Loop loop;
-  std::optional<PreparationThread> thread(loop);
+  std::optional<PreparationThread> thread(std::in_place, loop, "preparation");
   const auto begun = std::make_shared<std::promise<void>>();
   const auto ended = std::make_shared<std::atomic<bool>>(false);
   auto done = thread->run([begun, ended] {
@@ -47,7 +47,7 @@ TEST(PreparationThread, ItsEndDoesNotWaitForWorkThatHangs) {
   const Instant start = Clock::now();
   {
     Loop loop;
-    PreparationThread thread(loop);
+    PreparationThread thread(loop, "preparation");
     auto done = thread.run([begun, release, returned] {
       begun->set_value();
       release->get_future().wait();
