@@ -72,7 +72,7 @@ void PlacedRequest::finished(Scheduler::Outcome outcome, std::uint32_t events, I
   decision_->took = now - placed_at_;
 }
 
-void PlacedRequest::released() noexcept {
+void PlacedRequest::released(Decision::Fate unfinished) noexcept {
   // All has been told, and no request waits for the slot: after most responses.
   if (stage_ == Stage::ended && decision_ == nullptr && !scheduler_.has_waiting()) return;
   const NoWaitForMemory no_wait;
@@ -81,7 +81,7 @@ void PlacedRequest::released() noexcept {
   if (stage_ == Stage::placed) {
     scheduler_.scheduler_.abandoned(ticket_, now);
     if (decision_ != nullptr) {
-      decision_->fate = Decision::Fate::failed;
+      decision_->fate = unfinished;
       decision_->took = now - placed_at_;
     }
   }
@@ -115,7 +115,7 @@ PlacementWait::~PlacementWait() {
   }
   if (!is_unused) return;
   request_->backend_->release();
-  request_->released();
+  request_->released(moved ? Decision::Fate::moved : Decision::Fate::left);
 }
 
 bool PlacementWait::waits() const {

@@ -402,6 +402,29 @@ TEST_F(RecordedPool, TellsOfAMoveToALaterVersionOfThePool) {
   EXPECT_EQ(state_->scheduler_stats()->shadow->compared_total, 1u) << "of the first one";
 }
 
+TEST_F(RecordedPool, TellsOfRequestsThatLeaveJustAsTheyArePlaced) {
+  for (const bool moves : {false, true}) {
+    SCOPED_TRACE(moves);
+    given(1);
+    const char* const name = moves ? "moves" : "leaves";
+    Lease first = acquire_now(40'000, "first");
+    const Arrival arrival{.prompt_tokens = 500, .name = name, .wants_record = true};
+    bool has_moved = false;
+    {
+      auto waiting = pool_->acquire({.arrival = &arrival, .moved = &has_moved});
+      first.release();
+      ASSERT_EQ(state_->decisions(name)[0].decision.fate, Decision::Fate::placed);
+      ASSERT_FALSE(waiting.ready());
+      has_moved = moves;
+    }
+
+    const auto kept = state_->decisions(name);
+    ASSERT_EQ(kept.size(), 1u);
+    EXPECT_EQ(kept[0].decision.fate, moves ? Decision::Fate::moved : Decision::Fate::left);
+    EXPECT_NE(acquire_now(500, "next").placed(), nullptr) << "its slot is free";
+  }
+}
+
 TEST_F(RecordedPool, TellsWhyRequestsAreRefused) {
   PoolSpec spec = recorded_pool(2, 0, "");
   spec.scheduler->ttft_target = 10ms;

@@ -38,8 +38,9 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
   void output(std::uint32_t events, Duration gap, Instant now);
   /// The response has ended as it should. `events`: of a stream; else 0.
   void finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now);
-  /// Its slot was returned, however the response ended; it waits no more.
-  void released() noexcept;
+  /// Its slot was returned, however the response ended; it waits no more. `unfinished`: what its
+  /// record says if it has not finished.
+  void released(Decision::Fate unfinished = Decision::Fate::failed) noexcept;
   /// In some version of the pool. REQUIRES: it is placed.
   const Backend& backend() const { return *backend_; }
   /// Of a refused one: when those that wait now are predicted to have started.
