@@ -2,8 +2,10 @@
 
 import itertools
 import pathlib
+import resource
 import signal
 import threading
+import unittest
 
 from process import SANITIZED
 from reloading import ReloadCase, Traffic, serve
@@ -317,6 +319,23 @@ class ChangedBackends(Backends):
             self.reload()
             self.assertEqual(stream.exchange().body, b"two")
             self.assertEqual([each["name"] for each in daemon.api("pools")], ["second"])
+
+    @unittest.skipIf(SANITIZED, "a sanitizer has reserved its address space")
+    def test_pools_that_do_not_fit_into_memory_refuse_the_file(self):
+        daemon = self.running(self.several(1)[0])
+        used, = (int(line.split()[1]) for line in pathlib.Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
+                 if line.startswith("VmSize:"))
+        limit = (used << 10) + (1 << 30)
+        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (limit, limit))
+        self.config["pools"][0] |= {"picker": "expected-time", "expected_time": {"index_memory": "16GiB"}}
+        self.write()
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_line("index_memory.* is taken in full")
+        self.eventually(lambda: self.status_of(daemon) == 200, "the former file serves")
+
+    def status_of(self, daemon):
+        with Stream.connect(daemon.address) as stream:
+            return stream.exchange("GET", "/").status
 
     def test_a_higher_limit_applies_to_later_requests(self):
         backend = self.held()
