@@ -64,7 +64,7 @@ struct Field {
   std::uint32_t value_size = 0;
   std::uint16_t name_size = 0;
   FieldId id = FieldId::other;
-  /// It came as one that HPACK must not index, on no hop (RFC 7541, section 6.2.3).
+  /// It arrived as never indexed: no hop may add it to an HPACK table (RFC 7541, section 6.2.3).
   bool never_indexed = false;
 
   std::string_view name() const { return {name_begin, name_size}; }
