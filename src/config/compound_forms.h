@@ -94,6 +94,10 @@ struct TextOrListForm : ScalarListForm<TextForm> {
   static constexpr Shape shape = Shape::scalar_or_list;
 
   void read(const Node& node, Value& value) const;
+  // No empty list, which is not read back if the list must not be empty.
+  Tree tree(const Value& value, const Value* omit) const {
+    return value.empty() ? Tree{} : ScalarListForm::tree(value, omit);
+  }
   Tree schema() const;
   std::string type() const { return "text or list of texts"; }
 };

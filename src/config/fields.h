@@ -56,14 +56,15 @@ struct Fields<RouteMatch> {
               false, "any"},
           &T::header, TextMapForm{"a mapping of header fields to values", check_header_name});
     visit(Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", false, "any"}, &T::method,
-          TextOrListForm{{{TextForm{"a method", check_method}, "a method or a list of methods"}}});
+          TextOrListForm{
+              {{TextForm{"a method", check_method}, "a method or a list of methods", false}}});
     visit(Key{"grpc",
               "gRPC calls of a service (`inference.GRPCInferenceService`), of a method "
               "(`grpc.health.v1.Health/Check`), or of a list of these.",
               false, "any"},
           &T::grpc,
           TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
-                           "a gRPC service or a list of gRPC services"}}});
+                           "a gRPC service or a list of gRPC services", false}}});
     visit(
         Key{"model",
             "Names of models, in which `*` stands for any text: `llama-*`. This and the following "
@@ -71,13 +72,13 @@ struct Fields<RouteMatch> {
             false, "any"},
         &T::model,
         TextOrListForm{{{TextForm{"the name of a model", check_model_name},
-                         "a name of a model or a list of names"}}});
+                         "a name of a model or a list of names", false}}});
     visit(Key{"task",
               "What the model is to do: `chat`, `completion`, `embedding`, `rerank`, `score`, "
               "`audio` or `infer` (KServe).",
               false, "any"},
           &T::task,
-          TextOrListForm{{{TextForm{"a task", check_task}, "a task or a list of tasks"}}});
+          TextOrListForm{{{TextForm{"a task", check_task}, "a task or a list of tasks", false}}});
     visit(Key{"prompt_tokens", "Length of the prompt in tokens, as estimated from its bytes.",
               false, "any"},
           &T::prompt_tokens, OptionalForm<TokenBounds>{});

@@ -425,6 +425,14 @@ TEST(ConfigReader, ReadsGrpcServicesAndMethods) {
   }
 }
 
+TEST(ConfigReader, RefusesAMatchOfNothing) {
+  for (const std::string key : {"method", "grpc", "model", "task"}) {
+    EXPECT_THAT(problems_of(with_pool("routes: [{match: {" + key + ": []}, pool: llama}]\n")),
+                ElementsAre(HasSubstr("1:" + std::to_string(21 + key.size()) + " routes[0].match." +
+                                      key + ": is empty, at least one is needed")));
+  }
+}
+
 TEST(ConfigReader, SubstitutesEnvironmentVariables) {
   TestEnvironment held;
   held.variables = {{"HOST", "gpu7"}, {"COUNT", "12"}, {"EMPTY", ""}};
