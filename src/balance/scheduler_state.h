@@ -209,6 +209,7 @@ struct Scheduler::State {
     double step_per_context_token = 0;
     EngineSpeed::Prefill prefill_speed;
     bool is_new_and_busy = false;
+    bool is_new_and_idle = false;
     bool takes_probe = false;
     SlotState state = SlotState::open;
     // For the request that is being placed:
@@ -277,6 +278,7 @@ class SchedulingPass {
   void estimate(ScheduledRequest& request);
   void price_adapter(const ScheduledRequest& request, Candidate& candidate) const;
   Candidate* cheapest(const ScheduledRequest& request);
+  Candidate* trial_or(const ScheduledRequest& request, Candidate& best);
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);
 
@@ -301,6 +303,7 @@ class SchedulingPass {
   const SlotSet* last_allowed_ = nullptr;
   bool last_allowed_ready_ = false;
   bool knows_ready_slots_ = false;
+  bool has_trials_ = false;  // an idle backend is new
   const ScheduledRequest* last_late_ = nullptr;
   std::pair<Priority, std::int64_t> last_late_turn_;
   // Of the request that is being placed: late ones of another tenant wait behind it. They will

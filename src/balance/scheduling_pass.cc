@@ -31,14 +31,18 @@ constexpr double reconsidered_after = 0.01;  // seconds that a request is held f
 constexpr std::ptrdiff_t always_considered = 4;  // requests, at each pass
 constexpr double max_held_prefill = 2;           // seconds: longer ones disturb whenever they start
 constexpr std::size_t careful_requests = 5;      // a new backend computes one prompt at a time
+constexpr double max_trial_uncached = 2;         // times the tokens of the cheapest backend
+constexpr double max_trial_loss = 0.25;          // of the TTFT target
 constexpr double unknown_load = 1;               // seconds: of a few hundred megabytes from a disk
 
 double max_wait_of(const EngineSpeed& speed) {
   return std::clamp(2 * speed.coefficients().step, 0.02, 0.15);
 }
 
+bool is_new(const BackendLedger& ledger) { return ledger.finished() < careful_requests; }
+
 bool is_new_and_busy(const BackendLedger& ledger) {
-  return ledger.finished() < careful_requests && ledger.computes_prompts();
+  return is_new(ledger) && ledger.computes_prompts();
 }
 
 }  // namespace
@@ -156,6 +160,7 @@ void SchedulingPass::find_usable(const ScheduledRequest& request) {
 
 void SchedulingPass::look_at_backends() {
   state_.candidates.clear();
+  has_trials_ = false;
   least_step_ = std::numeric_limits<double>::infinity();
   max_room_ = 0;
   double loads = 0;
@@ -184,8 +189,10 @@ void SchedulingPass::look_at_backends() {
          .step_per_context_token = speed.coefficients().per_context_token,
          .prefill_speed = speed.prefill(step),
          .is_new_and_busy = is_new_and_busy(backend.ledger),
+         .is_new_and_idle = is_new(backend.ledger) && backend.ledger.idle(),
          .takes_probe = backend.ledger.takes_probe(now_),
          .state = backend.state});
+    has_trials_ |= state_.candidates.back().is_new_and_idle;
     const bool takes_any = kv_tokens <= 0 || backend.ledger.idle();
     const double room = (1 - state_.candidates.back().use) * kv_tokens;
     max_room_ = std::max(max_room_, takes_any ? std::numeric_limits<double>::infinity() : room);
@@ -375,7 +382,27 @@ SchedulingPass::Candidate* SchedulingPass::cheapest(const ScheduledRequest& requ
     highest = rank;
     best = &each;
   }
-  return best;
+  return has_trials_ ? trial_or(request, *best) : best;
+}
+
+/// The price of a backend that has hardly answered yet is a guess, which could keep it from ever
+/// being tried. So it gets its first requests, one at a time, where little is lost by that.
+SchedulingPass::Candidate* SchedulingPass::trial_or(const ScheduledRequest& request,
+                                                    Candidate& best) {
+  if (best.is_new_and_idle || request.excluded_count > 0) return &best;
+  Candidate* trial = nullptr;
+  for (Candidate& each : state_.candidates) {
+    if (!each.is_new_and_idle || !std::isfinite(each.cost) || each.state != SlotState::open ||
+        each.load > best.load) {
+      continue;
+    }
+    const bool loses_little = each.uncached <= max_trial_uncached * best.uncached ||
+                              each.prefill - best.prefill <= max_trial_loss * request.ttft_target;
+    if (loses_little && (trial == nullptr || each.cost < trial->cost)) trial = &each;
+  }
+  if (trial == nullptr) return &best;
+  violations(*trial);
+  return trial;
 }
 
 /// Nothing: it may start there now.
@@ -431,6 +458,7 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   state_.index.add(candidate.slot, request.blocks);
   candidate.wait += candidate.prefill;
   candidate.is_new_and_busy = is_new_and_busy(backend.ledger);
+  candidate.is_new_and_idle = false;
   candidate.takes_probe = false;
   if (backend.ledger.kv_tokens() > 0) {
     candidate.use += candidate.uncached / backend.ledger.kv_tokens();

@@ -108,6 +108,58 @@ TEST(Scheduler, SpreadsRequestsWithoutAPrefixThatComeOneByOne) {
   for (std::uint32_t slot = 0; slot < 3; ++slot) EXPECT_GT(counts[slot], 10) << slot;
 }
 
+/// Serves requests with this prompt one by one, far faster than an unknown engine is taken to be.
+std::map<std::uint32_t, int> serve_one_by_one(Placing& placing, const Arrival& arrival, int count) {
+  std::map<std::uint32_t, int> counts;
+  for (int i = 0; i < count; ++i) {
+    const auto number = placing.arrive_and_place(arrival);
+    EXPECT_TRUE(placing.placed(number));
+    ++counts[placing.backend_of[number]];
+    placing.now += milliseconds(3);
+    placing.serve(number);
+    placing.now += milliseconds(100);
+  }
+  return counts;
+}
+
+TEST(Scheduler, TriesEveryNewBackendThoughOneIsFastAndHasThePrefix) {
+  Placing placing(3);
+  const std::vector<std::uint64_t> blocks = {1, 2};
+
+  auto counts = serve_one_by_one(placing, {.prompt_tokens = 1100, .prefix_blocks = blocks}, 60);
+
+  for (std::uint32_t slot = 0; slot < 3; ++slot) EXPECT_GE(counts[slot], 5) << slot;
+}
+
+TEST(Scheduler, DoesNotTryANewBackendWithAPromptThatIsCachedElsewhere) {
+  Placing placing(1);
+  std::vector<std::uint64_t> blocks;
+  for (std::uint64_t i = 1; i <= 60; ++i) blocks.push_back(i);
+  const Arrival arrival = {.prompt_tokens = 60 * 512 + 10, .prefix_blocks = blocks};
+  serve_one_by_one(placing, arrival, 30);
+  placing.scheduler.add_backend(1, {.identity = 101, .kv_tokens = 1'000'000});
+
+  auto counts = serve_one_by_one(placing, arrival, 20);
+
+  EXPECT_EQ(counts[1], 0);
+}
+
+TEST(Scheduler, TriesANewBackendWithOneRequestAtATime) {
+  Placing placing(1);
+  warm_up(placing, 1);
+  placing.scheduler.add_backend(1, {.identity = 101, .kv_tokens = 1'000'000});
+
+  std::map<std::uint32_t, int> counts;
+  for (int i = 0; i < 4; ++i) {
+    const auto number = placing.arrive_and_place({.prompt_tokens = 20});
+    ++counts[placing.backend_of[number]];
+    if (placing.backend_of[number] == 0) placing.serve(number);
+    placing.now += milliseconds(10);
+  }
+
+  EXPECT_EQ(counts[1], 1);
+}
+
 TEST(Scheduler, HoldsRequestsUntilABackendCanStartThem) {
   Placing placing(2);
   std::vector<std::uint64_t> numbers;
