@@ -94,7 +94,7 @@ struct Fields<HealthConfig> {
     visit(Key{"latency",
               "A check that takes longer counts as failed, for servers that pass checks but serve "
               "users badly. 0s: no limit."},
-          &T::latency, DurationForm{0ms, 10min});
+          &T::latency, DurationForm{0ms, 10min, "ms"});
   }
 };
 
@@ -109,7 +109,7 @@ struct Fields<MetricsConfig> {
           &T::scrape, EnumForm<Scrape>{"scrape", scrape_words});
     visit(Key{"interval",
               "Time between two polls of a backend; longer if its engine is slow to answer."},
-          &T::interval, DurationForm{50ms, 1h});
+          &T::interval, DurationForm{50ms, 1h, "ms"});
     visit(Key{"timeout", "Maximum time for a poll."}, &T::timeout, DurationForm{10ms, 10min});
     visit(Key{"path", "Path of the metrics.", false, "by engine"}, &T::path,
           TextForm{"a path", check_plain_path, "^/"});

@@ -43,7 +43,7 @@ struct ListForm {
   bool may_be_empty = true;
 
   void read(const Node& node, Value& value) const {
-    const auto elements = node.elements(what);
+    const auto elements = node.elements(what, item_keys());
     if (!elements) return;
     if (elements->empty() && !may_be_empty) node.fail("is empty, at least one is needed");
     value.clear();
@@ -52,6 +52,11 @@ struct ListForm {
       item.read(element, read_value);
       value.push_back(std::move(read_value));  // also a wrong one: indices stay those of the file
     }
+  }
+
+  static std::vector<KnownKey> item_keys() {
+    if constexpr (requires { Item::known_keys(); }) return Item::known_keys();
+    return {};
   }
 
   Tree tree(const Value& value, const Value* omit) const {
@@ -259,6 +264,9 @@ struct BackendForm {
   using Value = BackendConfig;
   static constexpr Shape shape = Shape::scalar_or_map;
 
+  static const std::vector<KnownKey>& known_keys() {
+    return StructForm<BackendConfig>::known_keys();
+  }
   void read(const Node& node, Value& value) const;
   Tree tree(const Value& value, const Value* omit) const;
   Tree tree_without_defaults(const Value& value) const;

@@ -140,7 +140,7 @@ std::string out_of_range(std::string_view found, std::string_view range) {
 }  // namespace
 
 void DurationForm::read(const Node& node, Value& value) const {
-  const auto count = read_quantity(node, duration_units, duration_unit_meant, "s",
+  const auto count = read_quantity(node, duration_units, duration_unit_meant, usual_unit,
                                    "a duration such as 30s or 500ms");
   if (!count) return;
   if (*count < static_cast<double>(min.count()) || *count > static_cast<double>(max.count())) {
@@ -232,7 +232,10 @@ void RatioForm::read(const Node& node, Value& value) const {
     return;
   }
   if (number < min || number > max) {
-    node.fail(out_of_range(scalar->text, range()));
+    const double share = number / 100;
+    const bool is_percentage = number > 1 && max <= 1 && share >= min && share <= max;
+    node.fail(out_of_range(scalar->text, range()),
+              is_percentage ? did_you_mean(fmt::format("{:g}", share)) : "");
     return;
   }
   value = number;
@@ -263,7 +266,9 @@ void PercentForm::read(const Node& node, Value& value) const {
   }
   const double share = is_share ? quantity->value : quantity->value / 100;
   if (share < min || share > max) {
-    node.fail(out_of_range(scalar->text, range()));
+    const bool lacks_sign = is_share && share / 100 >= min && share / 100 <= max;
+    node.fail(out_of_range(scalar->text, range()),
+              lacks_sign ? did_you_mean(scalar->text + "%") : "");
     return;
   }
   value = share;
@@ -392,18 +397,19 @@ Tree Words::schema() const {
 std::string Words::range() const { return fmt::format("`{}`", fmt::join(names, "`, `")); }
 
 AddressForm listen_address() {
-  return {{}, parse_address, "an address such as 0.0.0.0:8080", "0.0.0.0:"};
+  return {{}, parse_address, "an address such as 0.0.0.0:8080", "0.0.0.0:", ":8080"};
 }
 
 AddressForm backend_address() {
   return {{},
           parse_backend_address,
           "an address such as 127.0.0.1:8000 or http://gpu1:8000",
-          "127.0.0.1:"};
+          "127.0.0.1:",
+          ":8000"};
 }
 
 AddressForm name_server_address() {
-  return {{}, parse_name_server, "an address such as 10.0.0.2:53", "127.0.0.1:"};
+  return {{}, parse_name_server, "an address such as 10.0.0.2:53", "127.0.0.1:", ":53"};
 }
 
 void AddressForm::read(const Node& node, Value& value) const {
@@ -414,10 +420,25 @@ void AddressForm::read(const Node& node, Value& value) const {
     value = std::move(*address);
     return;
   }
-  const bool only_a_port = !scalar->text.empty() && scalar->text.size() <= 5 &&
-                           scalar->text.find_first_not_of("0123456789") == std::string::npos;
-  node.fail(fmt::format("'{}' is not {}: {}", scalar->text, what, why),
-            only_a_port ? did_you_mean(std::string{example} + scalar->text) : "");
+  node.fail(fmt::format("'{}' is not {}: {}", scalar->text, what, why), help_for(scalar->text));
+}
+
+std::string AddressForm::help_for(const std::string& text) const {
+  const bool only_a_port = !text.empty() && text.size() <= 5 &&
+                           text.find_first_not_of("0123456789") == std::string::npos;
+  if (only_a_port) return did_you_mean(std::string{example} + text);
+  const auto is_right = [this](const std::string& address) {
+    std::string why;
+    return parse(address, why).has_value();
+  };
+  const std::string with_port = text + std::string{port};
+  if (is_right(with_port)) return fmt::format("add the port, such as in '{}'", with_port);
+  const std::size_t scheme = text.find("://");
+  if (scheme == std::string::npos) return {};
+  const std::string without_path = text.substr(0, text.find('/', scheme + 3));
+  if (is_right(without_path)) return did_you_mean(without_path);
+  const std::string bare = without_path.substr(scheme + 3);
+  return is_right(bare) ? did_you_mean(bare) : "";
 }
 
 Tree AddressForm::schema() const {
@@ -477,7 +498,11 @@ void MemoryLimitForm::read(const Node& node, Value& value) const {
     double share = 1;
     PercentForm(0.01, 1).read(node, share);
     value = {.kind = Kind::share, .share = share};
-  } else if (split_quantity(text)) {
+  } else if (const auto quantity = split_quantity(text); quantity && quantity->unit.empty()) {
+    const bool is_too_small = quantity->value < static_cast<double>(size.min);
+    const char* const unit = quantity->value <= 100 ? "%" : is_too_small ? "MiB" : "B";
+    node.fail_expected(expected, did_you_mean(text + unit));
+  } else if (quantity) {
     std::uint64_t bytes = size.min;
     size.read(node, bytes);
     value = {.kind = Kind::bytes, .bytes = bytes};

@@ -52,8 +52,10 @@ struct DurationForm : ScalarForm {
   using Value = milliseconds;
   milliseconds min{1};
   milliseconds max = std::chrono::hours{24};
+  std::string_view usual_unit = "s";  // what a number without a unit probably means
 
-  DurationForm(milliseconds min_value, milliseconds max_value) : min(min_value), max(max_value) {}
+  DurationForm(milliseconds min_value, milliseconds max_value, std::string_view unit = "s")
+      : min(min_value), max(max_value), usual_unit(unit) {}
   DurationForm() = default;
 
   void read(const Node& node, Value& value) const;
@@ -231,11 +233,15 @@ struct AddressForm : ScalarForm {
   Parse parse;
   std::string_view what;     // "an address such as 0.0.0.0:8080"
   std::string_view example;  // host and ':' to put before a bare port
+  std::string_view port;     // ':' and port to put after a bare host
 
   void read(const Node& node, Value& value) const;
   Tree tree(const Value& value, const Value*) const { return Tree::text(written(value)); }
   Tree schema() const;
   std::string type() const { return "address"; }
+
+  // What was probably meant; empty: unknown.
+  std::string help_for(const std::string& text) const;
 
   static std::string written(const Address& address) {
     return (address.secure ? "https://" : "") + to_string(address);

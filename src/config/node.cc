@@ -40,6 +40,17 @@ std::vector<std::string> names_of(const std::vector<KnownKey>& known) {
   return names;
 }
 
+// The key of "name:a"; null: there is none.
+const KnownKey* key_without_space(std::string_view text, const std::vector<KnownKey>& known) {
+  const auto key = std::ranges::find(known, text.substr(0, text.find(':')), &KnownKey::name);
+  return key == known.end() || text.size() < key->name.size() + 2 ? nullptr : &*key;
+}
+
+std::string help_for_colon(std::string_view text, const KnownKey& key) {
+  return fmt::format("did you mean '{}: {}'? a ':' needs a space behind it", key.name,
+                     shorten(text.substr(key.name.size() + 1)));
+}
+
 bool is_variable_name(std::string_view name) {
   const auto is_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
@@ -109,9 +120,25 @@ std::optional<Node::Scalar> Node::scalar(std::string_view expected) const {
   return scalar;
 }
 
-std::optional<std::vector<Node>> Node::elements(std::string_view expected) const {
+// How to make a list of what is none.
+std::string Node::help_for_list(const std::vector<KnownKey>& keys) const {
+  if (!is_scalar() && (!is_map() || tree_.keys.empty())) return {};
+  const auto is_key = [&](std::string_view name) {
+    return std::ranges::find(keys, name, &KnownKey::name) != keys.end();
+  };
+  if (is_map() && is_key(tree_.keys[0].name)) {
+    return fmt::format("write '- ' before '{}', or [ ] around the mapping", tree_.keys[0].name);
+  }
+  if (is_map() && is_key("name")) {
+    return fmt::format("each begins with its name: '- name: {}'", shorten(tree_.keys[0].name));
+  }
+  return "a list is written [a, b], or one '- ' line each";
+}
+
+std::optional<std::vector<Node>> Node::elements(std::string_view expected,
+                                                const std::vector<KnownKey>& keys) const {
   if (!is_list()) {
-    fail_expected(expected, is_scalar() ? "a list is written [a, b], or one '- ' line each" : "");
+    fail_expected(expected, help_for_list(keys));
     return std::nullopt;
   }
   std::vector<Node> nodes;
@@ -138,7 +165,9 @@ std::optional<std::vector<std::pair<std::string, Node>>> Node::entries(
 
 bool Node::match_keys(const std::vector<KnownKey>& known) {
   if (!is_map()) {
-    fail_expected(fmt::format("a mapping of {}", fmt::join(names_of(known), ", ")));
+    const auto key = is_scalar() ? key_without_space(tree_.scalar, known) : nullptr;
+    fail_expected(fmt::format("a mapping of {}", fmt::join(names_of(known), ", ")),
+                  key ? help_for_colon(tree_.scalar, *key) : "");
     return false;
   }
   std::vector<std::size_t> unknown;
@@ -162,6 +191,12 @@ bool Node::match_keys(const std::vector<KnownKey>& known) {
 void Node::report_unknown_key(std::size_t index, const std::vector<KnownKey>& known) {
   const auto names = names_of(known);
   const Tree::Key& key = tree_.keys[index];
+  if (const KnownKey* joined = key_without_space(key.name, known)) {
+    context_.report.add(key.mark, join(path_, joined->name), "unknown key",
+                        help_for_colon(key.name, *joined));
+    matched_.emplace(joined->name, nullptr);
+    return;
+  }
   const auto meant = nearest_word(key.name, names);
   const auto missing_space = std::ranges::find_if(
       names, [&](const std::string& name) { return key.name.starts_with(name + " "); });

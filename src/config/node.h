@@ -67,8 +67,10 @@ class Node {
   };
   std::optional<Scalar> scalar(std::string_view expected) const;
 
-  // The elements of a list. Otherwise reports what was expected and returns nothing.
-  std::optional<std::vector<Node>> elements(std::string_view expected) const;
+  // The elements of a list. Otherwise reports what was expected and returns nothing; `keys` are
+  // those of an element, if it is a struct.
+  std::optional<std::vector<Node>> elements(std::string_view expected,
+                                            const std::vector<KnownKey>& keys = {}) const;
 
   // The entries of a mapping with keys of the user's choice.
   std::optional<std::vector<std::pair<std::string, Node>>> entries(std::string_view expected) const;
@@ -86,6 +88,7 @@ class Node {
 
  private:
   std::string found() const;
+  std::string help_for_list(const std::vector<KnownKey>& keys) const;
   void report_unknown_key(std::size_t index, const std::vector<KnownKey>& known);
   std::optional<std::string> expand(std::string_view text, bool& expanded) const;
   std::optional<std::string> variable(std::string_view reference) const;

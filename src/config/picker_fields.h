@@ -26,9 +26,9 @@ struct Fields<SloConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     visit(Key{"ttft", "Time to the first token. 0s: not said.", false}, &SloConfig::ttft,
-          DurationForm{0ms, 1h});
+          DurationForm{0ms, 1h, "ms"});
     visit(Key{"tpot", "Mean time per output token after the first one. 0s: not said.", false},
-          &SloConfig::tpot, DurationForm{0ms, 1min});
+          &SloConfig::tpot, DurationForm{0ms, 1min, "ms"});
   }
 };
 

@@ -168,11 +168,30 @@ std::optional<ValidationError> check_url(std::string& value) {
   return check_plain_path(path);
 }
 
-std::optional<ValidationError> check_path_pattern(std::string& value) {
-  if (!value.starts_with('/')) {
-    return ValidationError{fmt::format("'{}' is not a path: it starts with '/'", value),
-                           did_you_mean("/" + value)};
+namespace {
+
+// "^/v1" as in a regular expression, "~ /v1" and "= /v1" as in nginx, and URLs.
+ValidationError no_slash_at_start(const std::string& value) {
+  const std::string message = fmt::format("'{}' is not a path: it starts with '/'", value);
+  if (value.find("://") != value.npos) return {message, "write the path alone"};
+  const std::size_t slash = std::min(value.find('/'), value.size());
+  const bool has_operator = value.find_first_not_of("^~=* ") == slash && slash < value.size();
+  if (!has_operator) return {message, did_you_mean("/" + value)};
+  std::string path = value.substr(slash);
+  if (value.find('=') < slash) return {message, did_you_mean(path)};
+  const std::string not_a_regex =
+      fmt::format("'{}' is not a path, which starts with '/' and is no regular expression", value);
+  if (path.find_first_of("$.*+()[]{}|\\^") != path.npos) {
+    return {not_a_regex, "write /v1/* for one segment, /v1/** for everything below /v1"};
   }
+  path += path.ends_with('/') ? "**" : "/**";
+  return {not_a_regex, did_you_mean(path)};
+}
+
+}  // namespace
+
+std::optional<ValidationError> check_path_pattern(std::string& value) {
+  if (!value.starts_with('/')) return no_slash_at_start(value);
   const auto strange = std::ranges::find_if(value, [](char c) {
     return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f || c == '?' || c == '#' || c == '\\';
   });

@@ -261,12 +261,25 @@ void check_reachability(const Config& config, ParseContext& context) {
   }
 }
 
+// What is right as a path, and probably meant as a regular expression or a template.
+bool looks_like_a_regex(const std::string& path) {
+  return path.ends_with('$') || path.find_first_of("^|[]{}") != path.npos;
+}
+
 // nginx and others take a path that ends in '/' for a prefix.
 void warn_of_exact_paths(const Config& config, ParseContext& context) {
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
     const std::string& path = config.routes[i].match.path;
     const std::string key = indexed("routes", i) + ".match.path";
-    if (!path.ends_with('/') || context.report.has_problem(key)) continue;
+    if (context.report.has_problem(key)) continue;
+    if (looks_like_a_regex(path)) {
+      context.report.warn(
+          context.mark_of(key), key,
+          fmt::format("'{}' is compared as it stands, not as a regular expression", path),
+          "write '*' for any one segment, '**' at the end for all the rest");
+      continue;
+    }
+    if (!path.ends_with('/')) continue;
     context.report.warn(context.mark_of(key), key, fmt::format("matches exactly '{}'", path),
                         fmt::format("write '{}**' to match every path below it, too", path));
   }

@@ -43,6 +43,32 @@ std::string_view indentation_of(std::string_view line) {
   return line.substr(0, std::min(line.find_first_not_of(" \t"), line.size()));
 }
 
+struct KeyWithoutSpace {
+  Mark mark;
+  std::string_view name;
+  std::string_view value;
+};
+
+// "name:a" in the last line with text above this one: it is read on as one text.
+std::optional<KeyWithoutSpace> key_without_space_above(int line, const TextLines& lines) {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz_";
+  do {
+    --line;
+  } while (line > 0 && indentation_of(lines.at(line)).size() == lines.at(line).size());
+  if (line <= 0) return std::nullopt;
+  const std::string_view text = lines.at(line);
+  const std::size_t start = std::min(text.find_first_not_of(" -"), text.size());
+  const std::size_t colon = text.find_first_not_of(letters, start);
+  if (colon == text.npos || colon == start || text[colon] != ':') return std::nullopt;
+  const std::string_view value = text.substr(colon + 1);
+  const bool is_item = start > 0 && text.substr(0, start).find('-') != text.npos;
+  const bool is_number = value.find_first_not_of("0123456789") == value.npos;
+  const bool is_address = value.starts_with('/') || (is_item && is_number);  // "- localhost:8000"
+  if (is_address || value.empty() || value.starts_with(' ')) return std::nullopt;
+  return KeyWithoutSpace{
+      {line, static_cast<int>(colon) + 2}, text.substr(start, colon - start), value};
+}
+
 // yaml-cpp reports what its grammar expected; this says what to change in the file.
 Explanation explain(const YAML::Exception& error, const TreeBuilder& builder,
                     const TextLines& lines, std::string_view text) {
@@ -79,6 +105,10 @@ Explanation explain(const YAML::Exception& error, const TreeBuilder& builder,
             "check the indentation and the '- ' of lists"};
   }
   if (error.msg == YAML::ErrorMsg::MAP_VALUE) {
+    if (const auto key = key_without_space_above(mark.line, lines)) {
+      return {key->mark, fmt::format("not YAML: no space behind '{}:'", key->name),
+              fmt::format("write '{}: {}'", key->name, key->value)};
+    }
     return {mark, "not YAML: a ':' where no key can be",
             "check the indentation, or put a text that contains ': ' in quotes"};
   }

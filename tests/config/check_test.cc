@@ -7,6 +7,7 @@ namespace evenkeel {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -239,7 +240,39 @@ routes:
               StartsWith("test.yaml:3:19: warning: routes[0].match.path"));
 }
 
+TEST(Check, WarnsOfAPathThatLooksLikeARegularExpression) {
+  const auto loaded = read(R"(pools: [{name: a, backends: [h:1]}]
+routes:
+  - match: {path: "/v1/(chat|embeddings)$"}
+    pool: a
+  - match: {path: "/v1/models/{name}"}
+    pool: a
+  - match: {path: /v1/models(1)}
+    pool: a
+)");
+
+  EXPECT_TRUE(loaded.ok());
+  EXPECT_THAT(lines_of(loaded.warnings),
+              ElementsAre("3:19 routes[0].match.path: '/v1/(chat|embeddings)$' is compared as it "
+                          "stands, not as a regular expression; write '*' for any one segment, "
+                          "'**' at the end for all the rest",
+                          HasSubstr("'/v1/models/{name}' is compared as it stands")));
+}
+
 TEST(Check, SaysHowToWriteAPercentage) {
+  const auto of_pool = [](const std::string& keys) {
+    return problems_of("pools: [{name: a, backends: [h:1], " + keys + "}]");
+  };
+  EXPECT_THAT(
+      of_pool("retry: {budget: 20}"),
+      ElementsAre(HasSubstr("20 is out of range, expected 0% to 100%; did you mean '20%'?")));
+  EXPECT_THAT(of_pool("retry: {budget: 200}"),
+              ElementsAre(EndsWith("200 is out of range, expected 0% to 100%")));
+  EXPECT_THAT(of_pool("spares: {enter: 80}"), ElementsAre(HasSubstr("did you mean '0.8'?")));
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\nlimits: {memory: 80}"),
+              ElementsAre(HasSubstr("or a percentage, found the number 80; did you mean '80%'?")));
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\nlimits: {memory: 512}"),
+              ElementsAre(HasSubstr("did you mean '512MiB'?")));
   EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1], spares: {enter: 80%}}]"),
               ElementsAre(HasSubstr("found '80%'; did you mean '0.8'?")));
   EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\nroutes: [{split: {a: 95%}}]"),

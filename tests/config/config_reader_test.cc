@@ -233,6 +233,13 @@ TEST(ConfigReader, RequiresAUnitForADuration) {
   EXPECT_THAT(problem("\"\""), HasSubstr("expected a duration"));
   EXPECT_EQ(problem("1.5m"), "");
   EXPECT_EQ(problem("\"30s\""), "");
+  EXPECT_THAT(problems_of(pool_with("    picker: expected-time\n"
+                                    "    slo: {ttft: 2000, tpot: 50}\n"
+                                    "    metrics: {interval: 250}\n")),
+              ElementsAre(HasSubstr("slo.ttft: expected a duration such as 30s or 500ms, found the "
+                                    "number 2000; did you mean '2000ms'?"),
+                          HasSubstr("found the number 50; did you mean '50ms'?"),
+                          HasSubstr("found the number 250; did you mean '250ms'?")));
 }
 
 TEST(ConfigReader, RequiresAUnitForASize) {
@@ -270,9 +277,27 @@ TEST(ConfigReader, RequiresAListWhereOneIsExpected) {
               ElementsAre(HasSubstr("expected a list of backends, found '127.0.0.1:1'; a list is "
                                     "written [a, b]")));
   EXPECT_THAT(problems_of("pools: {name: a, backends: [127.0.0.1:1]}\n"),
-              ElementsAre(HasSubstr("pools: expected a list of pools, found a mapping")));
+              ElementsAre("1:8 pools: expected a list of pools, found a mapping; write '- ' before "
+                          "'name', or [ ] around the mapping"));
+  EXPECT_THAT(problems_of("pools:\n  chat:\n    backends: [127.0.0.1:1]\n"),
+              ElementsAre("2:3 pools: expected a list of pools, found a mapping; each begins with "
+                          "its name: '- name: chat'"));
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: {address: 127.0.0.1:1}}]\n"),
+              ElementsAre(HasSubstr("write '- ' before 'address', or [ ] around the mapping")));
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: {gpu1: 127.0.0.1:1}}]\n"),
+              ElementsAre(HasSubstr("found a mapping; a list is written [a, b]")));
   EXPECT_THAT(problems_of("pools: []\n"),
               ElementsAre("1:8 pools: is empty, at least one is needed"));
+}
+
+TEST(ConfigReader, FindsTheKeyOfAColonWithoutSpace) {
+  EXPECT_THAT(problems_of("pools:\n- name: a\n  picker: weighted\n  backends:[127.0.0.1:1]\n"),
+              ElementsAre("4:3 pools[0].backends: unknown key; did you mean 'backends: "
+                          "[127.0.0.1:1]'? a ':' needs a space behind it"));
+  EXPECT_THAT(problems_of("pools:\n- {name:a, backends: [127.0.0.1:1]}\n"),
+              ElementsAre(HasSubstr("pools[0].name: unknown key; did you mean 'name: a'?")));
+  EXPECT_THAT(problems_of("pools:\n- name:a\n"),
+              ElementsAre(HasSubstr("found 'name:a'; did you mean 'name: a'?")));
 }
 
 TEST(ConfigReader, ReadsWhatIsComparedWithExpectedTime) {
@@ -315,13 +340,17 @@ TEST(ConfigReader, ExplainsAnInvalidAddress) {
     return problems.empty() ? "" : problems.front();
   };
 
-  EXPECT_THAT(problem("gpu1"), HasSubstr("the port is missing"));
+  EXPECT_THAT(problem("gpu1"),
+              HasSubstr("the port is missing; add the port, such as in 'gpu1:8000'"));
   EXPECT_THAT(problem("8000"), HasSubstr("did you mean '127.0.0.1:8000'?"));
   EXPECT_THAT(problem("gpu1:0"), HasSubstr("cannot have port 0"));
   EXPECT_THAT(problem("gpu1:65536"), HasSubstr("not a port"));
   EXPECT_THAT(problem("300.1.1.1:80"), HasSubstr("not an IPv4 address"));
   EXPECT_THAT(problem("ftp://gpu1:443"), HasSubstr("only http and https are"));
-  EXPECT_THAT(problem("http://gpu1:80/v1"), HasSubstr("it has a path"));
+  EXPECT_THAT(problem("http://gpu1:80/v1"),
+              HasSubstr("it has a path; requests keep their own; did you mean 'http://gpu1:80'?"));
+  EXPECT_THAT(problems_of(with_pool("listeners: [{address: http://0.0.0.0:80}]\n")),
+              ElementsAre(HasSubstr("it has no scheme; did you mean '0.0.0.0:80'?")));
   EXPECT_THAT(problem("gpu 1:80"), HasSubstr("not a host name"));
   EXPECT_THAT(problem("[::1]:80"), HasSubstr("needs quotes"));
   EXPECT_THAT(problem("\"::1:80\""), HasSubstr("needs brackets"));
@@ -390,6 +419,11 @@ TEST(ConfigReader, ExplainsAnInvalidPattern) {
   };
 
   EXPECT_THAT(problem("path: v1/**"), HasSubstr("it starts with '/'; did you mean '/v1/**'?"));
+  EXPECT_THAT(problem("path: ^/v1"), HasSubstr("'^/v1' is not a path, which starts with '/' and "
+                                               "is no regular expression; did you mean '/v1/**'?"));
+  EXPECT_THAT(problem("path: \"~ ^/v1/(a|b)\""), HasSubstr("no regular expression; write /v1/*"));
+  EXPECT_THAT(problem("path: \"= /v1\""), HasSubstr("did you mean '/v1'?"));
+  EXPECT_THAT(problem("path: https://h/v1"), HasSubstr("write the path alone"));
   EXPECT_THAT(problem("path: /v1/**/x"), HasSubstr("'**' can only be the last segment"));
   EXPECT_THAT(problem("path: /v1*"), HasSubstr("'*' matches a whole segment only"));
   EXPECT_THAT(problem("path: \"/v1?x=1\""), HasSubstr("not the query"));

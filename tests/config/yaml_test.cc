@@ -77,6 +77,15 @@ TEST(Yaml, ExplainsAnExtraColon) {
               ElementsAre(StartsWith("1:13 workers: not YAML: a ':' where no key can be")));
 }
 
+TEST(Yaml, FindsTheColonWithoutSpaceInTheLineAbove) {
+  EXPECT_THAT(problems_of("pools:\n  - name:a\n\n    backends: [127.0.0.1:1]\n"),
+              ElementsAre("2:10 pools[0]: not YAML: no space behind 'name:'; write 'name: a'"));
+  EXPECT_THAT(problems_of("limits:\n  memory:7\n  held_bodies: 1MiB\n" + right_pool),
+              ElementsAre("2:10 limits: not YAML: no space behind 'memory:'; write 'memory: 7'"));
+  EXPECT_THAT(problems_of("pools:\n- name: a\n  backends:\n  - localhost:1\n    weight: 2\n"),
+              ElementsAre(HasSubstr("a ':' where no key can be")));
+}
+
 TEST(Yaml, ExplainsATab) {
   EXPECT_THAT(problems_of("admin:\n\taddress: 127.0.0.1:1\n" + right_pool),
               ElementsAre(HasSubstr("a tab in the indentation")));
