@@ -29,8 +29,8 @@ struct Fields<BackendConfig> {
               true},
           &T::address, backend_address());
     visit(Key{"weight",
-              "Its share of the requests relative to the others of the pool; `round-robin` ignores "
-              "it."},
+              "Its share of the requests relative to the others of the pool. `round-robin` ignores "
+              "it; `expected-time` looks at it only for requests that generate no text."},
           &T::weight, CountForm{1, 1'000});
     visit(Key{"zone", "Its location, shown in the admin API.", false, "unknown"}, &T::zone,
           TextForm{"a zone", check_not_empty});

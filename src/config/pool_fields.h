@@ -102,7 +102,10 @@ struct Fields<PoolLimits> {
               "Maximum number of requests in flight on one backend, over all workers; when every "
               "backend is full, requests wait. 0: no limit."},
           &T::max_in_flight, CountForm{0, million});
-    visit(Key{"queue", "The queue of the pool."}, &T::queue, StructForm<QueueConfig>{});
+    visit(Key{"queue",
+              "The queue of the pool. Without `max_in_flight` no request waits for a slot, except "
+              "with `picker: expected-time`."},
+          &T::queue, StructForm<QueueConfig>{});
   }
 };
 

@@ -29,8 +29,9 @@ std::vector<std::filesystem::path> samples() {
 TEST(Samples, AreValid) {
   ASSERT_GE(samples().size(), 5u);
   for (const auto& file : samples()) {
-    EXPECT_THAT(lines_of(load_config(file, TestEnvironment{}.environment()).problems), IsEmpty())
-        << file;
+    const auto loaded = load_config(file, TestEnvironment{}.environment());
+    EXPECT_THAT(lines_of(loaded.problems), IsEmpty()) << file;
+    EXPECT_THAT(lines_of(loaded.warnings), IsEmpty()) << file;
   }
 }
 

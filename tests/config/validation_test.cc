@@ -447,6 +447,128 @@ TEST(ConfigValidation, AShadowPickerStandsBesideExpectedTimeOnly) {
               ElementsAre(HasSubstr("pools[0].shadow_picker: unknown picker 'fastest'")));
 }
 
+std::vector<std::string> warnings_of(const std::string& text) {
+  const auto loaded = read(text);
+  EXPECT_THAT(lines_of(loaded.problems), IsEmpty()) << text;
+  return lines_of(loaded.warnings);
+}
+
+std::vector<std::string> pool_warnings(const std::string& keys) {
+  return warnings_of("pools: [{name: a, " + keys + "}]\n");
+}
+
+TEST(ConfigValidation, WarnsOfSettingsThatThePickerDoesNotRead) {
+  const std::string backend = "backends: [127.0.0.1:1], ";
+
+  EXPECT_THAT(pool_warnings(backend + "slo: {ttft: 2s}"),
+              ElementsAre("1:49 pools[0].slo: has no effect with `picker: least-connections`; "
+                          "read by `picker: expected-time` only: change the picker, or remove the "
+                          "key"));
+  EXPECT_THAT(pool_warnings(backend + "picker: gpu, expected_time: {index_memory: 1GiB}"),
+              ElementsAre(HasSubstr("pools[0].expected_time: has no effect with `picker: gpu`")));
+  EXPECT_THAT(pool_warnings(backend + "picker: weighted, gpu: {memory_guard: 0.9}"),
+              ElementsAre(HasSubstr("pools[0].gpu: has no effect with `picker: weighted`")));
+  EXPECT_THAT(pool_warnings(backend + "weights: observed"),
+              ElementsAre(HasSubstr("pools[0].weights: has no effect")));
+  EXPECT_THAT(pool_warnings(backend + "picker: prefix-affinity, "
+                                      "hash: {header: x-user, load_factor: 2}"),
+              ElementsAre(HasSubstr("pools[0].hash.header: has no effect with")));
+  EXPECT_THAT(pool_warnings(backend + "hash: {load_factor: 2}"),
+              ElementsAre(HasSubstr("`picker: consistent-hash` and `picker: prefix-affinity`")));
+
+  EXPECT_THAT(pool_warnings(backend + "picker: consistent-hash, "
+                                      "hash: {header: x-user, load_factor: 2}"),
+              IsEmpty());
+  EXPECT_THAT(pool_warnings(backend + "picker: gpu, gpu: {memory_guard: 0.9}"), IsEmpty());
+  EXPECT_THAT(pool_warnings(backend + "picker: weighted, weights: observed"), IsEmpty());
+  EXPECT_THAT(pool_warnings(backend + "picker: expected-time, slo: {ttft: 2s}, "
+                                      "expected_time: {shed: 2}"),
+              IsEmpty());
+  EXPECT_THAT(pool_warnings(backend + "picker: expected-time, shadow_picker: gpu, "
+                                      "gpu: {memory_guard: 0.9}"),
+              IsEmpty())
+      << "the shadow picker reads it";
+}
+
+TEST(ConfigValidation, DefaultsOfOtherPickersAreNotWarnedOf) {
+  const auto config = read("pools: [{name: a, backends: [127.0.0.1:1]}]\n").config;
+
+  EXPECT_THAT(warnings_of(print_config(config, true)), IsEmpty());
+}
+
+TEST(ConfigValidation, WarnsOfWeightsThatThePickerIgnores) {
+  const std::string backends = "backends: [127.0.0.1:1, {address: 127.0.0.1:2, weight: 3}], ";
+
+  EXPECT_THAT(pool_warnings(backends + "picker: round-robin"),
+              ElementsAre("1:74 pools[0].backends[1].weight: has no effect with `picker: "
+                          "round-robin`; take `picker: weighted` or `least-connections`, or remove "
+                          "the weights"));
+  EXPECT_THAT(pool_warnings(backends + "picker: expected-time"),
+              ElementsAre(HasSubstr("weight: is only for requests that generate no text")));
+  EXPECT_THAT(pool_warnings(backends + "picker: expected-time, shadow_picker: weighted"),
+              IsEmpty());
+  EXPECT_THAT(pool_warnings(backends + "picker: least-latency"), IsEmpty());
+}
+
+TEST(ConfigValidation, WarnsOfAQueueInWhichNoRequestWaits) {
+  const std::string backend = "backends: [127.0.0.1:1], ";
+
+  EXPECT_THAT(pool_warnings(backend + "limits: {queue: {size: 9}}"),
+              ElementsAre("1:60 pools[0].limits.queue: has no effect: without `max_in_flight` no "
+                          "request waits; add `max_in_flight`, how many requests a backend may "
+                          "have, beside it"));
+  EXPECT_THAT(pool_warnings(backend + "limits: {queue: {size: 0}}"), IsEmpty());
+  EXPECT_THAT(pool_warnings(backend + "limits: {max_in_flight: 2, queue: {size: 9}}"), IsEmpty());
+  EXPECT_THAT(pool_warnings(backend + "slow_start: 9s, limits: {queue: {size: 9}}"), IsEmpty());
+  EXPECT_THAT(pool_warnings(backend + "picker: expected-time, limits: {queue: {size: 9}}"),
+              IsEmpty());
+}
+
+TEST(ConfigValidation, WarnsOfSparesWithoutStandbyBackends) {
+  EXPECT_THAT(pool_warnings("backends: [127.0.0.1:1], spares: {dwell: 1s}"),
+              ElementsAre(HasSubstr("pools[0].spares: has no effect: no backend of the pool")));
+  EXPECT_THAT(pool_warnings("backends: [127.0.0.1:1, {address: 127.0.0.1:2, standby: true}], "
+                            "spares: {dwell: 1s}"),
+              IsEmpty());
+}
+
+TEST(ConfigValidation, WarnsOfPromisesThatNoSchedulerKeeps) {
+  const auto warnings = [](const std::string& first, const std::string& rest) {
+    return warnings_of("pools:\n- {name: a, fallback: b, backends: [127.0.0.1:1]" + first +
+                       "}\n- {name: b, backends: [127.0.0.1:2]}\n" + rest);
+  };
+  const std::string route = "routes: [{pool: a, slo: {ttft: 2s}}]\n";
+  const std::string tenant = "routes: [{pool: a}]\ntenants: [{name: t, weight: 2, keys_sha256: [" +
+                             std::string(64, 'a') + "]}]\n";
+
+  EXPECT_THAT(warnings("", route),
+              ElementsAre(HasSubstr("routes[0].slo: has no effect: no pool of the route has "
+                                    "`picker: expected-time`")));
+  EXPECT_THAT(warnings("", tenant), ElementsAre(HasSubstr("tenants[0].weight: has no effect")));
+  EXPECT_THAT(warnings(", picker: expected-time", route), IsEmpty());
+  EXPECT_THAT(warnings(", picker: expected-time", tenant), IsEmpty());
+  EXPECT_THAT(warnings_of("pools:\n- {name: a, fallback: b, backends: [127.0.0.1:1]}\n"
+                          "- {name: b, backends: [127.0.0.1:2], picker: expected-time}\n" +
+                          route),
+              IsEmpty())
+      << "the fallback has a scheduler";
+}
+
+TEST(ConfigValidation, WarnsOfGrpcOverHttp1) {
+  const auto warnings = [](const std::string& keys) {
+    return warnings_of("pools: [{name: a, backends: [127.0.0.1:1]" + keys +
+                       "}]\nroutes: [{match: {grpc: p.S}, pool: a}]\n");
+  };
+
+  EXPECT_THAT(warnings(""),
+              ElementsAre("2:25 routes[0].match.grpc: gRPC needs HTTP/2, and the pool "
+                          "'a' speaks HTTP/1.1 to its backends; write `protocol: "
+                          "h2` in the pool"));
+  EXPECT_THAT(warnings(", protocol: h2"), IsEmpty());
+  EXPECT_THAT(warnings(", protocol: auto"), IsEmpty());
+  EXPECT_THAT(warnings(", tls: {}"), IsEmpty());
+}
+
 TEST(ConfigValidation, RefusesDestructiveMetricsEndpoints) {
   const auto problems = [](const std::string& path) {
     return problems_of(

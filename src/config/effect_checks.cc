@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "config/validation.h"
+
+namespace evenkeel::config_file {
+namespace {
+
+constexpr std::string_view expected_time = "expected-time";
+
+void warn(ParseContext& context, const std::string& path, std::string message, std::string help) {
+  if (context.report.has_problem(path)) return;
+  context.report.warn(context.mark_of(path), path, std::move(message), std::move(help));
+}
+
+// ---- settings of pickers
+
+// A setting that only some pickers read.
+struct PickerSetting {
+  std::string_view key;
+  std::vector<std::string_view> pickers;
+  bool is_set;  // to something else than its default
+};
+
+std::vector<PickerSetting> settings_of(const PoolConfig& pool) {
+  return {
+      {"hash.header", {"consistent-hash"}, pool.hash.header != HashConfig{}.header},
+      {"hash.load_factor",
+       {"consistent-hash", "prefix-affinity"},
+       pool.hash.load_factor != HashConfig{}.load_factor},
+      {"gpu", {"gpu"}, pool.gpu != GpuConfig{}},
+      {"slo", {expected_time}, pool.slo != SloConfig{}},
+      {"expected_time", {expected_time}, pool.expected_time != ExpectedTimeConfig{}},
+      {"weights", {"weighted"}, pool.weights != WeightSource::configured},
+  };
+}
+
+void check_settings(const PoolConfig& pool, const std::string& path, ParseContext& context) {
+  for (const PickerSetting& setting : settings_of(pool)) {
+    const bool is_read = std::ranges::any_of(setting.pickers, [&](std::string_view picker) {
+      return picker == pool.picker || picker == pool.shadow_picker;
+    });
+    if (!setting.is_set || is_read) continue;
+    warn(context, fmt::format("{}.{}", path, setting.key),
+         fmt::format("has no effect with `picker: {}`", pool.picker),
+         fmt::format("read by `picker: {}` only: change the picker, or remove the key",
+                     fmt::join(setting.pickers, "` and `picker: ")));
+  }
+}
+
+// One warning for all backends of the pool.
+void check_weights(const PoolConfig& pool, const std::string& path, ParseContext& context) {
+  const auto ignores = [](std::string_view picker) {
+    return picker == "round-robin" || picker == expected_time || picker.empty();
+  };
+  if (!ignores(pool.picker) || !ignores(pool.shadow_picker)) return;
+  const auto weighted = std::ranges::find_if(
+      pool.backends, [](const BackendConfig& backend) { return backend.weight != 1; });
+  if (weighted == pool.backends.end()) return;
+  const auto index = static_cast<std::size_t>(weighted - pool.backends.begin());
+  const std::string key = indexed(path + ".backends", index) + ".weight";
+  if (pool.picker == expected_time) {
+    warn(context, key, "is only for requests that generate no text with `picker: expected-time`",
+         "others go by the speed that it learns of each backend: remove the weights");
+  } else {
+    warn(context, key, fmt::format("has no effect with `picker: {}`", pool.picker),
+         "take `picker: weighted` or `least-connections`, or remove the weights");
+  }
+}
+
+// ---- what is for backends of a kind
+
+bool has_standby(const PoolConfig& pool) {
+  return std::ranges::any_of(pool.backends, &BackendConfig::standby);
+}
+
+// Whether requests can wait: for a slot, for a spare, or for the scheduler.
+bool may_queue(const PoolConfig& pool) {
+  return pool.limits.max_in_flight > 0 || pool.slow_start.count() > 0 || has_standby(pool) ||
+         pool.picker == expected_time;
+}
+
+void check_queue(const PoolConfig& pool, const std::string& path, ParseContext& context) {
+  const QueueConfig& queue = pool.limits.queue;
+  if (queue == QueueConfig{} || queue.size == 0 || may_queue(pool)) return;
+  if (context.report.has_problem(path + ".limits")) return;
+  warn(context, path + ".limits.queue", "has no effect: without `max_in_flight` no request waits",
+       "add `max_in_flight`, how many requests a backend may have, beside it");
+}
+
+void check_spares(const PoolConfig& pool, const std::string& path, ParseContext& context) {
+  if (pool.spares == SparesConfig{} || has_standby(pool)) return;
+  if (context.report.has_problem(path + ".backends")) return;
+  warn(context, path + ".spares", "has no effect: no backend of the pool is a standby one",
+       "mark backends with `standby: true`, or remove the key");
+}
+
+// ---- routes and tenants
+
+using PoolsByName = std::unordered_map<std::string_view, const PoolConfig*>;
+
+// Whether a request may be placed by `picker: expected-time`: in one of these pools, or in one that
+// takes what they cannot.
+bool reaches_scheduler(const std::vector<RouteTarget>& targets, const PoolsByName& pools) {
+  return std::ranges::any_of(targets, [&](const RouteTarget& target) {
+    auto found = pools.find(target.pool);
+    for (std::size_t steps = 0; steps <= pools.size() && found != pools.end(); ++steps) {
+      if (found->second->picker == expected_time) return true;
+      found = pools.find(found->second->fallback);
+    }
+    return false;
+  });
+}
+
+void check_route(const RouteConfig& route, const std::string& path, const PoolsByName& pools,
+                 ParseContext& context) {
+  if (route.slo != SloConfig{} && !reaches_scheduler(route.targets, pools)) {
+    warn(context, path + ".slo", "has no effect: no pool of the route has `picker: expected-time`",
+         "choose that picker in its pool, or remove the key");
+  }
+  if (route.match.grpc.empty()) return;
+  std::unordered_set<std::string_view> reported;
+  for (const RouteTarget& target : route.targets) {
+    const auto found = pools.find(target.pool);
+    if (target.weight == 0 || found == pools.end()) continue;
+    if (found->second->protocol != BackendProtocol::http1) continue;
+    if (!reported.insert(target.pool).second) continue;
+    warn(context, path + ".match.grpc",
+         fmt::format("gRPC needs HTTP/2, and the pool '{}' speaks HTTP/1.1 to its backends",
+                     target.pool),
+         "write `protocol: h2` in the pool");
+  }
+}
+
+void check_tenant_weights(const Config& config, ParseContext& context) {
+  if (std::ranges::find(config.pools, expected_time, &PoolConfig::picker) != config.pools.end()) {
+    return;
+  }
+  for (std::size_t i = 0; i < config.tenants.size(); ++i) {
+    if (config.tenants[i].weight == TenantConfig{}.weight) continue;
+    warn(context, indexed("tenants", i) + ".weight",
+         "has no effect: no pool has `picker: expected-time`",
+         "choose that picker in a pool, or remove the key");
+  }
+}
+
+}  // namespace
+
+void check_effects(const Config& config, ParseContext& context) {
+  PoolsByName pools;
+  bool has_wrong_pool = false;
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const PoolConfig& pool = config.pools[i];
+    const std::string path = indexed("pools", i);
+    pools.emplace(pool.name, &pool);
+    if (context.report.has_problem(path + ".picker") ||
+        context.report.has_problem(path + ".shadow_picker")) {
+      has_wrong_pool = true;
+      continue;
+    }
+    check_settings(pool, path, context);
+    check_weights(pool, path, context);
+    check_queue(pool, path, context);
+    check_spares(pool, path, context);
+  }
+  if (has_wrong_pool) return;
+  for (std::size_t i = 0; i < config.routes.size(); ++i) {
+    check_route(config.routes[i], indexed("routes", i), pools, context);
+  }
+  check_tenant_weights(config, context);
+}
+
+}  // namespace evenkeel::config_file
