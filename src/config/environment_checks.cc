@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/forms.h"
 #include "config/validation.h"
 
 namespace evenkeel::config_file {
@@ -208,9 +209,56 @@ void check_certificates(const Config& config, ParseContext& context) {
   }
 }
 
+// ---- memory
+
+std::optional<std::uint64_t> limit_of(const MemoryLimit& setting, const Environment& environment) {
+  if (setting.kind == MemoryLimit::Kind::bytes) return setting.bytes;
+  if (setting.kind == MemoryLimit::Kind::off || !environment.memory_limit) return std::nullopt;
+  return environment.memory_limit(setting);
+}
+
+/// The prefix indexes of expected-time are allocated in full when the pools are built.
+void check_index_memory(const Config& config, ParseContext& context) {
+  if (context.report.has_problem("limits.memory")) return;
+  std::uint64_t sum = 0;
+  std::uint64_t largest = 0;
+  std::string key;
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const PoolConfig& pool = config.pools[i];
+    const std::string path = indexed("pools", i) + ".expected_time.index_memory";
+    if (pool.picker != "expected-time" || context.report.has_problem(path)) continue;
+    const std::uint64_t bytes = pool.expected_time.index_bytes;
+    sum += bytes;
+    if (bytes <= largest) continue;
+    largest = bytes;
+    key = path;
+  }
+  if (sum == 0) return;
+  const auto limit = limit_of(config.limits.memory, context.environment);
+  if (!limit || sum <= *limit / 2) return;
+  const auto mib = [](std::uint64_t bytes) { return (bytes + MiB / 2) / MiB; };
+  const std::string indexes = largest == sum ? "the index takes" : "the indexes of all pools take";
+  if (sum > *limit) {
+    context.add(key,
+                fmt::format("{} {} MiB, and the limit of the process is {} MiB (`limits.memory`)",
+                            indexes, mib(sum), mib(*limit)),
+                "lower `expected_time.index_memory`, which is taken in full for each pool, or "
+                "raise that limit");
+    return;
+  }
+  context.report.warn(
+      context.mark_of(key), key,
+      fmt::format("{} {} MiB, more than half of the {} MiB that the process may use "
+                  "(`limits.memory`)",
+                  indexes, mib(sum), mib(*limit)),
+      "lower `expected_time.index_memory`, or raise that limit: at 95 % of it requests get 503, "
+      "and a reload that changes an index needs both for a while");
+}
+
 }  // namespace
 
 void check_environment(const Config& config, ParseContext& context) {
+  check_index_memory(config, context);
   check_hosts(config, context);
   check_own_listeners(config, context);
   check_named_files(config, context);

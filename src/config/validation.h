@@ -16,7 +16,8 @@ namespace evenkeel::config_file {
 void validate_config(const Config& config, ParseContext& context);
 
 // Reports what does not fit this machine: host names without an address, backends that are our own
-// listeners, files that cannot be used. context.environment limits what is looked at.
+// listeners, files that cannot be used, indexes that do not fit into memory. context.environment
+// limits what is looked at.
 void check_environment(const Config& config, ParseContext& context);
 
 // Reports splits of which no part would get a request, and parts of pools that have no such

@@ -1,6 +1,8 @@
 #include "evenkeel/server/process_environment.h"
 
+#include "evenkeel/base/memory_usage.h"
 #include "evenkeel/net/tls.h"
+#include "server/memory_guard.h"
 
 namespace evenkeel {
 
@@ -8,6 +10,9 @@ Environment process_environment() {
   Environment environment = Environment::from_process();
   environment.listener_tls_problems = &TlsServerContext::check;
   environment.pool_tls_problems = &TlsClientContext::check;
+  environment.memory_limit = [](const MemoryLimit& setting) {
+    return memory_limit(setting, MemoryUsage());
+  };
   return environment;
 }
 

@@ -218,6 +218,44 @@ TEST(Check, RefusesABackendThatIsOneOfOurListeners) {
   EXPECT_THAT(problems("0.0.0.0:8080", "gpu1:8080"), IsEmpty()) << "resolved while it runs";
 }
 
+TEST(Check, ComparesIndexesWithTheMemoryOfTheProcess) {
+  Environment environment;
+  const auto loaded = [&](const std::string& memory, const std::string& index) {
+    return read_config(
+        "pools:\n- {name: a, backends: [h:1], picker: expected-time, expected_time: "
+        "{index_memory: " +
+            index +
+            "}}\n"
+            "- {name: b, backends: [h:2], picker: expected-time}\n"
+            "routes: [{match: {path: /a}, pool: a}, {pool: b}]\n"
+            "limits: {memory: " +
+            memory + "}\n",
+        "test.yaml", environment);
+  };
+
+  EXPECT_THAT(lines_of(loaded("512MiB", "449MiB").problems),
+              ElementsAre("2:83 pools[0].expected_time.index_memory: the indexes of all pools take "
+                          "513 MiB, and the limit of the process is 512 MiB (`limits.memory`); "
+                          "lower `expected_time.index_memory`, which is taken in full for each "
+                          "pool, or raise that limit"));
+  const auto tight = loaded("512MiB", "193MiB");
+  EXPECT_THAT(lines_of(tight.problems), IsEmpty());
+  EXPECT_THAT(lines_of(tight.warnings),
+              ElementsAre(HasSubstr("the indexes of all pools take 257 MiB, more than half of the "
+                                    "512 MiB that the process may use (`limits.memory`)")));
+  EXPECT_THAT(loaded("512MiB", "192MiB").warnings, IsEmpty());
+  EXPECT_TRUE(loaded("off", "16GiB").ok());
+  EXPECT_TRUE(loaded("auto", "16GiB").ok()) << "the limit is not known";
+
+  environment.memory_limit = [](const MemoryLimit& setting) -> std::optional<std::uint64_t> {
+    return setting.kind == MemoryLimit::Kind::share ? 64UL << 20 : 128UL << 20;
+  };
+  EXPECT_THAT(lines_of(loaded("auto", "65MiB").problems), ElementsAre(HasSubstr("is 128 MiB")));
+  EXPECT_TRUE(loaded("auto", "64MiB").ok());
+  EXPECT_THAT(lines_of(loaded("50%", "64MiB").problems), ElementsAre(HasSubstr("is 64 MiB")));
+  EXPECT_TRUE(loaded("off", "16GiB").ok());
+}
+
 TEST(Check, WarnsOfAPathThatLooksLikeAPrefix) {
   const auto loaded = read(R"(pools: [{name: a, backends: [h:1]}]
 routes:

@@ -328,9 +328,10 @@ class ChangedBackends(Backends):
         limit = (used << 10) + (1 << 30)
         resource.prlimit(daemon.pid, resource.RLIMIT_AS, (limit, limit))
         self.config["pools"][0] |= {"picker": "expected-time", "expected_time": {"index_memory": "16GiB"}}
+        self.config["limits"] = {"memory": "off"}  # else the check of the file may refuse it
         self.write()
         daemon.signal(signal.SIGHUP)
-        daemon.wait_line("index_memory.* is taken in full")
+        daemon.wait_line("not enough memory for these pools.*index_memory.* is taken in full")
         self.eventually(lambda: self.status_of(daemon) == 200, "the former file serves")
 
     def status_of(self, daemon):

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "evenkeel/server/process_environment.h"
+
 namespace evenkeel {
 namespace {
 
@@ -66,6 +68,8 @@ TEST(MemoryLimit, IsTheFilesOrAShareOfWhatThereIs) {
   const auto whole = usage.cgroup_limit() ? usage.cgroup_limit() : usage.machine_memory();
   ASSERT_TRUE(whole.has_value());
   const auto half = memory_limit({.kind = Kind::share, .share = 0.5}, usage);
+  EXPECT_EQ(process_environment().memory_limit({.kind = Kind::share, .share = 0.5}), half)
+      << "the check of a file asks the same";
   EXPECT_NEAR(static_cast<double>(*half), static_cast<double>(*whole) / 2, 1e6);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -30,9 +31,12 @@ struct Environment {
   // What is wrong with certificates and keys. Both read the files, and block.
   std::function<std::vector<TlsProblem>(const ListenerTlsConfig&)> listener_tls_problems;
   std::function<std::vector<TlsProblem>(const PoolTlsConfig&)> pool_tls_problems;
+  // How many bytes of memory a process here may use; nothing: no limit. Asked about `auto` and
+  // shares. Reads the kernel's files.
+  std::function<std::optional<std::uint64_t>(const MemoryLimit&)> memory_limit;
 
   // This process's environment, name service, interfaces and files; the functions for certificates
-  // are empty. Thread: any, but not while another one calls setenv.
+  // and memory are empty. Thread: any, but not while another one calls setenv.
   static Environment from_process();
 };
 
