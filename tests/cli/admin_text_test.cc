@@ -162,7 +162,7 @@ TEST(BackendsText, SortsUnknownValuesLast) {
 
 TEST(BackendsText, KeepsStateAndReasonInNarrowTerminals) {
   const std::vector<double> rates = {1, 2};
-  for (const std::size_t width : {20, 40, 70, 100, 132, 200}) {
+  for (const std::size_t width : {20u, 40u, 70u, 100u, 132u, 200u}) {
     const Lines lines =
         backends_text(backends(100, 0), {.now = now, .rates = rates, .width = width});
 
