@@ -37,14 +37,10 @@ std::optional<Error> obstacle_of(const InferenceInfo& info) {
       .detail = "the name of the model must be replaced, which needs a body of plain JSON"};
 }
 
-bool is_accept_encoding(const Field& field) {
-  return equals_ignore_case(field.name(), "accept-encoding");
-}
-
 }  // namespace
 
-RewriteFilter::RewriteFilter(std::string_view model, Usage usage)
-    : quoted_model_(quoted(model)), usage_(usage) {}
+RewriteFilter::RewriteFilter(std::string_view model, bool adds_usage)
+    : quoted_model_(quoted(model)), adds_usage_(adds_usage) {}
 
 Task<Result<Response>> RewriteFilter::handle(Request& request, Handler& next) {
   if (request.info.inference == nullptr || request.body == nullptr) return next.handle(request);
@@ -62,30 +58,28 @@ std::vector<BodyEdit> RewriteFilter::edits_of(const InferenceInfo& info) const {
   std::vector<BodyEdit> edits;
   const InferenceRequest& asked = info.request;
   const auto begin = info.places.object_begin;
-  if (usage_.asks && asked.complete && asked.stream && begin) {
-    edits.push_back({{*begin, *begin}, R"("stream_options":{"include_usage":true},)"});
+  if (adds_usage_ && asked.complete && asked.stream && begin) {
+    edits.push_back({.replaced = {*begin, *begin},
+                     .by = R"("stream_options":{"include_usage":true},)",
+                     .applies = &info.usage_added});
   }
   if (quoted_model_.empty()) return edits;
-  for (const BodyRange& range : info.places.model_values) edits.push_back({range, quoted_model_});
+  for (const BodyRange& range : info.places.model_values)
+    edits.push_back({.replaced = range, .by = quoted_model_});
   return edits;
 }
 
 Task<Result<Response>> RewriteFilter::rewrite(Request& request, std::vector<BodyEdit> edits,
                                               Handler& next) {
   InferenceInfo& info = *request.info.inference;
-  const bool adds_usage = std::any_of(edits.begin(), edits.end(), [](const BodyEdit& edit) {
-    return edit.replaced.begin == edit.replaced.end;
-  });
-  info.usage_added = adds_usage;
-  info.keeps_null_usage = usage_.keeps_nulls;
-  // A compressed stream could not be read.
-  if (adds_usage) request.fields.remove_if(is_accept_encoding);
+  info.wants_usage =
+      std::ranges::any_of(edits, [](const BodyEdit& edit) { return edit.applies != nullptr; });
   auto spliced = std::make_unique<SplicedBody>(std::move(request.body), std::move(edits));
   SplicedBody& body = *spliced;
   request.body = std::move(spliced);
   auto response = co_await next.handle(request);
   if (response) co_return response;
-  info.usage_added = false;
+  info.wants_usage = info.usage_added = false;
   body.rewind();  // if it cannot be, no other pool gets it: see Fallback
   request.body = body.release();
   co_return response;

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace evenkeel {
+namespace {
+
+bool applies(const BodyEdit& edit) { return edit.applies == nullptr || *edit.applies; }
+
+}  // namespace
 
 SplicedBody::SplicedBody(BodyPtr body, std::vector<BodyEdit> edits)
     : body_(std::move(body)), edits_(std::move(edits)) {}
@@ -37,6 +42,7 @@ std::optional<Chunk> SplicedBody::take_piece() {
     return passed;
   };
   if (replaced_until_ > position_) advance(replaced_until_);
+  while (next_ < edits_.size() && !applies(edits_[next_])) ++next_;
   if (!bytes.empty() && next_ < edits_.size() && edits_[next_].replaced.begin == position_) {
     const BodyEdit& edit = edits_[next_++];
     replaced_until_ = edit.replaced.end;
@@ -58,6 +64,7 @@ std::optional<std::uint64_t> SplicedBody::length() const {
   auto length = body_->length();
   if (!length) return length;
   for (const BodyEdit& edit : edits_) {
+    if (!applies(edit)) continue;
     *length += edit.by.size();
     *length -= edit.replaced.end - edit.replaced.begin;
   }

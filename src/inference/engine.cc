@@ -1,6 +1,7 @@
 #include "evenkeel/inference/engine.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "inference/engines/engines.h"
 
@@ -22,6 +23,16 @@ std::span<const Engine* const> engines() { return table; }
 const Engine& engine_named(std::string_view name) {
   const auto found = std::ranges::find(table, name, &Engine::name);
   return found == std::end(table) ? generic_engine : **found;
+}
+
+std::uint8_t number_of(const Engine& engine) {
+  const auto found = std::ranges::find(table, &engine);
+  if (&engine == &generic_engine || found == std::end(table)) return 0;
+  return static_cast<std::uint8_t>(found - std::begin(table) + 1);
+}
+
+const Engine& engine_numbered(std::uint8_t number) {
+  return number == 0 || number > std::size(table) ? generic_engine : *table[number - 1];
 }
 
 const Engine& kserve_server() { return kserve_engine; }

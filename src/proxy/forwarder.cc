@@ -68,6 +68,10 @@ bool is_own_field(const Field& field) {
          equals_ignore_case(field.name().substr(0, prefix.size()), prefix);
 }
 
+bool is_accept_encoding(const Field& field) {
+  return equals_ignore_case(field.name(), "accept-encoding");
+}
+
 void remove_own_fields(Fields& fields) {
   if (std::any_of(fields.begin(), fields.end(), is_own_field)) [[unlikely]] {
     fields.remove_if(is_own_field);
@@ -205,8 +209,21 @@ void Forwarder::begin_sending(Request& request, const Backend& backend, bool new
   timings.uploaded = {};
   if (progress.sent++ == 0) progress.first_sent = timings.head_sent;
   if (timings.deadline != never) rewrite_grpc_timeout(request, timings.head_sent);
+  if (request.info.inference != nullptr && request.info.inference->wants_usage)
+    ask_for_usage(request, backend);
   const bool counts = pool_.state().spec().notices_silence;
   request.awaiting_clients = counts ? &backend.load().awaiting_clients() : nullptr;
+}
+
+/// Where the client did not ask for the usage of its stream. The backend is asked if its engine
+/// gives it: others may refuse a request with `stream_options`.
+void Forwarder::ask_for_usage(Request& request, const Backend& backend) const {
+  const Engine& engine = engine_of(backend);
+  InferenceInfo& info = *request.info.inference;
+  info.usage_added = engine.gives_stream_usage;
+  info.keeps_null_usage = engine.writes_null_usage;
+  // A compressed stream could not be read.
+  if (info.usage_added) request.fields.remove_if(is_accept_encoding);
 }
 
 /// Ties the lease and the link to the body of a response. Records what its head says.
@@ -221,7 +238,7 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease l
     backend.answered(info.timings.head_sent, loop_.now());
   const AttemptResult result = classify_head(request, response);
   const bool counts = counts_against_backend(result.outcome);
-  const bool body_decides = response.status == 500 && refusals_of(backend).json_errors;
+  const bool body_decides = response.status == 500 && engine_of(backend).refusals.json_errors;
   if (counts && !body_decides) [[unlikely]]
     record_attempt(backend, result, info.timings.head_sent, loop_.now());
   if (options_.debug_headers) add_debug_headers(backend, response);
@@ -229,8 +246,7 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease l
     add_explanation(*lease.placed(), response);
   }
   const bool is_event_stream = EventStreamBody::applies_to(response);
-  // With `engine: auto` the engine of the pool is none, and the backend's may be known.
-  const bool finds_errors = options_.finds_stream_errors || backend.load().detected_refusals() != 0;
+  const bool finds_errors = options_.finds_stream_errors || backend.load().detected_engine() != 0;
   response.body =
       std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link), request, response,
                                       result.outcome, body_decides, backend_metrics);

@@ -55,9 +55,9 @@ bool Forwarder::may_retry(const Request& request, const Progress& progress,
 }
 
 /// With `engine: auto` the engine of the pool is none, and the backend's may be known.
-EngineRefusals Forwarder::refusals_of(const Backend& backend) const {
-  return EngineRefusals::of_bits(options_.engine->refusals.bits() |
-                                 backend.load().detected_refusals());
+const Engine& Forwarder::engine_of(const Backend& backend) const {
+  const std::uint8_t detected = backend.load().detected_engine();
+  return detected == 0 ? *options_.engine : engine_numbered(detected);
 }
 
 /// Its retry policy may send it again, and its body can be sent again for sure. A gRPC server may
@@ -81,7 +81,7 @@ std::optional<Lease> Forwarder::acquire_trial(const Request& request, const Prog
   if (backend == nullptr || !may_be_trial(request, progress)) return std::nullopt;
   const RetryPolicy& policy = *progress.policy;
   const ErrorAnswer refusal{.status = too_many_requests};
-  if (!policy.retries(refusal, refusals_of(**backend), policy.is_idempotent(request))) {
+  if (!policy.retries(refusal, engine_of(**backend).refusals, policy.is_idempotent(request))) {
     return std::nullopt;
   }
   return pool_.acquire_trial(*backend, safe_method);
@@ -108,7 +108,8 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
   // It was the trial of an ejected backend, or its failure has ejected it: others do better.
   const bool blames_backend =
       answer.status >= 500 && idempotent && backend.load().ejection() == Ejection::ejected;
-  const bool again = blames_backend || policy.retries(answer, refusals_of(backend), idempotent);
+  const bool again =
+      blames_backend || policy.retries(answer, engine_of(backend).refusals, idempotent);
   if (!again || !may_retry(request, progress, backend)) co_return Next::done;
   const bool overloaded = answer.status == too_many_requests || answer.status == 503;
   progress.is_trial = progress.is_trial && overloaded;

@@ -19,17 +19,18 @@
 namespace evenkeel {
 namespace {
 
+/// Where the engine of the backend gives it, which with `engine: auto` is known when it is chosen.
 bool adds_usage(const PoolConfig& pool) {
-  return inspects(pool) && pool.stream_usage == StreamUsage::automatic &&
-         engine_named(pool.engine).gives_stream_usage;
+  const bool may_give =
+      pool.engine == undetected_engine || engine_named(pool.engine).gives_stream_usage;
+  return inspects(pool) && pool.stream_usage == StreamUsage::automatic && may_give;
 }
 
 /// The pool's backends get other values than its clients gave.
 bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.empty(); }
 
 bool rewrites_alike(const PoolConfig& one, const PoolConfig& other) {
-  return one.model == other.model && adds_usage(one) == adds_usage(other) &&
-         engine_named(one.engine).writes_null_usage == engine_named(other.engine).writes_null_usage;
+  return one.model == other.model && adds_usage(one) == adds_usage(other);
 }
 
 /// In another order, perhaps.
@@ -252,11 +253,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   if (rewrites(pool)) {
     Handler& forwarder = *handlers_.back();
     // Values of the body that only this pool's backends are to see.
-    add_stage(rewrites_.emplace_back(
-                  pool.model,
-                  RewriteFilter::Usage{.asks = adds_usage(pool),
-                                       .keeps_nulls = engine_named(pool.engine).writes_null_usage}),
-              forwarder);
+    add_stage(rewrites_.emplace_back(pool.model, adds_usage(pool)), forwarder);
   }
   forwarders_.push_back(handlers_.back().get());
 }

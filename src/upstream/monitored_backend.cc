@@ -142,9 +142,9 @@ void MonitoredBackend::on_engine_unknown(std::string reason) {
 
 /// `serving`: the backend is in rotation, and stays so until a check fails.
 void MonitoredBackend::apply(bool serving) {
-  const EngineRefusals refusals =
-      identity() == nullptr ? EngineRefusals{} : engine_named(identity()->engine).refusals;
-  spec_.backend->load().set_detected_refusals(refusals.bits());
+  const bool detected = identity() != nullptr;
+  spec_.backend->load().set_detected_engine(detected ? number_of(engine_named(identity()->engine))
+                                                     : std::uint8_t{0});
   apply_health_spec(serving);
   apply_metrics_spec();
   apply_model_listing();

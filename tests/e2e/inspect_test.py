@@ -438,6 +438,36 @@ class Usage(Inspect):
             self.assertEqual(self.pool_of(daemon, body), "pool")
             self.assertEqual(self.received("pool"), body)
 
+    def test_is_asked_only_of_detected_engines_that_give_it(self):
+        """vLLM refuses the request; the other backend, of which nothing is known, gets it as the client sent it."""
+        seen = []
+
+        def server(owner):
+            def script(request):
+                if request.target == "/v1/models" and owner:
+                    return request.answer(json.dumps({"object": "list", "data": [{"id": "a", "owned_by": owner}]}).encode())
+                if request.method != "POST" or request.target != "/v1/chat/completions":
+                    return request.answer(b"", status=404)
+                seen.append((owner, request.body))
+                return request.answer(b"{}", status=503 if owner else 200)
+            return script
+
+        vllm, other = self.backend(server("vllm")), self.backend(server(None))
+        daemon = self.start_daemon(vllm, other, workers=1, pool={
+            "engine": "auto", "inspect": True, "picker": "round-robin", "health": {"check": "tcp", "interval": "100ms"}})
+        self.eventually(lambda: daemon.backend(vllm.address)["engine"] == "vllm", "detection")
+        self.eventually(lambda: daemon.backend(other.address)["state"] == "up", "the other backend")
+        body = chat(stream=True)
+        asking = b'{"stream_options":{"include_usage":true},' + body[1:]
+        for _ in range(8):
+            self.assertEqual(exchange(daemon.address, "POST", CHAT, (), body).status, 200)
+            if ("vllm", asking) in seen:
+                break
+        self.assertIn(("vllm", asking), seen)
+        self.assertEqual({each for each in seen if each[0] == "vllm"}, {("vllm", asking)})
+        self.assertEqual({each for each in seen if each[0] is None}, {(None, body)})
+        self.assertEqual(seen[-1], (None, body), "the retry")
+
     def test_is_not_asked_of_others_or_if_it_is_off(self):
         for keys in ({"engine": "generic", "inspect": True}, {"engine": "vllm"},
                      {"engine": "vllm", "inspect": True, "stream_usage": "off"}):

@@ -84,6 +84,24 @@ class Bytes(Observe):
                     self.assertEqual([line["prompt_tokens"] for line in lines], [9, 9])
                     daemon.finish()
 
+    def test_of_streams_of_a_detected_engine_are_those_that_the_client_asked_for(self):
+        for engine in ("vllm", "sglang"):
+            with self.subTest(engine=engine):
+                simulators = self.simulators("--engine", engine, "--model", "tiny", "--count", "2")
+                daemon = self.start_daemon(*simulators.addresses, workers=1, pool={
+                    "inspect": True, "engine": "auto", "picker": "round-robin"})
+                self.eventually(lambda: {daemon.backend(each)["engine"] for each in simulators.addresses} == {engine})
+                for _ in range(4):
+                    answer = exchange(daemon.address, "POST", CHAT, (), chat(stream=True, max_tokens=3))
+                    self.assertNotIn(b"prompt_tokens", answer.body)
+                    self.assertEqual(b'"usage":null' in answer.body, engine == "sglang", "as the engine writes it")
+                asked = chat(stream=True, max_tokens=3, stream_options={"include_usage": True})
+                self.assertIn(b"prompt_tokens", exchange(daemon.address, "POST", CHAT, (), asked).body)
+                lines = daemon.wait_access(5)
+                self.assertEqual([line["completion_tokens"] for line in lines], [3] * 5)
+                self.assertTrue(all(line["prompt_tokens"] > 0 for line in lines))
+                daemon.finish()
+
     def test_of_recorded_streams_stay_as_they_are(self):
         for file in sorted(RECORDED.glob("*/*.sse")):
             with self.subTest(file.name):

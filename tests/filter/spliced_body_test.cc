@@ -61,6 +61,24 @@ TEST_F(SplicedBodyTest, GivesTheSameBytesAgainAfterRewind) {
   EXPECT_EQ(read_all(*body.release()), "0123456789");
 }
 
+TEST_F(SplicedBodyTest, MakesAnEditOnlyWhileItApplies) {
+  feed_in_chunks("0123456789", 4);
+  feed->length = 10;
+  bool applies = false;
+  SplicedBody body(
+      std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), limits, metrics, nullptr),
+      {{{1, 1}, "<in>", &applies}, {{2, 3}, "x"}, {{9, 10}, "y", &applies}});
+  EXPECT_EQ(body.length(), 10U);
+  EXPECT_EQ(read_all(body), "01x3456789");
+  ASSERT_TRUE(body.rewind());
+  applies = true;
+  EXPECT_EQ(body.length(), 14U);
+  EXPECT_EQ(read_all(body), "0<in>1x345678y");
+  ASSERT_TRUE(body.rewind());
+  applies = false;
+  EXPECT_EQ(read_all(body), "01x3456789");
+}
+
 TEST_F(SplicedBodyTest, PassesErrorsOn) {
   feed = std::make_shared<BodyFeed>(loop);
   feed->push("01");

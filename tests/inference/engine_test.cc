@@ -39,6 +39,13 @@ TEST(Engines, AreFoundByName) {
   EXPECT_EQ(engine_named(kserve_server().name).name, "generic");
 }
 
+TEST(Engines, AreFoundByNumber) {
+  for (const Engine* engine : engines()) EXPECT_EQ(&engine_numbered(number_of(*engine)), engine);
+  EXPECT_EQ(number_of(engine_named("generic")), 0);
+  EXPECT_EQ(number_of(kserve_server()), 0);
+  EXPECT_EQ(engine_numbered(255).name, "generic");
+}
+
 TEST(Engines, CanAllBeDetectedButGeneric) {
   for (const Engine* engine : engines()) {
     EXPECT_EQ(engine->detection.rules.empty(), engine->name == "generic") << engine->name;

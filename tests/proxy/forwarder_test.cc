@@ -296,7 +296,8 @@ class ParkTrialTest : public ForwarderTest {
     parked().record_outcome(refused, loop.now() - std::chrono::seconds(2));
   }
   void refusals_are_retried() {
-    for (const auto& each : state->backends()) each->load().set_detected_refusals(1);
+    const std::uint8_t vllm = number_of(engine_named("vllm"));
+    for (const auto& each : state->backends()) each->load().set_detected_engine(vllm);
   }
   const evenkeel::Backend& parked() const { return *state->backends()[0]; }
 

@@ -350,13 +350,11 @@ class Load {
     learned_weight_.store(weight, std::memory_order_relaxed);
   }
 
-  /// What the refusals of the engine mean that `engine: auto` has detected, as the forwarder reads
-  /// it (EngineRefusals::bits); 0: nothing. The control thread writes it.
-  std::uint8_t detected_refusals() const {
-    return detected_refusals_.load(std::memory_order_relaxed);
-  }
-  void set_detected_refusals(std::uint8_t bits) {
-    detected_refusals_.store(bits, std::memory_order_relaxed);
+  /// The engine that `engine: auto` has detected, as the table of engines numbers it (number_of);
+  /// 0: none that is known. The control thread writes it.
+  std::uint8_t detected_engine() const { return detected_engine_.load(std::memory_order_relaxed); }
+  void set_detected_engine(std::uint8_t number) {
+    detected_engine_.store(number, std::memory_order_relaxed);
   }
 
   // ---- For the admin API and the metrics ----
@@ -466,7 +464,7 @@ class Load {
   std::atomic<Duration::rep> served_sum_{0};
   std::atomic<float> learned_weight_{0};
   std::uint8_t sleep_sources_ = 0;  // a bit for each that says that it sleeps
-  std::atomic<std::uint8_t> detected_refusals_{0};
+  std::atomic<std::uint8_t> detected_engine_{0};
   std::atomic<Fault> connect_fault_{Fault::connect_failed};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
   std::atomic<std::uint64_t> failed_responses_{0};

@@ -9,24 +9,19 @@
 
 namespace evenkeel {
 
-/// Replaces the name of the model in JSON bodies, and asks for the usage of streams whose clients
-/// did not (`info.inference->usage_added`; the filter `observe` removes it from the response). All
-/// other bytes stay. When the pool fails the request before a backend has seen it, the body is as
-/// it was: another pool may change it differently.
+/// Replaces the name of the model in JSON bodies, and prepares to ask for the usage of streams
+/// whose clients did not (`info.inference->wants_usage`): the forwarder decides for each backend
+/// whether it is asked, and the filter `observe` removes it from the response. All other bytes
+/// stay. When the pool fails the request before a backend has seen it, the body is as it was:
+/// another pool may change it differently.
 ///
 /// Acts on requests that were inspected (inspect.h), and refuses those whose name it cannot find:
 /// in a compressed body or a form (bad_request), behind what was inspected (body_too_large), or
 /// behind what there was memory for (out_of_memory).
 class RewriteFilter final : public Filter {
  public:
-  /// What is asked of an engine for the usage of streams.
-  struct Usage {
-    bool asks = false;         ///< where the client did not
-    bool keeps_nulls = false;  ///< it writes `"usage":null` whether asked or not
-  };
-
-  /// `model` empty: its name stays.
-  RewriteFilter(std::string_view model, Usage usage);
+  /// `model` empty: its name stays. `adds_usage`: asks for the usage of streams.
+  RewriteFilter(std::string_view model, bool adds_usage);
 
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
@@ -35,7 +30,7 @@ class RewriteFilter final : public Filter {
   Task<Result<Response>> rewrite(Request& request, std::vector<BodyEdit> edits, Handler& next);
 
   const std::string quoted_model_;  // in JSON; empty: the name stays
-  const Usage usage_;
+  const bool adds_usage_;
 };
 
 }  // namespace evenkeel

@@ -17,6 +17,8 @@ namespace evenkeel {
 struct BodyEdit {
   BodyRange replaced;
   std::string by;
+  /// Null, or whether this edit is made; changes only while the body is at its start.
+  const bool* applies = nullptr;
 };
 
 /// Passes a body on with some parts of it replaced, whatever the chunks that it comes in.

@@ -115,7 +115,9 @@ struct InferenceInfo : Pooled {
   bool body_is_held = false;
   /// Memory for held bodies, or for decompressing this one, ran out before enough of it was read.
   bool cut_short = false;
-  bool usage_added = false;  ///< evenkeel asks for the stream's usage, and the client did not
+  /// The client did not ask for the stream's usage: evenkeel asks for it where the engine gives it.
+  bool wants_usage = false;
+  bool usage_added = false;  ///< the backend that has the request is asked for it
   /// With `usage_added`: `"usage":null` in the stream's other events is the engine's habit.
   bool keeps_null_usage = false;
   InferenceResponse response;

@@ -101,15 +101,6 @@ struct EngineRefusals {
   bool early_errors = false;
   /// 500 with an error of nlohmann::json in its body: the JSON of the request is wrong.
   bool json_errors = false;
-
-  std::uint8_t bits() const {
-    return static_cast<std::uint8_t>(overload | early_errors << 1 | json_errors << 2);
-  }
-  static EngineRefusals of_bits(std::uint8_t bits) {
-    return {.overload = (bits & 1) != 0,
-            .early_errors = (bits & 2) != 0,
-            .json_errors = (bits & 4) != 0};
-  }
 };
 
 struct Engine {
@@ -130,6 +121,10 @@ std::span<const Engine* const> engines();
 
 /// The engine with this name; `generic` if there is none.
 const Engine& engine_named(std::string_view name);
+
+/// An engine as one byte, which threads can share; 0: `generic`, of which nothing is known.
+std::uint8_t number_of(const Engine& engine);
+const Engine& engine_numbered(std::uint8_t number);
 
 /// A server of an unknown engine that implements KServe v2. Not in the table: no file names it.
 const Engine& kserve_server();

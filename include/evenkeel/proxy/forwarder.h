@@ -103,6 +103,8 @@ class Forwarder final : public Handler {
                      Progress& progress);
   AttemptOutcome complete(Request& request, Response& response, Lease lease, LinkLease link,
                           BackendMetrics& backend_metrics);
+  const Engine& engine_of(const Backend& backend) const;
+  void ask_for_usage(Request& request, const Backend& backend) const;
   Next next_after_failed_connect(const Error& error, const Backend& backend) const;
   Next next_after_failure(Request& request, const Error& error, Link& link, const Backend& backend,
                           Progress& progress);
@@ -116,7 +118,6 @@ class Forwarder final : public Handler {
   // ---- retries after an answer, or after a backend may have begun ----
   void keep_body(Request& request, const Progress& progress);
   bool may_retry(const Request& request, const Progress& progress, const Backend& backend) const;
-  EngineRefusals refusals_of(const Backend& backend) const;
   bool spend_budget();
   Task<Next> replace_answer(Request& request, Progress& progress, const Backend& backend,
                             Response& response);
