@@ -87,7 +87,7 @@ class Bytes(Observe):
     def test_of_streams_of_a_detected_engine_are_those_that_the_client_asked_for(self):
         for engine in ("vllm", "sglang"):
             with self.subTest(engine=engine):
-                simulators = self.simulators("--engine", engine, "--model", "tiny", "--count", "2")
+                simulators = self.simulators("--engine", engine, "--model", "tiny", count=2)
                 daemon = self.start_daemon(*simulators.addresses, workers=1, pool={
                     "inspect": True, "engine": "auto", "picker": "round-robin"})
                 self.eventually(lambda: {daemon.backend(each)["engine"] for each in simulators.addresses} == {engine})
