@@ -15,10 +15,9 @@ constexpr const char* quick_help =
     R"(Detects the engine and the models of each server, prints a configuration file for them on stdout
 (everything else goes to stderr), and serves it:
   evenkeel quick http://gpu1:8000 http://gpu2:8000 > evenkeel.yaml
-All servers form one pool, for the models that every one of them serves. Servers without a common
-model are refused: requests are not routed by model, so start one balancer per model. A server that
-does not answer stays in the pool, since a server that loads its model does not answer either. When
-no server answers, nothing is served.
+Servers with the same models form one pool. Otherwise requests are routed by model: each model goes to
+a pool of all servers that have it. A server that does not answer is used nevertheless, since a server
+that loads its model does not answer either. When no server answers, nothing is served.
 )";
 
 constexpr const char* ctl_help =

@@ -160,10 +160,6 @@ int run_quick(const QuickOptions& options) {
 
   const Draft draft = draft_config(draft_options, servers);
   for (const std::string& note : draft.notes) print_note(note);
-  if (!draft.refusal.empty()) {
-    print_note(draft.refusal);
-    return exit_failed;
-  }
   const std::string text = print_config(draft.config, false);
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "cli/text_table.h"
 
@@ -14,6 +16,7 @@ constexpr std::size_t max_name_length = 64;
 constexpr std::size_t max_models_listed = 8;
 
 using Models = std::vector<std::string>;
+using Servers = std::vector<const ProbedServer*>;
 
 bool answered(const ProbedServer& server) {
   return server.result.outcome == DetectionResult::Outcome::answered;
@@ -30,10 +33,6 @@ bool lists_models(const ProbedServer& server) {
   return answered(server) && !identity_of(server).models.empty();
 }
 
-bool contains(const Models& models, const std::string& model) {
-  return std::ranges::find(models, model) != models.end();
-}
-
 /// Control characters are replaced: models are named by servers.
 std::string joined(const Models& models) {
   if (models.size() <= max_models_listed) {
@@ -48,8 +47,8 @@ std::string joined(const Models& models) {
 std::string describe(const ProbedServer& server) {
   if (!answered(server)) {
     return fmt::format(
-        "warning: {} does not answer ({}); it joins the pool, because a server that is loading its "
-        "model does not answer either",
+        "warning: {} does not answer ({}); it is used nevertheless, because a server that is "
+        "loading its model does not answer either",
         server.url, printable(server.result.reason));
   }
   const EngineIdentity& identity = identity_of(server);
@@ -64,83 +63,63 @@ std::string describe(const ProbedServer& server) {
   return note;
 }
 
+/// Models that the same servers have, and these servers.
+struct ModelGroup {
+  Models models;
+  Servers servers;
+};
+
+/// Every listed model is in one group, with every server that lists it. Groups and their models
+/// are in the order of the servers and of their lists.
+std::vector<ModelGroup> group_by_servers(const Servers& servers) {
+  std::map<std::string_view, Servers> holders;
+  std::vector<std::string_view> order;
+  for (const ProbedServer* server : servers) {
+    for (const std::string& model : identity_of(*server).models) {
+      Servers& having = holders[model];
+      if (having.empty()) order.push_back(model);
+      having.push_back(server);
+    }
+  }
+  std::vector<ModelGroup> groups;
+  for (const std::string_view model : order) {
+    const Servers& having = holders.at(model);
+    auto group = std::ranges::find(groups, having, &ModelGroup::servers);
+    if (group == groups.end()) group = groups.insert(groups.end(), {{}, having});
+    group->models.emplace_back(model);
+  }
+  return groups;
+}
+
 /// The engines that were detected, each once, in the order of the servers.
-std::vector<std::string> engines_of(const std::vector<ProbedServer>& servers) {
+std::vector<std::string> engines_of(const Servers& servers) {
   std::vector<std::string> engines;
-  for (const ProbedServer& server : servers) {
-    if (engine_unknown(server)) continue;
-    const std::string engine(identity_of(server).engine);
+  for (const ProbedServer* server : servers) {
+    if (engine_unknown(*server)) continue;
+    const std::string engine(identity_of(*server).engine);
     if (std::ranges::find(engines, engine) == engines.end()) engines.push_back(engine);
   }
   return engines;
 }
 
-/// The models that every server with a list of models has, in the order of the first server.
-Models common_models(const std::vector<ProbedServer>& servers) {
-  const auto first = std::ranges::find_if(servers, lists_models);
-  if (first == servers.end()) return {};
-  Models common = identity_of(*first).models;
-  for (const ProbedServer& server : servers) {
-    if (!lists_models(server)) continue;
-    std::erase_if(common, [&](const std::string& model) {
-      return !contains(identity_of(server).models, model);
-    });
-  }
-  return common;
+/// Servers of which nothing is known run one of the engines of `all`.
+std::string engine_of(const Servers& servers, const Servers& all) {
+  const bool any_unknown = std::ranges::any_of(
+      servers, [](const ProbedServer* server) { return engine_unknown(*server); });
+  const std::vector<std::string> engines = engines_of(any_unknown ? all : servers);
+  if (engines.empty()) return PoolConfig{}.engine;
+  return engines.size() == 1 ? engines.front() : "auto";
 }
 
-/// Adds a warning if some servers serve models that others do not.
-void note_partial_models(const std::vector<ProbedServer>& servers, const Models& common,
-                         std::vector<std::string>& notes) {
-  Models partial;
-  for (const ProbedServer& server : servers) {
-    for (const std::string& model : identity_of(server).models) {
-      if (!contains(common, model) && !contains(partial, model)) partial.push_back(model);
-    }
-  }
-  if (partial.empty()) return;
-  notes.push_back(
-      fmt::format("warning: not every server has {}; requests are not routed by model, so requests "
-                  "for it fail on the other servers",
-                  joined(partial)));
-}
-
-Address next_port(Address address, std::size_t by) {
-  constexpr std::size_t last = 65535;
-  const bool is_any = address.port == 0 || address.port + by > last;
-  address.port = is_any ? std::uint16_t{0} : static_cast<std::uint16_t>(address.port + by);
-  return address;
-}
-
-/// Groups servers by their models, each with the command that serves this group.
-std::string refusal_of(const DraftOptions& options, const std::vector<ProbedServer>& servers) {
-  std::vector<std::pair<Models, std::vector<std::string>>> groups;
-  for (const ProbedServer& server : servers) {
-    if (!lists_models(server)) continue;
-    Models models = identity_of(server).models;
-    std::ranges::sort(models);
-    auto group = std::ranges::find(groups, models, [](const auto& known) { return known.first; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {models, {}});
-    group->second.push_back(server.url);
-  }
-  std::string text = "the servers have no model in common, and requests are not routed by model:\n";
-  for (const auto& [models, urls] : groups) {
-    text += fmt::format("  {}: {}\n", joined(models), fmt::join(urls, ", "));
-  }
-  text += "start one balancer for each model, with its own ports:\n";
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    text += fmt::format("  evenkeel quick {} --listen {} --admin {}",
-                        fmt::join(groups[i].second, " "), to_string(next_port(options.listen, i)),
-                        to_string(next_port(options.admin, i)));
-    if (options.picker != PoolConfig{}.picker) text += " --picker " + options.picker;
-    if (i + 1 < groups.size()) text += '\n';
-  }
-  return text;
+std::string urls_of(const Servers& servers) {
+  std::string urls;
+  for (const ProbedServer* server : servers) urls += (urls.empty() ? "" : ", ") + server->url;
+  return urls;
 }
 
 /// "meta-llama/Llama-3-8B" gives "Llama-3-8B"; invalid characters become '-'.
-std::string pool_name(const Models& common, const std::string& engine) {
-  std::string name = common.size() == 1 ? common.front() : engine;
+std::string pool_name(const Models& models, const std::string& engine) {
+  std::string name = models.empty() ? engine : models.front();
   while (name.ends_with('/')) name.pop_back();
   name.erase(0, name.find_last_of('/') + 1);
   const auto is_alphanumeric = [](char c) {
@@ -154,34 +133,126 @@ std::string pool_name(const Models& common, const std::string& engine) {
   return name.empty() ? engine : name;
 }
 
+/// The name with a number if another pool has it already.
+std::string unique_name(const std::string& name, const std::vector<PoolConfig>& pools) {
+  std::string unique = name;
+  for (int number = 2; std::ranges::find(pools, unique, &PoolConfig::name) != pools.end();
+       ++number) {
+    const std::string suffix = fmt::format("-{}", number);
+    unique = name.substr(0, max_name_length - suffix.size()) + suffix;
+  }
+  return unique;
+}
+
+PoolConfig pool_of(const Models& models, const Servers& servers, const std::string& engine,
+                   const std::string& picker) {
+  PoolConfig pool{.engine = engine, .models = models, .picker = picker};
+  pool.name = pool_name(models, pool.engine);
+  pool.keep_alive.idle = default_keep_alive_idle(pool.engine);
+  pool.health.timeout = default_health_timeout(pool.engine);
+  for (const ProbedServer* server : servers) pool.backends.push_back({.address = server->address});
+  return pool;
+}
+
+/// What clients may call the models of a group. Ollama takes "llama3.2" for "llama3.2:latest".
+Models requested_names(const ModelGroup& group) {
+  constexpr std::string_view latest = ":latest";
+  const bool has_tags = std::ranges::any_of(group.servers, [](const ProbedServer* server) {
+    return identity_of(*server).engine == "ollama";
+  });
+  Models names;
+  for (const std::string& model : group.models) {
+    names.push_back(model);
+    if (has_tags && model.ends_with(latest) && model.size() > latest.size()) {
+      names.push_back(model.substr(0, model.size() - latest.size()));
+    }
+  }
+  return names;
+}
+
+void note_mixed_engines(const PoolConfig& pool, std::vector<std::string>& notes) {
+  if (pool.engine != "auto") return;
+  notes.push_back(fmt::format(
+      "pool {} has `engine: auto`, because its servers run, or may run, different engines",
+      pool.name));
+}
+
+/// All servers in one pool, which gets every request.
+void draft_one_pool(Draft& draft, const Models& models, const Servers& all,
+                    const std::string& picker) {
+  PoolConfig pool = pool_of(models, all, engine_of(all, all), picker);
+  note_mixed_engines(pool, draft.notes);
+  draft.config.routes.push_back({.name = "default", .targets = {{.pool = pool.name}}});
+  draft.config.pools.push_back(std::move(pool));
+}
+
+/// `unlisted`: servers that may have the models of any group. Health checks find out.
+void draft_pool_of(Draft& draft, const ModelGroup& group, const Servers& unlisted,
+                   const Servers& all, const std::string& picker) {
+  Servers servers = group.servers;
+  servers.insert(servers.end(), unlisted.begin(), unlisted.end());
+  PoolConfig pool = pool_of(group.models, servers, engine_of(servers, all), picker);
+  pool.name = unique_name(pool.name, draft.config.pools);
+  if (!unlisted.empty()) pool.health.model = ModelCheck::required;
+
+  draft.notes.push_back(
+      fmt::format("pool {}: {} on {}", pool.name, joined(group.models), urls_of(servers)));
+  note_mixed_engines(pool, draft.notes);
+  draft.config.routes.push_back({.name = pool.name,
+                                 .match = {.model = requested_names(group)},
+                                 .targets = {{.pool = pool.name}}});
+  draft.config.pools.push_back(std::move(pool));
+}
+
+void note_servers_in_several_pools(const std::vector<ModelGroup>& groups, const Servers& unlisted,
+                                   std::vector<std::string>& notes) {
+  for (const ProbedServer* server : unlisted) {
+    notes.push_back(fmt::format(
+        "warning: the models of {} are unknown; it is in every pool, and `health: {{model: "
+        "required}}` takes it out of rotation where it does not list the models{}",
+        server->url,
+        identity_of(*server).requires_api_key
+            ? "; name its key in the file (`api_key_file`), or it stays out of rotation"
+            : ""));
+  }
+  std::map<const ProbedServer*, int> pools;
+  for (const ModelGroup& group : groups) {
+    for (const ProbedServer* server : group.servers) ++pools[server];
+  }
+  for (const auto& [server, count] : pools) {
+    if (count < 2) continue;
+    notes.push_back(fmt::format("{} is in {} pools, each of which counts its own requests only",
+                                server->url, count));
+  }
+}
+
+void draft_pools_by_model(Draft& draft, const std::vector<ModelGroup>& groups,
+                          const Servers& unlisted, const Servers& all, const std::string& picker) {
+  draft.notes.emplace_back("not every server has every model, so requests are routed by model");
+  for (const ModelGroup& group : groups) draft_pool_of(draft, group, unlisted, all, picker);
+  note_servers_in_several_pools(groups, unlisted, draft.notes);
+}
+
 }  // namespace
 
 Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>& servers) {
   Draft draft;
-  for (const ProbedServer& server : servers) draft.notes.push_back(describe(server));
-
-  const Models common = common_models(servers);
-  if (common.empty() && std::ranges::any_of(servers, lists_models)) {
-    draft.refusal = refusal_of(options, servers);
-    return draft;
+  Servers all;
+  Servers listing;
+  Servers unlisted;
+  for (const ProbedServer& server : servers) {
+    draft.notes.push_back(describe(server));
+    all.push_back(&server);
+    (lists_models(server) ? listing : unlisted).push_back(&server);
   }
-  note_partial_models(servers, common, draft.notes);
-
-  const std::vector<std::string> engines = engines_of(servers);
-  PoolConfig pool{.models = common, .picker = options.picker};
-  if (engines.size() == 1) pool.engine = engines.front();
-  if (engines.size() > 1) {
-    draft.notes.push_back(fmt::format("warning: {} in one pool, so the pool's engine is generic",
-                                      fmt::join(engines, " and ")));
+  const std::vector<ModelGroup> groups = group_by_servers(listing);
+  if (groups.size() > 1) {
+    draft_pools_by_model(draft, groups, unlisted, all, options.picker);
+  } else {
+    draft_one_pool(draft, groups.empty() ? Models{} : groups.front().models, all, options.picker);
   }
-  pool.name = pool_name(common, pool.engine);
-  pool.keep_alive.idle = default_keep_alive_idle(pool.engine);
-  for (const ProbedServer& server : servers) pool.backends.push_back({.address = server.address});
-
   draft.config.listeners.front().address = options.listen;
   draft.config.admin.address = options.admin;
-  draft.config.routes.push_back({.name = "default", .targets = {{.pool = pool.name}}});
-  draft.config.pools.push_back(std::move(pool));
   draft.config.access_log.path = "stderr";  // stdout is for the configuration alone
   return draft;
 }

@@ -22,19 +22,19 @@ struct DraftOptions {
   std::string picker;
 };
 
-/// One pool of all servers, or why they cannot be one pool and what to do.
 struct Draft {
-  Config config;                   ///< only meaningful if `refusal` is empty
-  std::vector<std::string> notes;  ///< for people: one per server, and warnings
-  std::string refusal;             ///< for people; empty: none
+  Config config;
+  std::vector<std::string> notes;  ///< for people: what was found, and warnings
 };
 
-/// - All servers form one pool, of their common engine, or of `generic` if they differ: requests
-///   then still go to any free server, which two pools would not allow.
-/// - A server that does not answer, or says that it is loading, joins the pool as one of the same
-///   kind: servers refuse connections while they load a model.
-/// - The pool serves the models that every server lists. Without a common model it is refused:
-///   requests are not routed by model.
+/// - Servers that list the same models form one pool, which gets every request.
+/// - Otherwise each model goes to a pool of all servers that list it, by a route with
+///   `match.model`. Models that the same servers list share a pool, so a server with models that
+///   only some of the others have is in several pools.
+/// - The engine of a pool is that of its servers, or `auto` if they differ.
+/// - A server that does not answer, says that it is loading, or lists no models may have any of
+///   the models: servers refuse connections while they load one. It is in every pool; where there
+///   are several, health checks take it out of rotation in those whose models it does not list.
 ///
 /// REQUIRES: at least one server answered; none is `not_http` or `unresolved`.
 Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>& servers);

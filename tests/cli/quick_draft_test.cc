@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "evenkeel/config/load.h"
 
 namespace evenkeel {
@@ -12,7 +14,6 @@ using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 using Outcome = DetectionResult::Outcome;
@@ -37,18 +38,37 @@ ProbedServer silent(std::uint16_t port) {
   return probed;
 }
 
+ProbedServer engine(std::uint16_t port, std::string_view name, std::vector<std::string> models) {
+  return server(port, {.engine = name, .evidence = "a sign", .models = std::move(models)});
+}
+
 const PoolConfig& pool_of(const Draft& draft) {
-  EXPECT_EQ(draft.refusal, "");
   EXPECT_EQ(draft.config.pools.size(), 1u);
   return draft.config.pools.at(0);
 }
 
-std::vector<std::string> backends_of(const Draft& draft) {
+std::vector<std::string> backends_of(const PoolConfig& pool) {
   std::vector<std::string> addresses;
-  for (const BackendConfig& backend : pool_of(draft).backends) {
+  for (const BackendConfig& backend : pool.backends) {
     addresses.push_back(to_string(backend.address));
   }
   return addresses;
+}
+
+std::vector<std::string> backends_of(const Draft& draft) { return backends_of(pool_of(draft)); }
+
+/// The pool to which requests for this model go; nothing: no route matches.
+const PoolConfig* pool_for(const Draft& draft, const std::string& model) {
+  for (const RouteConfig& route : draft.config.routes) {
+    if (std::ranges::find(route.match.model, model) == route.match.model.end()) continue;
+    return &*std::ranges::find(draft.config.pools, route.targets.at(0).pool, &PoolConfig::name);
+  }
+  return nullptr;
+}
+
+std::vector<std::string> backends_for(const Draft& draft, const std::string& model) {
+  const PoolConfig* const pool = pool_for(draft, model);
+  return pool == nullptr ? std::vector<std::string>{} : backends_of(*pool);
 }
 
 TEST(QuickDraft, PutsServersOfOneEngineIntoOnePool) {
@@ -71,6 +91,10 @@ TEST(QuickDraft, RoundTripsThroughThePrinter) {
       {vllm(1, {"${HOME}", "yes", "1.5", "a: b # c"})},
       {server(1, {.engine = "ray", .evidence = "a sign"}), silent(2)},
       {server(1, {})},
+      {engine(1, "sglang", {"a"})},
+      {engine(1, "sglang", {"a"}), vllm(2, {"a"})},
+      {vllm(1, {"a", "b"}), vllm(2, {"b"}), silent(3)},
+      {engine(1, "ollama", {"a:latest", "x/y"}), engine(2, "triton", {}), vllm(3, {"z/y", "q: *"})},
   };
   for (const auto& servers : pools) {
     const Draft draft = draft_config(options, servers);
@@ -107,21 +131,98 @@ TEST(QuickDraft, TrustsTheEngineOfALoadingServer) {
   EXPECT_THAT(draft.notes, ElementsAre(HasSubstr("still loading its model")));
 }
 
-TEST(QuickDraft, PutsMixedEnginesIntoAGenericPool) {
-  const Draft draft = draft_config(
-      options,
-      {vllm(1, {"a"}), server(2, {.engine = "sglang", .evidence = "a sign", .models = {"a"}})});
+TEST(QuickDraft, DetectsEachServerOfAPoolOfMixedEngines) {
+  const Draft draft = draft_config(options, {vllm(1, {"a"}), engine(2, "sglang", {"a"})});
 
-  EXPECT_EQ(pool_of(draft).engine, "generic");
+  EXPECT_EQ(pool_of(draft).engine, "auto");
+  EXPECT_EQ(pool_of(draft).name, "a");
   EXPECT_THAT(backends_of(draft), ElementsAre("gpu:1", "gpu:2"));
-  EXPECT_THAT(draft.notes, Contains(HasSubstr("vllm and sglang in one pool")));
+  EXPECT_THAT(draft.notes, Contains(HasSubstr("pool a has `engine: auto`")));
 }
 
-TEST(QuickDraft, ServesCommonModelsAndWarnsOfTheOthers) {
-  const Draft draft = draft_config(options, {vllm(1, {"base", "lora"}), vllm(2, {"base"})});
+TEST(QuickDraft, LeavesTheTimesOfAnEngineAtTheirDefaults) {
+  const Draft draft = draft_config(options, {engine(1, "sglang", {"a"})});
 
-  EXPECT_THAT(pool_of(draft).models, ElementsAre("base"));
-  EXPECT_THAT(draft.notes, Contains(StartsWith("warning: not every server has lora;")));
+  EXPECT_THAT(print_config(draft.config, false), Not(HasSubstr("timeout")));
+}
+
+TEST(QuickDraft, SendsEachModelToAllServersThatHaveIt) {
+  const Draft draft = draft_config(
+      options, {vllm(1, {"base", "lora"}), vllm(2, {"base"}), vllm(3, {"other", "base"})});
+
+  EXPECT_THAT(backends_for(draft, "base"), ElementsAre("gpu:1", "gpu:2", "gpu:3"));
+  EXPECT_THAT(backends_for(draft, "lora"), ElementsAre("gpu:1"));
+  EXPECT_THAT(backends_for(draft, "other"), ElementsAre("gpu:3"));
+  EXPECT_THAT(draft.notes,
+              AllOf(Contains("pool base: base on http://gpu:1, http://gpu:2, http://gpu:3"),
+                    Contains(StartsWith("http://gpu:1 is in 2 pools, "))));
+}
+
+TEST(QuickDraft, PutsServersOfTheSameModelsIntoOnePool) {
+  const Draft draft = draft_config(
+      options, {vllm(1, {"org/a", "b"}), engine(2, "sglang", {"c"}), vllm(3, {"b", "org/a"})});
+
+  ASSERT_EQ(draft.config.pools.size(), 2u);
+  EXPECT_EQ(draft.config.pools[0].name, "a");
+  EXPECT_EQ(draft.config.pools[0].engine, "vllm");
+  EXPECT_THAT(draft.config.pools[0].models, ElementsAre("org/a", "b"));
+  EXPECT_THAT(backends_of(draft.config.pools[0]), ElementsAre("gpu:1", "gpu:3"));
+  EXPECT_EQ(draft.config.pools[1].name, "c");
+  EXPECT_EQ(draft.config.pools[1].engine, "sglang");
+  EXPECT_EQ(draft.config.pools[1].health.model, ModelCheck::off);
+  EXPECT_EQ(pool_for(draft, "b"), &draft.config.pools[0]);
+  EXPECT_THAT(draft.notes, Not(Contains(StartsWith("warning"))));
+}
+
+TEST(QuickDraft, TellsPoolsOfTheSameNameApart) {
+  const std::string longest(64, 'm');
+  const Draft draft = draft_config(
+      options, {vllm(1, {"a/x"}), vllm(2, {"b/x"}), vllm(3, {longest}), vllm(4, {"b/" + longest})});
+
+  EXPECT_EQ(pool_for(draft, "a/x")->name, "x");
+  EXPECT_EQ(pool_for(draft, "b/x")->name, "x-2");
+  EXPECT_EQ(pool_for(draft, "b/" + longest)->name, std::string(62, 'm') + "-2");
+}
+
+TEST(QuickDraft, ChecksForModelsWhereAServerMayLackThem) {
+  const Draft draft = draft_config(options, {vllm(1, {"a"}), vllm(2, {"b"}), silent(3)});
+
+  EXPECT_THAT(backends_for(draft, "a"), ElementsAre("gpu:1", "gpu:3"));
+  EXPECT_THAT(backends_for(draft, "b"), ElementsAre("gpu:2", "gpu:3"));
+  for (const PoolConfig& pool : draft.config.pools) {
+    EXPECT_EQ(pool.health.model, ModelCheck::required);
+    EXPECT_EQ(pool.engine, "vllm");
+  }
+  EXPECT_THAT(draft.notes,
+              Contains(StartsWith("warning: the models of http://gpu:3 are unknown;")));
+}
+
+TEST(QuickDraft, LetsAServerOfUnknownEngineRunAnyOfThem) {
+  const Draft draft =
+      draft_config(options, {vllm(1, {"a"}), engine(2, "sglang", {"b"}), silent(3)});
+
+  EXPECT_EQ(pool_for(draft, "a")->engine, "auto");
+  EXPECT_EQ(pool_for(draft, "b")->engine, "auto");
+}
+
+TEST(QuickDraft, NamesTheKeyThatAServerOfUnknownModelsNeeds) {
+  const Draft draft = draft_config(
+      options, {vllm(1, {"a"}), vllm(2, {"b"}),
+                server(3, {.engine = "vllm", .evidence = "a sign", .requires_api_key = true})});
+
+  EXPECT_THAT(draft.notes,
+              Contains(AllOf(StartsWith("warning: the models of http://gpu:3 are unknown;"),
+                             HasSubstr("api_key_file"))));
+}
+
+TEST(QuickDraft, RoutesNamesOfOllamaWithoutTheirTag) {
+  const Draft draft =
+      draft_config(options, {engine(1, "ollama", {"llama3.2:latest"}), vllm(2, {"b:latest"})});
+
+  EXPECT_THAT(backends_for(draft, "llama3.2"), ElementsAre("gpu:1"));
+  EXPECT_THAT(backends_for(draft, "llama3.2:latest"), ElementsAre("gpu:1"));
+  EXPECT_THAT(pool_for(draft, "llama3.2")->models, ElementsAre("llama3.2:latest"));
+  EXPECT_EQ(pool_for(draft, "b"), nullptr);
 }
 
 TEST(QuickDraft, AcceptsAServerThatListsNoModels) {
@@ -134,19 +235,7 @@ TEST(QuickDraft, AcceptsAServerThatListsNoModels) {
   EXPECT_THAT(draft.notes, Not(Contains(StartsWith("warning"))));
 }
 
-TEST(QuickDraft, RefusesServersWithoutACommonModel) {
-  const Draft draft =
-      draft_config(options, {vllm(1, {"a"}), vllm(2, {"b"}), vllm(3, {"a"}), silent(4)});
-
-  EXPECT_THAT(draft.refusal, HasSubstr("  a: http://gpu:1, http://gpu:3\n  b: http://gpu:2\n"));
-  EXPECT_THAT(draft.refusal,
-              HasSubstr("  evenkeel quick http://gpu:1 http://gpu:3 --listen 0.0.0.0:8080 --admin "
-                        "127.0.0.1:9901 --picker round-robin\n"
-                        "  evenkeel quick http://gpu:2 --listen 0.0.0.0:8081 --admin "
-                        "127.0.0.1:9902 --picker round-robin"));
-}
-
-TEST(QuickDraft, NamesThePoolAfterItsOnlyModel) {
+TEST(QuickDraft, NamesThePoolAfterItsFirstModel) {
   const auto name = [](const std::string& model) {
     return pool_of(draft_config(options, {vllm(1, {model})})).name;
   };
@@ -158,7 +247,8 @@ TEST(QuickDraft, NamesThePoolAfterItsOnlyModel) {
   EXPECT_EQ(name("///"), "vllm");
   EXPECT_EQ(name("\xc3\xa9"), "vllm");
   EXPECT_EQ(name(std::string(100, 'm')), std::string(64, 'm'));
-  EXPECT_EQ(pool_of(draft_config(options, {vllm(1, {"a", "b"})})).name, "vllm");
+  EXPECT_EQ(pool_of(draft_config(options, {vllm(1, {"a", "b"})})).name, "a");
+  EXPECT_EQ(pool_of(draft_config(options, {vllm(1, {})})).name, "vllm");
 }
 
 TEST(QuickDraft, LogsToStderr) {

@@ -126,7 +126,8 @@ class QuickTest(case.Case):
         quick = self.quick(*one.addresses, *other.addresses, "--picker", "round-robin")
         self.check_answers(quick)
         self.assertEqual([row["picks_total"] for row in quick.api("backends")], [2, 2])
-        self.assertTrue(any("vllm and sglang in one pool" in line for line in quick.notes()))
+        self.assertIn("    engine: auto\n", self.file_of(quick))
+        self.assertEqual({row["engine"] for row in quick.api("backends")}, {"vllm", "sglang"})
 
     def test_a_server_that_loads_its_model_is_detected(self):
         server = self.simulators("--engine", "llamacpp")
@@ -193,18 +194,59 @@ class QuickTest(case.Case):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("does not speak HTTP/1.1", ended.stderr)
 
-    def test_servers_without_a_common_model_are_refused_with_commands_to_run(self):
-        one = self.scripted({"/v1/models": (200, listed("llama", "vllm"))})
-        other = self.scripted({"/v1/models": (200, listed("qwen", "vllm"))})
+    # ---- servers with different models ----
 
-        ended = command("quick", one.address, other.address)
+    def ask(self, quick, model):
+        body = json.dumps({"model": model, "max_tokens": 2,
+                           "messages": [{"role": "user", "content": "hello"}]}).encode()
+        return exchange(quick.address, "POST", "/v1/chat/completions",
+                        [("Content-Type", "application/json")], body)
 
-        self.assertEqual(ended.returncode, 1)
-        self.assertEqual(ended.stdout, "")
-        self.assertIn(f"  llama: http://{one.address}\n  qwen: http://{other.address}\n",
-                      ended.stderr)
-        self.assertIn(f"  evenkeel quick http://{other.address} --listen 0.0.0.0:8081 "
-                      "--admin 127.0.0.1:9902\n", ended.stderr)
+    def picks(self, quick, pool):
+        return {row["id"]: row["picks_total"] for row in quick.api("backends")
+                if row["pool"] == pool}
+
+    def test_each_model_reaches_every_server_that_has_it(self):
+        adapted = self.simulators("--engine", "vllm", "--model", "org/base", "--lora", "style")
+        plain = self.simulators("--engine", "sglang", "--model", "org/base")
+        other = self.simulators("--engine", "llamacpp", "--model", "qwen", count=2)
+        servers = adapted.addresses + plain.addresses + other.addresses
+        quick = self.quick(*servers, "--picker", "round-robin")
+
+        self.assertIn("  - name: base\n    match:\n      model: [org/base]\n    pool: base\n",
+                      self.file_of(quick))
+        self.eventually(lambda: all(row["state"] == "up" for row in quick.api("backends")),
+                        "all backends up")
+        for model in ("org/base", "style", "qwen"):
+            for _ in range(4 * quick.api("status")["workers"]):
+                self.assertEqual(self.ask(quick, model).status, 200, model)
+        self.assertEqual(self.picks(quick, "base").keys(),
+                         set(adapted.addresses + plain.addresses))
+        self.assertEqual(self.picks(quick, "style").keys(), set(adapted.addresses))
+        self.assertEqual(self.picks(quick, "qwen").keys(), set(other.addresses))
+        for pool in ("base", "style", "qwen"):
+            self.assertTrue(all(self.picks(quick, pool).values()), pool)
+
+        self.assertEqual(self.ask(quick, "gemma").status, 404)
+        listed_models = json.loads(exchange(quick.address, "GET", "/v1/models").body)["data"]
+        self.assertEqual({model["id"] for model in listed_models}, {"org/base", "style", "qwen"})
+
+    def test_a_late_server_serves_only_the_models_that_it_turns_out_to_have(self):
+        one = self.simulators("--engine", "vllm", "--model", "llama")
+        other = self.simulators("--engine", "vllm", "--model", "qwen")
+        port = free_port()
+        late = f"127.0.0.1:{port}"
+        quick = self.quick(*one.addresses, *other.addresses, late)
+        self.assertTrue(any(f"warning: the models of http://{late} are unknown" in line
+                            for line in quick.notes()), quick.notes())
+
+        self.simulators("--engine", "vllm", "--model", "qwen", listen=late)
+
+        def states():
+            return {row["pool"]: row["state"] for row in quick.api("backends")
+                    if row["id"] == late}
+
+        self.eventually(lambda: states() == {"llama": "down", "qwen": "up"}, "the late server", within=20)
 
     # ---- mistakes on the command line ----
 
