@@ -72,6 +72,10 @@ std::string usage_error(const CLI::App& app, const ParsedVerb& verb, const CLI::
   }
   if (!rest.empty()) {
     const bool names_verb = verb.app->get_require_subcommand_min() > 0;
+    const bool is_file = rest.front().find_first_of("./") != std::string::npos;
+    if (is_file && !names_verb && contains(options_of(verb.app), "--config")) {
+      return fmt::format("unexpected argument '{0}'; did you mean '-c {0}'?", rest.front());
+    }
     const auto meant = names_verb ? nearest_word(rest.front(), verbs_of(*verb.app)) : std::nullopt;
     return fmt::format("unexpected argument '{}'{}", rest.front(), did_you_mean(meant));
   }
@@ -86,6 +90,13 @@ int report_usage_error(const CLI::App& app, const CLI::ParseError& error) {
   fmt::print(stderr, "{}: {}\n\n{}", verb.name, printable(usage_error(app, verb, error)),
              app.help());
   return exit_usage;
+}
+
+/// `evenkeel help VERB` is `evenkeel VERB --help`.
+void translate_help(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "help") return;
+  arguments.erase(arguments.begin());
+  arguments.emplace_back("--help");
 }
 
 int report_unknown_verb(const CLI::App& app, const std::string& word) {
@@ -126,6 +137,7 @@ int run_command_line(std::vector<std::string> arguments, const std::string& vers
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   add_verbs(app, invocation);
 
+  translate_help(arguments);
   // `evenkeel -c FILE` is `evenkeel run -c FILE`.
   const std::string first = arguments.empty() ? "-c" : arguments.front();
   const bool is_meta_option = first == "-h" || first == "--help" || first == "--version";

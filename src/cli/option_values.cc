@@ -1,5 +1,7 @@
 #include "cli/option_values.h"
 
+#include <cmath>
+
 namespace evenkeel {
 
 CLI::Option* add_duration_option(CLI::App& verb, const std::string& name, const std::string& help,
@@ -14,6 +16,15 @@ CLI::Option* add_duration_option(CLI::App& verb, const std::string& name, const 
           help)
       ->check(refuse)
       ->type_name("DURATION");
+}
+
+CLI::Validator above_zero() {
+  const auto refuse = [](const std::string& text) -> std::string {
+    double number = 0;
+    if (CLI::detail::lexical_cast(text, number) && std::isfinite(number) && number > 0) return {};
+    return "'" + text + "' is not a number above 0";
+  };
+  return {refuse, "NUMBER"};
 }
 
 std::array<CLI::Option*, 3> add_tls_options(CLI::App& verb, AdminTarget& target) {

@@ -17,6 +17,9 @@ namespace evenkeel {
 CLI::Option* add_duration_option(CLI::App& verb, const std::string& name, const std::string& help,
                                  std::function<void(Duration)> set);
 
+/// Refuses what is no number above 0.
+CLI::Validator above_zero();
+
 /// Adds the options for a daemon whose admin listener speaks TLS.
 std::array<CLI::Option*, 3> add_tls_options(CLI::App& verb, AdminTarget& target);
 

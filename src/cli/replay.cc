@@ -43,7 +43,7 @@ std::vector<std::string> picker_names() {
   return {names.begin(), names.end()};
 }
 
-std::vector<std::string> preset_names() {
+std::vector<std::string> words_of_presets() {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
   return names;
@@ -136,7 +136,7 @@ void add_fleet_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& com
                        ->check(CLI::Range(1u, 10'000u))
                        ->capture_default_str();
   verb.add_option("--preset", command->preset, "GPU and model of each")
-      ->check(CLI::IsMember(preset_names()))
+      ->check(CLI::IsMember(words_of_presets()))
       ->capture_default_str();
   verb.add_option("--speeds", options.speeds,
                   "Speed of each, relative to the preset, such as 1,1,.5; repeated")

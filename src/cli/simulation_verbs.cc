@@ -1,6 +1,5 @@
 // sim, load, demo.
 #include <iterator>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,15 +41,16 @@ void add_batching_options(CLI::App& verb, const std::shared_ptr<SimOptions>& opt
 /// What `load` to send: an open loop by rate or trace, or a closed one by concurrency.
 void add_arrival_options(CLI::App& verb, const std::shared_ptr<LoadOptions>& options) {
   auto* rate = verb.add_option("--rate", options->rate, "Requests per second (open loop)")
-                   ->check(CLI::PositiveNumber);
+                   ->check(above_zero());
   auto* clients = verb.add_option("--concurrency", options->concurrency,
                                   "Clients, each with one request "
                                   "at a time (closed loop)")
-                      ->check(CLI::PositiveNumber);
+                      ->check(above_zero());
   auto* trace = verb.add_option("--trace", options->trace, "File with arrival times and lengths");
   rate->excludes(clients)->excludes(trace);
   clients->excludes(trace);
-  verb.add_option("--trace-speed", options->trace_speed, "Divide the trace's times by this");
+  verb.add_option("--trace-speed", options->trace_speed, "Divide the trace's times by this")
+      ->capture_default_str();
   verb.add_flag("--trace-bursts", options->trace_bursts,
                 "Keep requests with the same time stamp together");
   add_duration_option(verb, "--max-seconds", "Use only this much of the trace",
@@ -58,13 +58,14 @@ void add_arrival_options(CLI::App& verb, const std::shared_ptr<LoadOptions>& opt
   verb.add_option("--max-prompt-tokens", options->max_prompt_tokens,
                   "Cut longer prompts of the trace");
   verb.add_flag("--poisson", options->poisson, "With --rate: exponential intervals");
-  add_duration_option(verb, "--duration", "Start no request after this time",
+  add_duration_option(verb, "--duration", "Start no request after this time; default: no limit",
                       [options](Duration time) {
                         if (time.count() == 0)
                           throw CLI::ValidationError("--duration", "must be more than 0");
                         options->duration = time;
                       });
-  verb.add_option("--requests", options->requests, "Send at most this many requests");
+  verb.add_option("--requests", options->requests,
+                  "Send at most this many requests; default: no limit");
 }
 
 void add_adapter_options(CLI::App& verb, const std::shared_ptr<SimOptions>& options) {
@@ -75,6 +76,12 @@ void add_adapter_options(CLI::App& verb, const std::shared_ptr<SimOptions>& opti
   add_duration_option(
       verb, "--lora-load-time", "vllm: time to load another; default: 500ms",
       [options](Duration time) { options->adapters.load_seconds = seconds_of(time); });
+}
+
+StreamHead stream_head_of(const std::string& when) {
+  if (when == "early") return StreamHead::early;
+  if (when == "with-first-token") return StreamHead::with_first_token;
+  throw CLI::ValidationError("--head", "'" + when + "' is not early or with-first-token");
 }
 
 void add_token_option(CLI::App& verb, const char* name, const char* help, TokenRange& range) {
@@ -103,17 +110,16 @@ void add_sim_verb(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   verb->add_option("--seed", options->seed, "Seed of random numbers")->capture_default_str();
   verb->add_option("--threads", options->threads, "Event loops")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   verb->add_option("--control", options->control, "Address to control all servers at")
       ->capture_default_str();
   verb->add_flag("--prompt-tokens-details", options->prompt_tokens_details,
                  "Report cached prompt tokens in `usage`");
-  verb->add_option("--head", options->stream_head,
-                   "When the head of a stream is sent: early, with-first-token; default: as the "
-                   "engine does")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, StreamHead>{
-          {"early", StreamHead::early}, {"with-first-token", StreamHead::with_first_token}}))
+  verb->add_option_function<std::string>(
+          "--head",
+          [options](const std::string& when) { options->stream_head = stream_head_of(when); },
+          "When the head of a stream is sent: early, with-first-token; default: as the engine does")
       ->type_name("WHEN");
   add_batching_options(*verb, options);
   add_adapter_options(*verb, options);
@@ -125,8 +131,10 @@ void add_load_verb(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<LoadOptions>();
   verb->add_option("url", options->url, "http://host[:port][/base]")->required();
   add_arrival_options(*verb, options);
-  add_token_option(*verb, "--prompt-tokens", "Length of prompts", options->prompt_tokens);
-  add_token_option(*verb, "--output-tokens", "Length of outputs", options->output_tokens);
+  add_token_option(*verb, "--prompt-tokens", "Length of prompts; default: 128",
+                   options->prompt_tokens);
+  add_token_option(*verb, "--output-tokens", "Length of outputs; default: 64",
+                   options->output_tokens);
   verb->add_flag("--stream", options->stream, "Request server-sent events");
   verb->add_option("--model", options->model, "Model; default: the first that the server lists");
   verb->add_option_function<std::vector<std::string>>(
@@ -137,8 +145,8 @@ void add_load_verb(CLI::App& app, Invocation& invocation) {
         }
       },
       "'Name: value' to send; may be repeated");
-  verb->add_option("--seed", options->seed, "Seed of random numbers");
-  verb->add_option("--threads", options->threads, "Event loops");
+  verb->add_option("--seed", options->seed, "Seed of random numbers")->capture_default_str();
+  verb->add_option("--threads", options->threads, "Event loops")->capture_default_str();
   add_duration_option(*verb, "--ttft-slo", "Target of the first token, for the goodput",
                       [options](Duration time) { options->ttft_slo = time; });
   add_duration_option(*verb, "--tpot-slo", "Target of each further token, on average",
@@ -162,7 +170,7 @@ void add_demo_verb(CLI::App& app, Invocation& invocation) {
   verb->add_option("--backends", options->backends, "Simulated GPUs")->capture_default_str();
   verb->add_option("--picker", options->picker, "How a backend is chosen")->capture_default_str();
   verb->add_option("--rate", options->rate, "Requests per second; default: what suits the backends")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   verb->add_option("--seed", options->seed, "Seed of random numbers");
   verb->callback([options, &invocation] { invocation.exit_code = run_demo(*options); });
 }

@@ -119,4 +119,10 @@ const Preset* find_preset(std::string_view name) {
   return nullptr;
 }
 
+std::string preset_names() {
+  std::string names;
+  for (const Preset& preset : presets()) names += (names.empty() ? "" : ", ") + preset.name;
+  return names;
+}
+
 }  // namespace evenkeel

@@ -6,7 +6,9 @@
 
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/termination_signals.h"
+#include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
+#include "sim/engine_api.h"
 
 namespace evenkeel {
 namespace {
@@ -51,6 +53,14 @@ int run_sim(const SimOptions& options) {
   if (!listen) return usage_error("--listen: " + why);
   const auto control = parse_address(options.control, why);
   if (!control) return usage_error("--control: " + why);
+  if (find_simulated_engine(options.engine) == nullptr) {
+    return usage_error("--engine: unknown engine '" + options.engine +
+                       "'; known: " + simulated_engine_names());
+  }
+  if (find_preset(options.preset) == nullptr) {
+    return usage_error("--preset: unknown preset '" + options.preset +
+                       "'; known: " + preset_names());
+  }
   if (options.count == 0) return usage_error("--count: expected at least 1");
   if (!(options.speed > 0)) return usage_error("--speed: expected more than 0");
   if (const auto wrong = invalid_batching(options.batching)) return usage_error(*wrong);

@@ -18,12 +18,6 @@ Error refused(std::string detail) {
   return {.fault = Fault::internal, .detail = std::move(detail)};
 }
 
-std::string preset_names() {
-  std::string names;
-  for (const Preset& preset : presets()) names += (names.empty() ? "" : ", ") + preset.name;
-  return names;
-}
-
 Result<int> listen_on(const Address& address) {
   auto endpoints = resolve(address.host, address.port);
   if (!endpoints) return std::move(endpoints.error());

@@ -22,24 +22,30 @@ constexpr Family counters[] = {
     {"evenkeel_scheduler_placed_total", "Requests that the pool's scheduler gave a backend.",
      [](const SchedulerSnapshot& each) { return static_cast<double>(each.placed); }},
     {"evenkeel_scheduler_refused_total",
-     "Requests that it refused, since their first token would have come too late.",
+     "Requests that the pool's scheduler refused, since their first token would have come too "
+     "late.",
      [](const SchedulerSnapshot& each) { return static_cast<double>(each.refused); }},
     {"evenkeel_scheduler_first_tokens_total",
-     "Placed requests whose first token was seen: the next three are of these.",
+     "Requests that the scheduler placed and whose first token was seen.",
      [](const SchedulerSnapshot& each) { return static_cast<double>(each.first_tokens); }},
     {"evenkeel_scheduler_predicted_first_token_seconds_total",
-     "Predicted times from when a request was sent to its first token.",
+     "Sum of the predicted times from when a request was sent to its first token, of requests "
+     "whose first token was seen.",
      [](const SchedulerSnapshot& each) { return each.predicted_ttft_sum; }},
-    {"evenkeel_scheduler_first_token_seconds_total", "The same times as they were.",
+    {"evenkeel_scheduler_first_token_seconds_total",
+     "Sum of the actual times from when a request was sent to its first token, of requests whose "
+     "first token was seen.",
      [](const SchedulerSnapshot& each) { return each.ttft_sum; }},
     {"evenkeel_scheduler_first_token_error_seconds_total",
-     "Differences of the two, without their signs.",
+     "Sum of the absolute errors of the predicted times to the first token, of requests whose "
+     "first token was seen.",
      [](const SchedulerSnapshot& each) { return each.ttft_error_sum; }},
     {"evenkeel_scheduler_demand_prefill_seconds_total",
      "Predicted time of engines for the prompts of requests that were placed or refused.",
      [](const SchedulerSnapshot& each) { return each.prefill_sum; }},
     {"evenkeel_scheduler_demand_decode_seconds_total",
-     "Predicted time for which their outputs are decoded, each one stream among others.",
+     "Predicted time for which the outputs of requests that were placed or refused are decoded, "
+     "each as one stream among others.",
      [](const SchedulerSnapshot& each) { return each.decode_sum; }},
 };
 

@@ -151,6 +151,19 @@ class Usage(case.Case):
             self.assertEqual(ended.returncode, 2, arguments)
             self.assertTrue(ended.stderr, arguments)
 
+    def test_help_of_a_verb_can_be_asked_for_as_a_verb(self):
+        for words in ([], ["check"], ["ctl", "drain"]):
+            asked = command("help", *words)
+            self.assertEqual((asked.returncode, asked.stdout), (0, command(*words, "--help").stdout), words)
+        self.assertEqual(command("help", "chekc").returncode, 2)
+
+    def test_a_simulator_that_cannot_be_is_a_usage_error(self):
+        for option, message in (("--engine", "unknown engine 'foo'; known: vllm"),
+                                ("--preset", "unknown preset 'foo'; known: llama-3-8b-a100")):
+            ended = command("sim", option, "foo")
+            self.assertEqual(ended.returncode, 2)
+            self.assertIn(f"{option}: {message}", ended.stderr)
+
     def test_an_unknown_option_is_named_with_a_suggestion(self):
         for arguments, message, usage in (
                 (["check", "-c", "x", "--jsn"], "unknown option '--jsn'; did you mean '--json'?", "evenkeel check"),
@@ -168,6 +181,10 @@ class Usage(case.Case):
                 (["check"], "--config is required", "evenkeel check"),
                 (["ctl", "drain", "a:1", "--wait", "--timeout", "soon"], "'soon' is not a duration",
                  "evenkeel ctl drain"),
+                (["check", "my.yaml"], "unexpected argument 'my.yaml'; did you mean '-c my.yaml'?", "evenkeel check"),
+                (["load", "http://h:1", "--rate", "5x"], "--rate: '5x' is not a number above 0", "evenkeel load"),
+                (["load", "http://h:1", "--rate", "0"], "--rate: '0' is not a number above 0", "evenkeel load"),
+                (["sim", "--head", "x"], "--head: 'x' is not early or with-first-token", "evenkeel sim"),
                 (["load", "http://h:1", "--duration", "0s"], "--duration: must be more than 0", "evenkeel load"),
                 (["load", "http://h:1", "--prompt-tokens", "x"], "--prompt-tokens: ", "evenkeel load")):
             ended = command(*arguments)

@@ -31,4 +31,7 @@ const std::vector<Preset>& presets();
 /// Null: no preset of that name.
 const Preset* find_preset(std::string_view name);
 
+/// All of them, for messages.
+std::string preset_names();
+
 }  // namespace evenkeel
