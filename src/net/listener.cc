@@ -15,10 +15,21 @@ namespace {
 constexpr int accept_batch = 64;  // then the loop's other work runs
 constexpr Duration max_pause = std::chrono::milliseconds(100);
 
+const char* cure_of(int number) {
+  switch (number) {
+    case EADDRINUSE: return "; stop the process that uses it (`ss -ltnp`), or take another port";
+    case EACCES: return "; ports below 1024 need root or CAP_NET_BIND_SERVICE";
+    case EADDRNOTAVAIL: return "; no interface of this machine has the address";
+    default: return "";
+  }
+}
+
 /// From errno.
 Error listen_error(const Endpoint& endpoint) {
+  const int number = errno;
   return Error{.fault = Fault::internal,
-               .detail = "cannot listen on " + endpoint.text() + ": " + std::strerror(errno)};
+               .detail = "cannot listen on " + endpoint.text() + ": " + std::strerror(number) +
+                         cure_of(number)};
 }
 
 bool is_listening(int fd) {

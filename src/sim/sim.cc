@@ -45,6 +45,23 @@ std::optional<std::string> invalid_adapters(const SimOptions& options) {
   return std::nullopt;
 }
 
+std::optional<std::string> invalid(const SimOptions& options, const Address& listen) {
+  if (find_simulated_engine(options.engine) == nullptr) {
+    return "--engine: unknown engine '" + options.engine + "'; known: " + simulated_engine_names();
+  }
+  if (find_preset(options.preset) == nullptr) {
+    return "--preset: unknown preset '" + options.preset + "'; known: " + preset_names();
+  }
+  if (options.count == 0) return "--count: expected at least 1";
+  if (!(options.speed > 0)) return "--speed: expected more than 0";
+  if (auto wrong = invalid_batching(options.batching)) return wrong;
+  if (auto wrong = invalid_adapters(options)) return wrong;
+  if (listen.port != 0 && listen.port + options.count - 1 > 65'535) {
+    return "--count: not enough ports above that of --listen";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int run_sim(const SimOptions& options) {
@@ -53,21 +70,7 @@ int run_sim(const SimOptions& options) {
   if (!listen) return usage_error("--listen: " + why);
   const auto control = parse_address(options.control, why);
   if (!control) return usage_error("--control: " + why);
-  if (find_simulated_engine(options.engine) == nullptr) {
-    return usage_error("--engine: unknown engine '" + options.engine +
-                       "'; known: " + simulated_engine_names());
-  }
-  if (find_preset(options.preset) == nullptr) {
-    return usage_error("--preset: unknown preset '" + options.preset +
-                       "'; known: " + preset_names());
-  }
-  if (options.count == 0) return usage_error("--count: expected at least 1");
-  if (!(options.speed > 0)) return usage_error("--speed: expected more than 0");
-  if (const auto wrong = invalid_batching(options.batching)) return usage_error(*wrong);
-  if (const auto wrong = invalid_adapters(options)) return usage_error(*wrong);
-  if (listen->port != 0 && listen->port + options.count - 1 > 65'535) {
-    return usage_error("--count: not enough ports above that of --listen");
-  }
+  if (const auto wrong = invalid(options, *listen)) return usage_error(*wrong);
 
   std::vector<SimulatorOptions> servers;
   for (unsigned i = 0; i < options.count; ++i) {

@@ -70,7 +70,7 @@ class Start(case.Case):
             said = self.failed_start(
                 f"listeners: [{{name: front, address: '{address}'}}]\nadmin: {{address: '127.0.0.1:0'}}\n"
                 "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
-            self.assertIn(f"listener front: cannot listen on {address}: Address already in use", said)
+            self.assertIn(f"listener front: cannot listen on {address}: Address already in use; stop the process that uses it", said)
             said = self.failed_start(
                 f"listeners: [{{address: '127.0.0.1:0'}}]\nadmin: {{address: '{address}'}}\n"
                 "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
