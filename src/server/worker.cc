@@ -19,6 +19,8 @@ bool should_hand_over(std::uint32_t own, std::uint32_t least) {
   return own > least + 8 + least / 4;
 }
 
+/// Sooner, the next request of its client may be on the way.
+constexpr Duration min_idle_time = std::chrono::milliseconds(250);
 constexpr int shed_on_fd_exhaustion = 16;  // idle connections
 /// Connections beyond a listener's limit, while those that are closed for them still count.
 constexpr std::int64_t max_excess = 64;
@@ -180,17 +182,19 @@ bool Worker::make_room(const WorkerListener& listener, ShedReason reason, int co
   const WorkerListener* const only = reason == ShedReason::max_connections ? &listener : nullptr;
   bool made = false;
   for (int i = 0; i < count; ++i) {
-    if (!shed_longest_idle(only, reason) && !shed_handshake(only, reason)) break;
+    const Instant idle_before = loop_.now() - min_idle_time;
+    if (!shed_longest_idle(only, reason, idle_before) && !shed_handshake(only, reason)) break;
     made = true;
   }
   return made;
 }
 
-/// Closes the connection that is idle longest over all workers; false: none is idle.
-bool Worker::shed_longest_idle(const WorkerListener* only, ShedReason reason) {
+/// Closes the connection that is idle longest over all workers; false: none is, or not since before
+/// `idle_before`.
+bool Worker::shed_longest_idle(const WorkerListener* only, ShedReason reason, Instant idle_before) {
   Worker* holder = nullptr;
   WorkerListener* oldest = nullptr;
-  Instant since = never;
+  Instant since = idle_before;
   for (const auto& peer : *peers_) {
     const std::uint32_t requested = peer->requested_sheds_.load(std::memory_order_relaxed);
     for (WorkerListener& listener : listeners_) {
@@ -205,18 +209,18 @@ bool Worker::shed_longest_idle(const WorkerListener* only, ShedReason reason) {
     }
   }
   if (oldest == nullptr) return false;
-  if (holder == this) return oldest->shed_idle(reason);
-  shed_for(*holder, oldest->id(), reason);
+  if (holder == this) return oldest->shed_idle(reason, idle_before);
+  shed_for(*holder, oldest->id(), reason, idle_before);
   return true;
 }
 
 /// Makes another worker close a connection. If that has none left, the next new connection makes
 /// up for it.
-void Worker::shed_for(Worker& other, ListenerId id, ShedReason reason) {
+void Worker::shed_for(Worker& other, ListenerId id, ShedReason reason, Instant idle_before) {
   other.requested_sheds_.fetch_add(1, std::memory_order_relaxed);
-  other.loop_.post([&other, id, reason] {
+  other.loop_.post([&other, id, reason, idle_before] {
     other.requested_sheds_.fetch_sub(1, std::memory_order_relaxed);
-    if (WorkerListener* same = other.find_listener(id)) same->shed_idle(reason);
+    if (WorkerListener* same = other.find_listener(id)) same->shed_idle(reason, idle_before);
   });
 }
 
@@ -278,7 +282,7 @@ int Worker::ConnectionHandoff::cancel() {
 
 void Worker::descriptors_exhausted() {
   for (int i = 0; i < shed_on_fd_exhaustion; ++i) {
-    if (!shed_longest_idle(nullptr, ShedReason::descriptors)) {
+    if (!shed_longest_idle(nullptr, ShedReason::descriptors, never)) {
       shed_handshake(nullptr, ShedReason::descriptors);
     }
   }

@@ -107,9 +107,9 @@ class Worker final {
 
   Task<void> retire_links(std::vector<std::shared_ptr<LinkPool>> pools);
   WorkerListener* find_listener(ListenerId id);
-  bool shed_longest_idle(const WorkerListener* only, ShedReason reason);
+  bool shed_longest_idle(const WorkerListener* only, ShedReason reason, Instant idle_before);
   bool shed_handshake(const WorkerListener* only, ShedReason reason);
-  void shed_for(Worker& other, ListenerId id, ShedReason reason);
+  void shed_for(Worker& other, ListenerId id, ShedReason reason, Instant idle_before);
   bool make_room(const WorkerListener& listener, ShedReason reason, int count);
   bool any_connection() const;
   void resume_accepting();

@@ -205,8 +205,8 @@ void WorkerListener::count_shed(ShedReason reason) {
   worker_.worker_metrics().listener(index()).shed[static_cast<std::size_t>(reason)].add();
 }
 
-bool WorkerListener::shed_idle(ShedReason reason) {
-  if (idle_.empty()) return false;
+bool WorkerListener::shed_idle(ShedReason reason, Instant idle_before) {
+  if (idle_.oldest_since() >= idle_before) return false;
   count_shed(reason);
   idle_.wake_first();
   return true;

@@ -64,8 +64,8 @@ class WorkerListener final {
   /// Serves an accepted connection, which the worker has counted.
   void serve(int fd, const Endpoint& peer);
 
-  /// Closes the connection that is idle longest; false: none is.
-  bool shed_idle(ShedReason reason);
+  /// Closes the connection that is idle longest; false: none is, or not since before `idle_before`.
+  bool shed_idle(ShedReason reason, Instant idle_before = never);
   /// Closes a share of its idle connections, those that are idle longest.
   void shed_idle_share(double share, ShedReason reason);
   /// Closes the connection that is longest in its PROXY header or handshake, if that is for a

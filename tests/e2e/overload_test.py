@@ -98,6 +98,19 @@ class MaxConnections(case.Case):
         for number, stream in enumerate(waiting):
             self.assertEqual(stream.read_response().body, b"/%d" % number)
 
+    def test_a_connection_whose_next_request_may_be_on_the_way_is_kept(self):
+        daemon = self.limited(1)
+        active = self.connect(daemon)
+        self.assertEqual(active.exchange().status, 200)
+        waiting = self.connect(daemon)
+        waiting.ask(target="/next")
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            self.assertEqual(active.exchange().status, 200)
+        self.assertEqual(self.shed(daemon), 0)
+        self.assertEqual(waiting.read_response().body, b"/next")
+        self.assertEqual(self.shed(daemon), 1)
+
     def test_a_connection_that_ends_is_replaced_at_once(self):
         daemon = self.limited(1)
         busy = self.connect(daemon)
