@@ -17,13 +17,16 @@ struct TestEnvironment {
 
   Environment environment() const {
     Environment environment;
-    environment.variable = [this](const std::string& name) -> std::optional<std::string> {
-      const auto found = variables.find(name);
-      if (found == variables.end()) return std::nullopt;
+    // Copies: what is returned may outlive this.
+    environment.variable = [known =
+                                variables](const std::string& name) -> std::optional<std::string> {
+      const auto found = known.find(name);
+      if (found == known.end()) return std::nullopt;
       return found->second;
     };
-    environment.resolve_error = [this](const std::string& host) -> std::optional<std::string> {
-      if (unknown_hosts.count(host) == 0) return std::nullopt;
+    environment.resolve_error =
+        [unknown = unknown_hosts](const std::string& host) -> std::optional<std::string> {
+      if (unknown.count(host) == 0) return std::nullopt;
       return "no such host";
     };
     return environment;
