@@ -133,6 +133,14 @@ void PoolState::activate() const {
   if (scheduled_ != nullptr) scheduled_->activate();
 }
 
+std::shared_ptr<const void> PoolState::release_index(const PoolState* successor) const {
+  if (scheduled_ == nullptr) return nullptr;
+  PoolScheduler& scheduler = scheduled_->scheduler();
+  const bool goes_on = successor != nullptr && successor->scheduled_ != nullptr &&
+                       &successor->scheduled_->scheduler() == &scheduler;
+  return goes_on ? nullptr : scheduler.release_index();
+}
+
 bool PoolState::panics() const { return outlier_detector_->panics(); }
 
 std::uint64_t PoolState::in_flight() const {

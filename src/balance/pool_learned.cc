@@ -155,6 +155,11 @@ void PoolScheduler::restore_prefixes(std::uint32_t slot, const std::vector<std::
   }
 }
 
+std::shared_ptr<const void> PoolScheduler::release_index() {
+  std::lock_guard lock(mutex_);
+  return scheduler_.release_index();
+}
+
 void PoolScheduler::forget_caches(const Load& load) {
   std::lock_guard lock(mutex_);
   const auto found = slot_of_.find(&load);

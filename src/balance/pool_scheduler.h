@@ -87,6 +87,9 @@ class PoolScheduler {
   /// As `restore`, with what another scheduler of this process has learned, whose backends may be
   /// in use: of its prefixes the newest 2^20 blocks. Those take a second.
   void continue_from(PoolScheduler& former);
+  /// Of a scheduler that no request will arrive at, but for those that were on their way: what they
+  /// find cached no longer matters. The result owns the memory; its release may take a second.
+  std::shared_ptr<const void> release_index();
   /// It is not known to be the server that it was.
   void forget_caches(const Load& load);
 

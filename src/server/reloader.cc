@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "evenkeel/base/free_memory.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/listener.h"
@@ -253,7 +254,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     dns_cache_.set_servers(change.config->dns.servers);
   if (config_ != change.config) listed_pools_ = pools_to_list(*change.config);
   config_ = std::move(change.config);
-  pool_set_ = std::move(change.pool_set);
+  const auto former = std::exchange(pool_set_, std::move(change.pool_set));
   overrides_.set_weights(std::move(change.weights));
   process_.loop.set_busy_polling(config_->busy_polling);
   std::vector<ListenerAssignment> assignments;
@@ -288,6 +289,14 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   apply_models();
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments));
   pool_set_->reopen_resolved();
+  if (former == nullptr) co_return;
+  auto released = former->release_indexes(*pool_set_);
+  if (released.empty()) co_return;
+  PreparationThread::Work release = [released = std::move(released)]() mutable {
+    released.clear();
+    release_free_pages();
+  };
+  co_await run_blocking(std::move(release));
 }
 
 std::vector<MonitorSpec> Reloader::specs_to_monitor() const {

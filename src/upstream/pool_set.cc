@@ -287,6 +287,16 @@ void PoolSet::activate() const {
   }
 }
 
+std::vector<std::shared_ptr<const void>> PoolSet::release_indexes(const PoolSet& successor) const {
+  std::vector<std::shared_ptr<const void>> released;
+  for (const PoolEntry& pool_entry : pools_) {
+    const PoolEntry* const next = successor.find(pool_entry.state->spec().name);
+    auto index = pool_entry.state->release_index(next == nullptr ? nullptr : next->state.get());
+    if (index != nullptr) released.push_back(std::move(index));
+  }
+  return released;
+}
+
 void PoolSet::reopen_resolved() const {
   for (const PoolEntry& pool_entry : pools_) {
     for (std::size_t i = 0; i < pool_entry.backends.size(); ++i) {

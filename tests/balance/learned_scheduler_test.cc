@@ -45,6 +45,7 @@ class Process {
   }
 
   PoolState& pool() { return *state_; }
+  std::shared_ptr<const PoolState> shared() const { return state_; }
   const BackendPtr& backend(std::size_t index) { return state_->backends()[index]; }
   EngineState& engine(std::size_t index) { return backend(index)->load().signals().engine(); }
   LearnedScheduler learned(std::size_t max_prefixes = all) {
@@ -145,6 +146,29 @@ TEST(LearnedSchedulers, AReloadKeepsThemWithAnotherIndexAndMoreBackendsThanHadRo
     for (std::uint64_t i = 0; i < 60; ++i)
       EXPECT_EQ(process.serve(i, 4 + i % 9), places[i]) << "conversation " << i;
   }
+}
+
+TEST(LearnedSchedulers, AnIndexIsReleasedOnceAnotherHasTakenItsPlace) {
+  Process process(2, 8 << 20);
+  for (std::uint64_t i = 0; i < 20; ++i) process.serve(i, 4);
+  const auto former = process.shared();
+  process.reload(2, 8 << 20);
+  EXPECT_EQ(former->release_index(&process.pool()), nullptr) << "it is still in use";
+  EXPECT_GT(former->scheduler_stats()->index_bytes, 1u << 20);
+
+  process.reload(2, 4 << 20);
+  EXPECT_NE(former->release_index(&process.pool()), nullptr);
+  EXPECT_LT(former->scheduler_stats()->index_bytes, 1u << 18);
+  EXPECT_GT(process.prefixes_of(0) + process.prefixes_of(1), 0u);
+}
+
+TEST(LearnedSchedulers, RequestsAreServedWithoutTheReleasedIndex) {
+  Process process(2, 8 << 20);
+  for (std::uint64_t i = 0; i < 20; ++i) process.serve(i, 4);
+  EXPECT_NE(process.pool().release_index(nullptr), nullptr) << "the pool is no longer in the file";
+  EXPECT_EQ(process.prefixes_of(0) + process.prefixes_of(1), 0u);
+  // More blocks than the smallest index holds.
+  for (std::uint64_t i = 0; i < 1000; ++i) EXPECT_LT(process.serve(i, 4 + i % 9), 2u);
 }
 
 TEST(LearnedSchedulers, AReloadLeavesNothingToConfirm) {

@@ -334,6 +334,25 @@ class ChangedBackends(Backends):
         daemon.wait_line("not enough memory for these pools.*index_memory.* is taken in full")
         self.eventually(lambda: self.status_of(daemon) == 200, "the former file serves")
 
+    @unittest.skipIf(SANITIZED, "a sanitizer keeps what is freed")
+    def test_a_replaced_prefix_index_is_released_although_a_request_goes_on(self):
+        daemon = self.running(self.held(), pool={"picker": "expected-time", "expected_time": {"index_memory": "128MiB"}})
+        stream, head = self.long_request(daemon.address)
+        before = self.resident_mib(daemon)
+        for index_memory in "127MiB", "126MiB", "125MiB", "124MiB", "123MiB":
+            self.pool["expected_time"] = {"index_memory": index_memory}
+            self.reload()
+        self.eventually(lambda: self.resident_mib(daemon) < before + 40, "one index is left")
+        self.pool["picker"] = "round-robin"
+        del self.pool["expected_time"]
+        self.reload()
+        self.eventually(lambda: self.resident_mib(daemon) < before - 60, "no index is left")
+        self.ends_well(stream, head)
+
+    def resident_mib(self, daemon):
+        lines = pathlib.Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) >> 10
+
     def status_of(self, daemon):
         with Stream.connect(daemon.address) as stream:
             return stream.exchange("GET", "/").status

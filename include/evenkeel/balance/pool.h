@@ -194,6 +194,10 @@ class PoolState {
 
   /// Makes this the active configuration of the pool: its limits apply to queued requests too.
   void activate() const;
+  /// The successor, or nothing (null), has taken this one's place. If it does not go on with the
+  /// scheduler of this one, requests that are still here no longer need that one's prefix index:
+  /// the result owns its memory. Else null.
+  std::shared_ptr<const void> release_index(const PoolState* successor) const;
   /// Periodic maintenance: moves spares in and out of rotation, ejects and readmits backends, ramps
   /// them up, notices silent ones, learns weights. What it has learned passes to the successor;
   /// once there is one, only the successor is ticked.

@@ -245,8 +245,11 @@ class Scheduler {
     std::uint64_t reported = 0;
   };
   CachedTokens cached_tokens(std::uint32_t slot) const;
-  /// The prefix index's memory, which does not change.
+  /// The prefix index's memory; only `release_index` changes it.
   std::size_t index_bytes() const;
+  /// Goes on with an empty prefix index of the smallest size. The result owns the former one, whose
+  /// release may take a second.
+  std::shared_ptr<const void> release_index();
 
   // ---- What outlives the process (scheduler_learned.cc) ----
 

@@ -69,6 +69,9 @@ class PoolSet {
   /// Makes this the running set: applies its limits, and takes backends without address and drained
   /// ones out of rotation.
   void activate() const;
+  /// The memory of prefix indexes that requests of this set no longer need, once every worker has
+  /// the successor. Its release may take seconds.
+  std::vector<std::shared_ptr<const void>> release_indexes(const PoolSet& successor) const;
   /// Puts backends that have an address again back into rotation. Call it once every worker has the
   /// addresses.
   void reopen_resolved() const;
