@@ -7,6 +7,7 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/error.hpp>
@@ -25,6 +26,7 @@
 #include "evenkeel/base/file.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/endpoint.h"
+#include "evenkeel/net/tls_errors.h"
 
 namespace evenkeel {
 namespace {
@@ -77,6 +79,19 @@ Result<AdminStream::TlsContext> tls_context(const AdminTarget& target) {
   context->use_private_key_file(key, asio::ssl::context::pem, error);
   if (error) return usage_error("--key " + key + ": " + error.message());
   return context;
+}
+
+/// Why a handshake failed, and the cure where an option of the command is one.
+std::string tls_failure(const ErrorCode& error) {
+  std::string text = "TLS: " + error.message();
+  if (error.category() != asio::error::get_ssl_category()) return text;
+  switch (client_handshake_outcome(static_cast<unsigned long>(error.value()))) {
+    case TlsOutcome::not_tls:
+      return "the server does not speak TLS on this port: leave out https:// in --admin";
+    case TlsOutcome::certificate:
+      return text + "; give the authority of its certificate with --ca-file";
+    default: return text;
+  }
 }
 
 asio::ip::tcp::endpoint to_asio(const Endpoint& endpoint) {
@@ -220,7 +235,7 @@ class AdminClient::Impl {
       auto stream = std::make_shared<AdminStream>(std::move(socket), tls);
       stream->expect_server(host);
       co_await stream->handshake(true, error);
-      if (error) co_return failure(Fault::tls_failed, "TLS: " + error.message());
+      if (error) co_return failure(Fault::tls_failed, tls_failure(error));
       co_return stream;
     }
     co_return failure(Fault::connect_failed, last_error);
@@ -262,6 +277,8 @@ class AdminClient::Impl {
       auto problem = parse(parser, buffer, closed);
       if (!problem) continue;
       if (error && error != asio::error::eof) problem->detail += ": " + error.message();
+      if (closed && tls == nullptr && !parser.got_some())
+        problem->detail += "; a listener with TLS needs https:// in --admin";
       co_return std::move(*problem);
     }
     if (!closed && parser.get().keep_alive()) stream_ = stream;

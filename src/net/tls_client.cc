@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "evenkeel/base/file.h"
+#include "evenkeel/net/tls_errors.h"
 #include "net/tls_files.h"
 #include "net/tls_state.h"
 
@@ -27,6 +28,15 @@ OwnedContext load_client(const PoolTlsConfig& config, std::vector<TlsProblem>& p
 }
 
 }  // namespace
+
+TlsOutcome client_handshake_outcome(unsigned long code) {
+  if (ERR_GET_LIB(code) != ERR_LIB_SSL) return TlsOutcome::error;
+  switch (ERR_GET_REASON(code)) {
+    case SSL_R_WRONG_VERSION_NUMBER: return TlsOutcome::not_tls;
+    case SSL_R_CERTIFICATE_VERIFY_FAILED: return TlsOutcome::certificate;
+    default: return TlsOutcome::error;
+  }
+}
 
 std::vector<TlsProblem> TlsClientContext::check(const PoolTlsConfig& config) {
   std::vector<TlsProblem> problems;

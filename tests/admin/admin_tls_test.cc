@@ -84,6 +84,21 @@ TEST_F(AdminTlsTest, ServesTheCertificatesOfTheStatusToNewConnections) {
   EXPECT_TRUE(ready(successor.file()));
 }
 
+TEST_F(AdminTlsTest, ClientsOfTheWrongSchemeOrAuthorityAreToldTheCure) {
+  const auto why = [&](const AdminTarget& target) {
+    auto client = AdminClient::open(target);
+    EXPECT_TRUE(client.ok());
+    const auto reply = (*client)->get("/readyz", 10s);
+    return reply.ok() ? "it answered" : reply.error().detail;
+  };
+  start();
+  EXPECT_THAT(why({.address = "https://" + host()}), HasSubstr("leave out https:// in --admin"));
+  start(std::string(two_pools) + "admin: {tls: {certificates: [{cert: '" + files_.cert +
+        "', key: '" + files_.key + "'}]}}\n");
+  EXPECT_THAT(why({.address = "http://" + host()}), HasSubstr("needs https:// in --admin"));
+  EXPECT_THAT(why({.address = "https://" + host()}), HasSubstr("with --ca-file"));
+}
+
 TEST_F(AdminTlsTest, NeverAnswersInTheClearInstead) {
   start(std::string(two_pools) + "admin: {tls: {certificates: [{cert: '" + files_.cert +
         "', key: '" + files_.key + "'}]}}\n");
