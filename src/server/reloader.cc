@@ -296,7 +296,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     released.clear();
     release_free_pages();
   };
-  co_await run_blocking(std::move(release));
+  co_await run_with_locks(std::move(release));
 }
 
 std::vector<MonitorSpec> Reloader::specs_to_monitor() const {

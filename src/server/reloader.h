@@ -121,8 +121,8 @@ class Reloader final : public Control {
   Task<void> run_blocking(PreparationThread::Work work) {
     return preparation_.run(std::move(work));
   }
-  /// Likewise, for work that takes locks of workers: on a thread of normal priority, since workers
-  /// would wait until one of low priority gets a processor.
+  /// Likewise, for work that takes locks of workers, malloc's among them: on a thread of normal
+  /// priority, since workers would wait until one of low priority gets a processor.
   Task<void> run_with_locks(PreparationThread::Work work) {
     if (!locking_) locking_.emplace(process_.loop, "prep-schedulers");
     return locking_->run(std::move(work));
