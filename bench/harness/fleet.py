@@ -10,12 +10,13 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .figures import Figures
-from .process import Children, Cores, available_cores
+from .process import Children, Cores, core_pairs
 from .report import machine, markdown_table
 from .rounds import say
 
@@ -25,6 +26,7 @@ SPEEDS = (1.0, 1.7, 3.0)
 SLOWER_THAN_LIFE = 0.25
 MEAN_ANSWER_TOKENS = 20
 LOAD = ["--stream", "--prompt-tokens", "128..1024", "--output-tokens", "8..32"]
+LOADS_PER_ROUND = 1000
 CAPACITY_CLIENTS, CAPACITY_SECONDS = 24, 8.0  # for the capacity of one server without a balancer
 SAMPLE_SECONDS = 0.25
 START_PATIENCE_SECONDS = 15.0
@@ -118,14 +120,30 @@ class Simulator:
 
 
 @dataclass
+class Round:
+    """Each picker once, in front of a fleet of the round's own."""
+
+    number: int
+    cores: Cores
+    children: Children
+    home: Path
+    fleet: list[Simulator] = field(default_factory=list)
+    capacity: float = 0.0  # tokens per second of the whole fleet
+    loads: int = 0  # so far: each has prompts of its own, which no server has in its prefix cache
+
+    def seed(self) -> int:
+        self.loads += 1
+        return LOADS_PER_ROUND * self.number + self.loads
+
+
+@dataclass
 class Bench:
     build: Path
     rounds: int
     seconds: float
     only: list[str]
-    cores: Cores
-    capacity: float = 0.0  # tokens per second of the whole fleet
-    loads: int = 0  # so far: each has prompts of its own, which no server has in its prefix cache
+    pairs: list[list[int]] = field(default_factory=core_pairs)  # of cores; a round needs one
+    capacities: dict[int, float] = field(default_factory=dict)  # by round
     figures: Figures = field(default_factory=Figures)
     failures: dict[str, int] = field(default_factory=dict)
     shares: dict[str, dict[str, dict[int, list[float]]]] = field(default_factory=dict)
@@ -137,37 +155,49 @@ class Bench:
         return [picker for picker in PICKERS if not self.only or picker.name in self.only]
 
     def run(self) -> None:
+        at_once = self.at_once()
+        with ThreadPoolExecutor(at_once) as lanes:
+            runs = [
+                lanes.submit(self._run_round, number, Cores.choose(self.pairs[number % at_once]))
+                for number in range(self.rounds)
+            ]
+        for run in runs:
+            run.result()
+
+    def at_once(self) -> int:
+        return min(self.rounds, len(self.pairs))
+
+    def _run_round(self, number: int, cores: Cores) -> None:
         with (
             tempfile.TemporaryDirectory(prefix="evenkeel-bench-") as home,
             Children() as children,
         ):
-            fleet = [self._simulator(children, speed) for speed in SPEEDS]
-            self.capacity = sum(self._capacity_of(server) for server in fleet)
-            for number in range(self.rounds):
-                pickers = self.pickers()
-                first = number % len(pickers)  # rotates, so that none is always first
-                for picker in pickers[first:] + pickers[:first]:
-                    say(f"round {number + 1}/{self.rounds}: {picker.name}")
-                    self._measure(picker, fleet, Path(home), children, number)
+            this = Round(number, cores, children, Path(home))
+            this.fleet = [self._simulator(this, speed) for speed in SPEEDS]
+            this.capacity = sum(self._capacity_of(this, server) for server in this.fleet)
+            self.capacities[number] = this.capacity
+            pickers = self.pickers()
+            first = number % len(pickers)  # rotates, so that none is always first
+            for picker in pickers[first:] + pickers[:first]:
+                say(f"round {number + 1}/{self.rounds}: {picker.name}")
+                self._measure(this, picker)
 
-    def _simulator(self, children: Children, speed: float) -> Simulator:
+    def _simulator(self, this: Round, speed: float) -> Simulator:
         argv = [str(self.build / "evenkeel"), "sim", "--listen", "127.0.0.1:0", "--model", "m"]
         argv += ["--preset", "llama-3-8b-a100", "--speed", str(speed * SLOWER_THAN_LIFE)]
-        listening = listening(children.start(argv, self.cores.origin, stderr=subprocess.PIPE))
-        address = next(value for name, value in listening.items() if name.startswith("sim-0"))
-        control = next(value for name, value in listening.items() if "control" in name)
+        found = listening(this.children.start(argv, this.cores.origin, stderr=subprocess.PIPE))
+        address = next(value for name, value in found.items() if name.startswith("sim-0"))
+        control = next(value for name, value in found.items() if "control" in name)
         return Simulator(address, control, speed)
 
-    def _capacity_of(self, server: Simulator) -> float:
+    def _capacity_of(self, this: Round, server: Simulator) -> float:
         say(f"what a server of speed {server.speed:g} gets done")
         alone = Pressure("alone", "", clients=CAPACITY_CLIENTS)
         with _Watch([server]) as watch:
-            self._load(f"http://{server.address}", alone, CAPACITY_SECONDS)
+            self._load(this, f"http://{server.address}", alone, CAPACITY_SECONDS)
         return watch.tokens_per_second(CAPACITY_SECONDS)
 
-    def _measure(
-        self, picker: Picker, fleet: list[Simulator], home: Path, children: Children, number: int
-    ) -> None:
+    def _measure(self, this: Round, picker: Picker) -> None:
         """A fresh balancer, so that each picker starts without knowledge and learns while it is measured."""
         config = {
             "listeners": [{"name": "public", "address": "127.0.0.1:0"}],
@@ -178,32 +208,31 @@ class Bench:
                 {
                     "name": "fleet",
                     "engine": "vllm",
-                    "backends": [server.address for server in fleet],
+                    "backends": [server.address for server in this.fleet],
                     "debug_headers": True,
                     **picker.pool,
                 }
             ],
         }
-        path = home / "evenkeel.yaml"
+        path = this.home / "evenkeel.yaml"
         path.write_text(json.dumps(config))
-        daemon = children.start(
+        daemon = this.children.start(
             [str(self.build / "evenkeel"), "run", "-c", str(path)],
-            self.cores.proxy,
+            this.cores.proxy,
             stderr=subprocess.PIPE,
         )
         url = f"http://{listening(daemon)['public']}"
         for pressure in PRESSURES:
-            with _Watch(fleet) as watch:
-                report = self._load(url, pressure, self.seconds)
-            self._note(picker.name, pressure, number, report, watch, fleet)
-        children.stop(daemon)
+            with _Watch(this.fleet) as watch:
+                report = self._load(this, url, pressure, self.seconds)
+            self._note(this, picker.name, pressure, report, watch)
+        this.children.stop(daemon)
 
-    def _load(self, url: str, pressure: Pressure, seconds: float) -> dict[str, Any]:
-        self.loads += 1
-        argv = [str(self.build / "evenkeel"), "load", url, *LOAD, *pressure.flags(self.capacity), "--json"]
-        argv += ["--duration", f"{seconds}s", "--model", "m", "--seed", str(self.loads)]
+    def _load(self, this: Round, url: str, pressure: Pressure, seconds: float) -> dict[str, Any]:
+        argv = [str(self.build / "evenkeel"), "load", url, *LOAD, *pressure.flags(this.capacity), "--json"]
+        argv += ["--duration", f"{seconds}s", "--model", "m", "--seed", str(this.seed())]
         ended = subprocess.run(
-            ["taskset", "-c", str(self.cores.load), *argv],
+            ["taskset", "-c", str(this.cores.load), *argv],
             capture_output=True,
             text=True,
             timeout=END_OF_LOAD_SECONDS,
@@ -214,23 +243,17 @@ class Bench:
         return dict(json.loads(ended.stdout))
 
     def _note(
-        self,
-        name: str,
-        pressure: Pressure,
-        number: int,
-        report: dict[str, Any],
-        watch: _Watch,
-        fleet: list[Simulator],
+        self, this: Round, name: str, pressure: Pressure, report: dict[str, Any], watch: _Watch
     ) -> None:
-        key = pressure.key
+        key, number = pressure.key, this.number
         for what, times in (("ttft", report["ttft_seconds"]), ("e2e", report["e2e_seconds"])):
             self.figures.add(name, f"{key}_{what}_p50", number, times["p50"])
             self.figures.add(name, f"{key}_{what}_p99", number, times["p99"])
         tokens = watch.tokens_per_second(self.seconds)
         self.figures.add(name, f"{key}_tokens", number, tokens)
-        self.figures.add(name, f"{key}_utilization", number, 100 * tokens / self.capacity)
+        self.figures.add(name, f"{key}_utilization", number, 100 * tokens / this.capacity)
         self.figures.add(name, f"{key}_busy", number, 100 * watch.busy(self.seconds))
-        answered = [report["backends"].get(each.address, {}).get("answered", 0) for each in fleet]
+        answered = [report["backends"].get(each.address, {}).get("answered", 0) for each in this.fleet]
         shares = [round(count / max(1, sum(answered)), 3) for count in answered]
         self.shares.setdefault(name, {}).setdefault(key, {})[number] = shares
         requests = report["requests"]
@@ -266,8 +289,8 @@ class Bench:
                 "seconds": self.seconds,
                 "speeds": SPEEDS,
                 "slower_than_life": SLOWER_THAN_LIFE,
-                "capacity_tokens_per_second": self.capacity,
-                "cores": vars(self.cores),
+                "capacity_tokens_per_second": [self.capacities[number] for number in sorted(self.capacities)],
+                "rounds_at_a_time": self.at_once(),
             },
             "figures": {
                 picker.name: {
@@ -316,7 +339,7 @@ class Bench:
             [
                 "# An unequal fleet",
                 "",
-                f"{known['cpu']}, {known['cores']} cores, {self.rounds} rounds of {self.seconds:g} s each.",
+                f"{known['cpu']}, {known['cores']} cores, {self.rounds} rounds of {self.seconds:g} s each, {self.at_once()} at a time.",
                 "",
                 *(f"- {line}" for line in REMARKS),
                 *(f"- {pressure.key}: {pressure.title}." for pressure in PRESSURES),
@@ -423,7 +446,7 @@ def listening(process: subprocess.Popen[str]) -> dict[str, str]:
 
 
 def main(build: Path, results: Path, rounds: int, seconds: float, only: list[str]) -> int:
-    bench = Bench(build, rounds, seconds, only, Cores.choose(available_cores()))
+    bench = Bench(build, rounds, seconds, only)
     bench.run()
     bench.write(results)
     print(bench.as_markdown())

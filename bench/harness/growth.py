@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .campaigns import raise_file_limit
-from .contender import Contender, Running, Unavailable, evenkeel, haproxy, start
+from .contender import Contender, Running, Unavailable, evenkeel, haproxy, relay, start
 from .ends import Ends
 from .figures import Figures
 from .process import Children, Cores, available_cores, cpu_seconds
@@ -56,7 +56,9 @@ evenkeel runs with its defaults on, which include active health checks of all ba
 checks nothing.
 Two workers may use two cores; on a machine of two cores they share one of them with the load, so their speed-up is that of \
 CPU time: two cores serve 2 / ratio times what one serves.
-Backends are addresses of one server in 127.1.0.0/16.""".splitlines()
+Backends are addresses of one server in 127.1.0.0/16.
+`relay` passes bytes on unread, over as many connections: the growth that the kernel alone causes. It is measured where the \
+number of connections differs; it checks, chooses and shares nothing.""".splitlines()
 
 
 @dataclass
@@ -87,7 +89,10 @@ class Growth:
     def _start_pairs(
         self, case: Case, home: Path
     ) -> Iterator[tuple[tuple[Case, Running], tuple[Case, Running]]]:
-        for contender_of in (self._evenkeel, self._haproxy):
+        contenders = [self._evenkeel, self._haproxy]
+        if case.connections != BASE.connections:
+            contenders.append(self._relay)
+        for contender_of in contenders:
             started: list[tuple[Case, Running]] = []
             try:
                 for each in (BASE, case):
@@ -106,6 +111,9 @@ class Growth:
 
     def _haproxy(self, case: Case) -> Contender:
         return haproxy(threads=case.workers)
+
+    def _relay(self, case: Case) -> Contender:
+        return relay(self.build)
 
     def _start(self, contender: Contender, case: Case, folder: Path) -> Running:
         backends = [
@@ -160,7 +168,7 @@ class Growth:
         rows = []
         for case in CASES:
             cells = [case.title]
-            for name in (OURS, "haproxy"):
+            for name in (OURS, "haproxy", "relay"):
                 for each in (BASE, case):
                     value = self.figures.median(name, f"{case.key}/{each.key}")
                     cells.append("-" if value is None else f"{value:.2f}")
@@ -181,7 +189,8 @@ class Growth:
 
     def markdown(self) -> str:
         about = machine()
-        titles = ["", "evenkeel, base (us)", "evenkeel (us)", "ratio", "haproxy, base (us)", "haproxy (us)", "ratio", "target"]
+        titles = ["", "evenkeel, base (us)", "evenkeel (us)", "ratio", "haproxy, base (us)", "haproxy (us)", "ratio",
+                  "relay, base (us)", "relay (us)", "ratio", "target"]
         parts = ["# The cost of a request as things grow", ""]
         parts += [
             f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}; {self.rounds} rounds of {self.seconds:g} s.",
@@ -205,7 +214,7 @@ class Growth:
                 for name, measured in self.figures.values.items()
             },
             "ratios": {
-                name: {case.key: self.ratio(name, case) for case in CASES} for name in (OURS, "haproxy")
+                name: {case.key: self.ratio(name, case) for case in CASES} for name in (OURS, "haproxy", "relay")
             },
             "absent": self.absent,
             "errors": self.errors,

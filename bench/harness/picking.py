@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import statistics
 import subprocess
 import tempfile
@@ -19,7 +20,7 @@ from typing import Any
 
 from .figures import Figures
 from .fleet import listening
-from .process import Children, cpu_seconds
+from .process import Children, core_pairs, cpu_seconds
 from .report import machine, markdown_table
 from .rounds import say
 
@@ -29,7 +30,7 @@ PRESET = "reference"
 BACKENDS = 4
 FASTER_THAN_LIFE = 4.0  # the engines, the arrivals and the targets
 TTFT_SLO, TPOT_SLO = 2.0, 0.1  # seconds of the engines, as in the replay
-LANES = 2  # runs at a time, each with processes of its own
+RUNS_PER_PAIR = 2  # of cores, at a time; each has processes of its own
 POLL_SECONDS = 1.0
 END_OF_LOAD_SECONDS = 240.0
 
@@ -164,6 +165,8 @@ class Run:
     bench: Bench
     scenario: Scenario
     picker: str
+    proxy_core: int
+    ends_core: int
     seed: int
     late: str = ""  # what was late, and how much; empty: nothing
     failed: int = 0
@@ -194,7 +197,7 @@ class Run:
     def _engine(self, children: Children, speed: float) -> tuple[str, str]:
         argv = [*self.bench.priority, str(self.bench.program), "sim", "--listen", "127.0.0.1:0", "--model", "m"]
         argv += ["--preset", PRESET, "--speed", str(speed * FASTER_THAN_LIFE), "--prompt-tokens-details"]
-        found = listening(children.start(argv, self.bench.ends_core, stderr=subprocess.PIPE))
+        found = listening(children.start(argv, self.ends_core, stderr=subprocess.PIPE))
         address = next(value for name, value in found.items() if name.startswith("sim-0"))
         return address, next(value for name, value in found.items() if "control" in name)
 
@@ -216,7 +219,7 @@ class Run:
         path = home / "evenkeel.yaml"
         path.write_text(json.dumps(config))
         argv = [*self.bench.priority, str(self.bench.program), "run", "-c", str(path)]
-        return children.start(argv, self.bench.proxy_core, stderr=subprocess.PIPE)
+        return children.start(argv, self.proxy_core, stderr=subprocess.PIPE)
 
     def _slow_down(self, control: str) -> None:
         state = json.dumps({"fault": "slow", "slow_factor": self.scenario.slows_by}).encode()
@@ -229,7 +232,7 @@ class Run:
         argv += ["--trace", str(self.bench.traces / self.scenario.trace), "--trace-speed", str(speed)]
         argv += ["--max-seconds", f"{speed * self.bench.seconds}s", "--log", str(log), "--seed", str(self.seed)]
         ended = subprocess.run(
-            ["taskset", "-c", str(self.bench.ends_core), *argv],
+            ["taskset", "-c", str(self.ends_core), *argv],
             capture_output=True,
             text=True,
             timeout=self.bench.seconds + END_OF_LOAD_SECONDS,
@@ -268,8 +271,7 @@ class Bench:
     load_averages: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        cores = sorted(os.sched_getaffinity(0))
-        self.proxy_core, self.ends_core = cores[0], cores[-1]
+        self.lanes = core_pairs() * RUNS_PER_PAIR
 
     def pickers(self) -> list[str]:
         if unknown := [name for name in self.only if name not in PICKERS]:
@@ -279,23 +281,35 @@ class Bench:
     def run(self) -> None:
         for scenario in SCENARIOS:
             self._replay(scenario)
+        free: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        for cores in self.lanes:
+            free.put(cores)
         for number in range(self.rounds):
-            for scenario in SCENARIOS:
-                pickers = self.pickers()
-                first = number % len(pickers)  # rotates, so that none is always first
-                self.load_averages.append(os.getloadavg()[0])
-                with ThreadPoolExecutor(LANES) as lanes:
-                    runs = [
-                        lanes.submit(self._measure, scenario, picker, number)
-                        for picker in pickers[first:] + pickers[:first]
-                    ]
-                for run in runs:
-                    run.result()
+            pickers = self.pickers()
+            first = number % len(pickers)  # rotates, so that none is always first
+            with ThreadPoolExecutor(len(self.lanes)) as lanes:
+                runs = [
+                    lanes.submit(self._measure, free, scenario, picker, number)
+                    for scenario in SCENARIOS
+                    for picker in pickers[first:] + pickers[:first]
+                ]
+            for run in runs:
+                run.result()
 
-    def _measure(self, scenario: Scenario, picker: str, number: int) -> None:
+    def _measure(
+        self, free: queue.SimpleQueue[list[int]], scenario: Scenario, picker: str, number: int
+    ) -> None:
+        cores = free.get()
+        try:
+            self._measure_on(cores, scenario, picker, number)
+        finally:
+            free.put(cores)
+
+    def _measure_on(self, cores: list[int], scenario: Scenario, picker: str, number: int) -> None:
         say(f"round {number + 1}/{self.rounds}: {scenario.key}, {picker}")
+        self.load_averages.append(os.getloadavg()[0])
         for _ in range(ATTEMPTS):
-            run = Run(self, scenario, picker, seed=number + 1)
+            run = Run(self, scenario, picker, proxy_core=cores[0], ends_core=cores[-1], seed=number + 1)
             run.measure()
             if not run.late:
                 break
@@ -358,7 +372,7 @@ class Bench:
         out = [
             "# Picking in real time",
             "",
-            f"{known['cpu']}, {known['cores']} cores, {self.rounds} round{'s' * (self.rounds > 1)} of {self.seconds:g} s each, {LANES} runs at a "
+            f"{known['cpu']}, {known['cores']} cores, {self.rounds} round{'s' * (self.rounds > 1)} of {self.seconds:g} s each, {len(self.lanes)} runs at a "
             f"time, with the programs of `{self.build}`. Load average of the machine: {busy:.0f}"
             + (", so the programs had real-time priority." if self.priority else "."),
             "",

@@ -38,6 +38,12 @@ def available_cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def core_pairs() -> list[list[int]]:
+    """The cores by twos: runs that need so many go on beside each other. One alone counts as a pair."""
+    cores = available_cores()
+    return [cores[at : at + 2] for at in range(0, max(1, len(cores) - 1), 2)]
+
+
 def free_port() -> int:
     """Outside the range that the kernel chooses from, so that no connection takes it before its server starts."""
     lowest = int((PROC / "sys/net/ipv4/ip_local_port_range").read_text().split()[0])
