@@ -283,7 +283,7 @@ class TrainingTest(unittest.TestCase):
 
 class FleetTest(unittest.TestCase):
     def bench(self) -> fleet.Bench:
-        return fleet.Bench(Path("build"), 1, 10.0, ["round-robin", "gpu"], Cores(0, 1, 1))
+        return fleet.Bench(Path("build"), 1, 10.0, ["round-robin", "gpu"], [[0, 1]])
 
     def test_a_ratio_over_its_limit_is_missed_and_one_without_limit_is_not_judged(self) -> None:
         bench = self.bench()
@@ -302,7 +302,7 @@ class FleetTest(unittest.TestCase):
 
     def test_an_unknown_picker_is_refused(self) -> None:
         with self.assertRaises(SystemExit):
-            fleet.Bench(Path("build"), 1, 10.0, ["fastest"], Cores(0, 1, 1)).pickers()
+            fleet.Bench(Path("build"), 1, 10.0, ["fastest"], [[0, 1]]).pickers()
 
     def test_tokens_are_counted_while_requests_are_sent_and_the_fleet_is_full(self) -> None:
         watch = fleet._Watch([])
