@@ -36,7 +36,13 @@ void Backend::release() const {
   serve_queue();
 }
 
-void Backend::activate() const { limit(spec_.max_in_flight); }
+/// A backend that ramps keeps its share, which may be no more than the new maximum: the next tick of
+/// SlowStart adapts it, but what has been granted until then cannot be taken back.
+void Backend::activate() const {
+  const std::uint32_t full = spec_.max_in_flight;
+  const std::uint32_t share = load_->limit();
+  limit(load_->ramps() && share > 0 && (full == 0 || share < full) ? share : full);
+}
 
 void Backend::limit(std::uint32_t slots) const {
   load_->set_limit(slots);

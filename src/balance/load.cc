@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 namespace evenkeel {
 namespace {
@@ -55,8 +56,8 @@ void Load::begin_trial(Instant now) {
   // As if it failed: a connection attempt that does fail comes within the longer back-off.
   if (has_connect_failures()) return lengthen_backoff(now);
   if (ejection() == Ejection::half_open) {
-    // A trial whose client leaves has no outcome: another one follows.
-    return avoid_until(now + std::min(ejected_for(), max_trial));
+    // Its outcome ends that. A trial whose client leaves has none: another one follows.
+    return avoid_until(now + max_trial);
   }
   if (ejection() == Ejection::probed) return;
   if (silent()) return begin_silent_trial(now);
@@ -263,8 +264,11 @@ const char* to_string(EjectionReason reason) {
   return reason == EjectionReason::consecutive ? "consecutive" : "success_rate";
 }
 
-RecentResponses& Load::make_recent() {
-  auto made = std::make_unique<RecentResponses>();
+/// Without memory, what is counted is not shown: responses end in destructors, which must not fail.
+RecentResponses& Load::make_recent() noexcept {
+  static constinit RecentResponses discarded;
+  auto made = std::unique_ptr<RecentResponses>(new (std::nothrow) RecentResponses);
+  if (made == nullptr) return discarded;
   RecentResponses* seen = nullptr;
   // Release: another thread that sees the pointer sees the counts constructed.
   if (!recent_.compare_exchange_strong(seen, made.get(), std::memory_order_acq_rel)) return *seen;

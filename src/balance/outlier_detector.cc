@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -76,14 +77,18 @@ void OutlierDetector::activate(std::string pool, const OutlierSpec& spec,
   totals_ = std::move(totals);
 }
 
-/// Gives up while another thread holds the lock: the next failure tries again.
-void OutlierDetector::try_eject(Load& load, Instant now) {
+/// Gives up while another thread holds the lock, or without memory: the next failure tries again.
+void OutlierDetector::try_eject(Load& load, Instant now) noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   const auto backends = backends_.lock();
-  if (backends != nullptr && has_failed_enough(*backends, load, now) &&
-      may_eject(*backends, load, now)) {
+  if (backends == nullptr || !has_failed_enough(*backends, load, now) ||
+      !may_eject(*backends, load, now)) {
+    return;
+  }
+  try {
     eject(load, EjectionReason::consecutive, now);
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
   }
 }
 

@@ -70,7 +70,7 @@ class OutlierDetector {
     return (consecutive * 3 + 4) / 5;
   }
 
-  void try_eject(Load& load, Instant now);
+  void try_eject(Load& load, Instant now) noexcept;
   bool has_failed_enough(const Backends& backends, const Load& load, Instant now) const;
   bool may_eject(const Backends& backends, const Load& load, Instant now) const;
   void eject(Load& load, EjectionReason reason, Instant now);

@@ -40,11 +40,14 @@ class Pool::Pacing {
 
 Task<void> Pool::keep_pace() {
   keeps_pace_ = true;
-  do {
-    co_await loop_.sleep_for(pass_interval);
-    state_->scheduled()->scheduler().pass(loop_.now());
-  } while (waiting_here_ > 0);
-  keeps_pace_ = false;
+  try {
+    do {
+      co_await loop_.sleep_for(pass_interval);
+      state_->scheduled()->scheduler().pass(loop_.now());
+    } while (waiting_here_ > 0);
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+  }
+  keeps_pace_ = false;  // the next request that waits begins again
 }
 
 /// One request in so many is recorded, with the choice of the shadow picker, if there is one. That

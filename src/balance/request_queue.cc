@@ -1,6 +1,7 @@
 #include "balance/request_queue.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "evenkeel/base/memory_reserve.h"
@@ -141,10 +142,15 @@ bool RequestQueue::displace(const QueueSection& section, Priority priority) {
 }
 
 // Holds the lock to its end: a waiter that is dropped takes the lock too, so its loop still exists.
-void RequestQueue::wake(Ticket& ticket) {
-  ticket.loop.post([ticket = ticket.shared_from_this()] {
-    if (ticket->signal != nullptr) ticket->signal->raise();
-  });
+// Without memory for the message the waiter finds out at its next look: a lease that ends serves
+// the queue, and must not fail.
+void RequestQueue::wake(Ticket& ticket) noexcept {
+  try {
+    ticket.loop.post([ticket = ticket.shared_from_this()] {
+      if (ticket->signal != nullptr) ticket->signal->raise();
+    });
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+  }
 }
 
 // If the last entry of a line could use every slot that this one can, there is no slot to look for.

@@ -81,7 +81,7 @@ class RequestQueue {
       visit(static_cast<QueueSection&>(*each));
     }
   }
-  static void wake(Ticket& ticket);
+  static void wake(Ticket& ticket) noexcept;
   void grant(Ticket& ticket, const BackendPtr& backend);
 
   // The marks of the sections in which requests wait. Read by every request, written only while

@@ -13,7 +13,8 @@ constexpr double first_share = 0.1;
 
 }  // namespace
 
-void SlowStart::limit(const Backend& backend, std::uint32_t slots) {
+void SlowStart::limit(const Backend& backend, std::uint32_t slots, bool ramps) {
+  backend.load().set_ramps(ramps);
   if (backend.load().limit() != slots) backend.limit(slots);
 }
 
@@ -46,14 +47,16 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
   for (const auto& backend : pool.backends()) {
     const Entry& entry = entries.at(&backend->load());
     const std::uint32_t full = backend->spec().max_in_flight;
-    if (entry.began == Instant{} || !some_without_ramp) {
-      limit(*backend, full);
+    // Those that wait get its slots in the moment in which it returns, before the next tick.
+    const bool would_ramp = !entry.in_rotation && !first_tick && !young && duration > Duration{};
+    if ((entry.began == Instant{} && !would_ramp) || !some_without_ramp) {
+      limit(*backend, full, false);
       continue;
     }
-    const double passed = seconds_of(now - entry.began) / seconds_of(duration);
+    const double passed = would_ramp ? 0 : seconds_of(now - entry.began) / seconds_of(duration);
     const double share = first_share + (1 - first_share) * passed;
     const double most = full > 0 ? std::min<double>(fair, full) : fair;
-    limit(*backend, static_cast<std::uint32_t>(std::ceil(std::max(1.0, most * share))));
+    limit(*backend, static_cast<std::uint32_t>(std::ceil(std::max(1.0, most * share))), true);
   }
   entries_ = duration == Duration{} ? decltype(entries_){} : std::move(entries);
 }

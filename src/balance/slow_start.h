@@ -28,7 +28,7 @@ class SlowStart {
     Instant began{};  // of the ramp; default: none
   };
 
-  static void limit(const Backend& backend, std::uint32_t slots);
+  static void limit(const Backend& backend, std::uint32_t slots, bool ramps);
 
   std::unordered_map<const Load*, Entry> entries_;
   Instant pool_began_{};  // when its first backend came into rotation

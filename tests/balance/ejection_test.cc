@@ -41,7 +41,8 @@ TEST_F(EjectedBackend, GetsOneTrialAfterItsEjection) {
   EXPECT_FALSE(load(0).in_backoff(now_));
 
   ASSERT_TRUE(backend(0).try_acquire(now_));
-  EXPECT_TRUE(load(0).in_backoff(now_ + 1900ms)) << "no other request before the outcome";
+  EXPECT_TRUE(load(0).in_backoff(now_ + 29s)) << "no other request before the outcome";
+  EXPECT_FALSE(load(0).in_backoff(now_ + 30s)) << "its client may have left, without an outcome";
 }
 
 TEST_F(EjectedBackend, ReturnsWhenItsTrialSucceeds) {

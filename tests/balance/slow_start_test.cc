@@ -67,6 +67,33 @@ TEST_F(SlowStartTest, NeverExceedsTheLimitOfTheFile) {
   EXPECT_EQ(limit(1), 20u);
 }
 
+TEST_F(SlowStartTest, AppliesFromTheMomentOfTheReturn) {
+  given(2, 20);
+  put_in_flight(0, 20);
+  backend(1).load().take_out(OutOfRotation::unhealthy);
+  pass(100ms);
+
+  backend(1).put_back(OutOfRotation::unhealthy);
+
+  EXPECT_EQ(limit(1), 2u) << "requests that wait would fill it before the next tick";
+}
+
+TEST_F(SlowStartTest, GoesOnThroughAReload) {
+  given(2, 20);
+  put_in_flight(0, 20);
+  leave_and_return(1);
+  ASSERT_EQ(limit(1), 2u);
+
+  state_ = PoolState::build(spec_, state_.get());
+  state_->activate();
+  EXPECT_EQ(limit(1), 2u);
+
+  spec_.backends[1].max_in_flight = 1;
+  state_ = PoolState::build(spec_, state_.get());
+  state_->activate();
+  EXPECT_EQ(limit(1), 1u) << "the file allows no more";
+}
+
 TEST_F(SlowStartTest, DoesNotLimitTheOnlyBackend) {
   given(1);
 

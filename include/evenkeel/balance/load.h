@@ -105,6 +105,10 @@ class Load {
   std::uint32_t limit() const { return live_.limit.load(std::memory_order_relaxed); }
   void set_limit(std::uint32_t limit) { live_.limit.store(limit, std::memory_order_seq_cst); }
 
+  /// Its limit is the share that SlowStart gives it for now. Thread: the control thread.
+  bool ramps() const { return ramps_; }
+  void set_ramps(bool ramps) { ramps_ = ramps; }
+
   void release() { live_.in_flight.fetch_sub(1, std::memory_order_seq_cst); }
 
   std::uint64_t picks_total() const { return live_.picks_total.load(std::memory_order_relaxed); }
@@ -402,7 +406,7 @@ class Load {
     RecentResponses* const made = recent_.load(std::memory_order_acquire);
     return made != nullptr ? *made : make_recent();
   }
-  RecentResponses& make_recent();
+  RecentResponses& make_recent() noexcept;
 
   // Written when attempts fail, and by the first success after that.
   struct alignas(64) Failures {
@@ -463,6 +467,7 @@ class Load {
   std::atomic<std::uint64_t> served_total_{0};
   std::atomic<Duration::rep> served_sum_{0};
   std::atomic<float> learned_weight_{0};
+  bool ramps_ = false;
   std::uint8_t sleep_sources_ = 0;  // a bit for each that says that it sleeps
   std::atomic<std::uint8_t> detected_engine_{0};
   std::atomic<Fault> connect_fault_{Fault::connect_failed};
