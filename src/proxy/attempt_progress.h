@@ -50,7 +50,7 @@ struct Forwarder::Progress {
   Next next = Next::done;
   bool resent = false;        // at most once: a request that breaks its link must not break many
   bool waits = false;         // before the next attempt
-  bool budget_spent = false;  // on the next attempt
+  bool paid = false;          // from the budget, for a retry that has not begun
   bool is_trial = false;      // the current attempt, of a backend that a 429 has parked
   std::uint32_t sent = 0;     // attempts after which a backend may have begun, the current included
   Instant first_sent{};       // when the first attempt was sent

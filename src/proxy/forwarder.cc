@@ -118,7 +118,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
   if (request.body != nullptr) keep_body(request, progress);
   while (true) {
     auto placed = co_await acquire(request, progress);
-    if (!placed && progress.held) co_return progress.give_up(request);
+    if (!placed && progress.held) co_return give_up(request, progress);
     if (!placed && progress.successor.forwarder != nullptr) {
       auto response = co_await go_on_in_successor(request, progress);
       co_return response;
@@ -152,11 +152,9 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
         }
         auto response = co_await sending;
         if (response) {
-          // A moved lease means that the inner loop ends: `next` is never `same_backend` here.
-          // NOLINTBEGIN(bugprone-use-after-move)
+          // The lease is gone then, so the inner loop ends: `next` is never `same_backend` here.
           const AttemptOutcome outcome =
-              complete(request, *response, std::move(lease), std::move(*link), *target.metrics);
-          // NOLINTEND(bugprone-use-after-move)
+              complete(request, *response, lease, *link, *target.metrics);
           progress.next = Next::done;
           if (counts_against_backend(outcome)) [[unlikely]] {
             auto next = co_await replace_answer(request, progress, backend, *response);
@@ -181,7 +179,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
     } while (progress.next == Next::same_backend);
 
     if (progress.next == Next::done || progress.hint.excluded.full()) {
-      co_return progress.give_up(request);
+      co_return give_up(request, progress);
     }
     progress.hint.excluded.add(&backend);
     progress.hint.queued_since = {};
@@ -191,7 +189,8 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
 }
 
 /// Notes an offer to a backend.
-void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress) {
+void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, Progress& progress) {
+  progress.paid = false;
   info.outcome.backend = backend.spec().address;
   info.outcome.attempts.add({.backend = info.outcome.backend});
   info.outcome.stream_reset = false;
@@ -226,9 +225,11 @@ void Forwarder::ask_for_usage(Request& request, const Backend& backend) const {
   if (info.usage_added) request.fields.remove_if(is_accept_encoding);
 }
 
-/// Ties the lease and the link to the body of a response. Records what its head says.
-AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease lease,
-                                   LinkLease link, BackendMetrics& backend_metrics) {
+/// Ties the lease and the link to the body of a response, which takes them over. Records what its
+/// head says. By reference: should memory run out, the body that the link has sent is to end before
+/// the link does.
+AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& lease,
+                                   LinkLease& link, BackendMetrics& backend_metrics) {
   remove_own_fields(response.fields);
   RequestInfo& info = request.info;
   info.outcome.backend_metrics = &backend_metrics;
@@ -285,7 +286,7 @@ Forwarder::Next Forwarder::next_after_failure(Request& request, const Error& err
   const RetryPolicy& policy = *progress.policy;
   const bool again = policy.retries(error, policy.is_idempotent(request)) &&
                      may_retry(request, progress, backend) && rewind(request) &&
-                     (std::exchange(progress.budget_spent, false) || spend_budget());
+                     spend_budget(progress);
   if (!again) return Next::done;
   progress.waits = true;
   return Next::other_backend;

@@ -87,11 +87,19 @@ std::optional<Lease> Forwarder::acquire_trial(const Request& request, const Prog
   return pool_.acquire_trial(*backend, safe_method);
 }
 
-bool Forwarder::spend_budget() {
+/// Once for each retry: a timeout of an attempt has paid already.
+bool Forwarder::spend_budget(Progress& progress) {
+  if (progress.paid) return true;
   const PoolState& pool = pool_.state();
-  if (pool.spec().retry_budget > 0 && pool.retry_budget().withdraw()) return true;
-  metrics_.budget_exhausted.add();
-  return false;
+  progress.paid = pool.spec().retry_budget > 0 && pool.retry_budget().withdraw();
+  if (!progress.paid) metrics_.budget_exhausted.add();
+  return progress.paid;
+}
+
+/// The client gets what was held. A retry that no backend had a slot for costs nothing.
+Result<Response> Forwarder::give_up(Request& request, Progress& progress) {
+  if (std::exchange(progress.paid, false)) pool_.state().retry_budget().refund();
+  return progress.give_up(request);
 }
 
 /// Decides on an answer that may be a refusal. If the request goes to another backend, `response`
@@ -121,7 +129,7 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
   }
   const bool rewound = rewind(request);
   assert(rewound || !progress.is_trial);  // may_retry
-  if (!rewound || (!progress.is_trial && !spend_budget())) co_return Next::done;
+  if (!rewound || (!progress.is_trial && !spend_budget(progress))) co_return Next::done;
   Attempt& attempt = request.info.outcome.attempts.back();
   attempt.status = static_cast<std::uint16_t>(answer.status);
   attempt.fault = overloaded ? Fault::overloaded : Fault::server_error;
@@ -155,8 +163,7 @@ Task<void> Forwarder::limit_attempt(const Request& request, Progress& progress,
     limit = began + timeout;
     if (limit <= loop_.now()) break;
   }
-  if (!may_retry(request, progress, backend) || !spend_budget()) co_return;
-  progress.budget_spent = true;
+  if (!may_retry(request, progress, backend) || !spend_budget(progress)) co_return;
   sending = attempt_timed_out();
 }
 

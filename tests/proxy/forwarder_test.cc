@@ -286,6 +286,28 @@ TEST_F(EjectionTrialTest, IsNotRepeatedIfTheBackendMayHaveActed) {
   EXPECT_EQ(servers[1].connections(), 0u);
 }
 
+TEST_F(ForwarderTest, PaysNothingForARetryThatNoBackendHasASlotFor) {
+  const std::uint8_t vllm = number_of(engine_named("vllm"));
+  for (const auto& each : state->backends()) each->load().set_detected_engine(vllm);
+  const evenkeel::Backend& full = *state->backends()[1];
+  full.limit(1);
+  ASSERT_TRUE(full.try_acquire(loop.now()));
+  Request request = get();
+
+  auto response = response_to(request, [&] {
+    connected().connection(0).read_head();
+    connected().connection(0).send(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+  });
+
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 503);
+  EXPECT_EQ(attempts_of(request).size(), 1u);
+  EXPECT_EQ(state->retry_budget().left(), RetryBudget::reserve);
+  response->body.reset();
+  full.release();
+}
+
 // ---- trials of a backend that a 429 has parked --------------------------------------------------
 
 class ParkTrialTest : public ForwarderTest {

@@ -31,6 +31,9 @@ class RetryBudget {
     return false;
   }
 
+  /// Gives back what `withdraw` took for a retry that was not made.
+  void refund() { balance_.fetch_add(unit, std::memory_order_relaxed); }
+
   /// Adapts the limit of the balance to the load: it rises at once and falls slowly, since requests
   /// in flight vanish when backends fail. Thread: the control thread, about ten times a second.
   void set_active(std::uint64_t requests, double share) {

@@ -98,10 +98,10 @@ class Forwarder final : public Handler {
   /// `queued_since`: see Hint.
   Task<Result<Response>> forward(Request& request, Instant queued_since);
 
-  void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
+  void begin_attempt(RequestInfo& info, const Backend& backend, Progress& progress);
   void begin_sending(Request& request, const Backend& backend, bool newly_connected,
                      Progress& progress);
-  AttemptOutcome complete(Request& request, Response& response, Lease lease, LinkLease link,
+  AttemptOutcome complete(Request& request, Response& response, Lease& lease, LinkLease& link,
                           BackendMetrics& backend_metrics);
   const Engine& engine_of(const Backend& backend) const;
   void ask_for_usage(Request& request, const Backend& backend) const;
@@ -118,7 +118,8 @@ class Forwarder final : public Handler {
   // ---- retries after an answer, or after a backend may have begun ----
   void keep_body(Request& request, const Progress& progress);
   bool may_retry(const Request& request, const Progress& progress, const Backend& backend) const;
-  bool spend_budget();
+  bool spend_budget(Progress& progress);
+  Result<Response> give_up(Request& request, Progress& progress);
   Task<Next> replace_answer(Request& request, Progress& progress, const Backend& backend,
                             Response& response);
   bool has_timeout(const Request& request, const Progress& progress, const Backend& backend) const;
