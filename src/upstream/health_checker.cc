@@ -68,7 +68,7 @@ void HealthChecker::update(HealthCheckSpec spec, ServerAccess access, BackendPtr
   const bool moved = access.addresses != probe_->access().addresses;
   rise_fall_->update(spec.config);
   probe_ = std::make_shared<HealthProbe>(loop_, std::move(spec), std::move(access));
-  if (moved) check_now();  // a server at another address has not been checked
+  if (moved) wake_now_.raise();  // a server at another address has not been checked
 }
 
 void HealthChecker::check_now() {
@@ -110,6 +110,7 @@ Task<void> HealthChecker::check() {
   auto outcome = co_await probe->check(fresh, token);
   checking_ = false;
   last_check_ = loop_.read_clock();
+  if (probe->access().addresses != probe_->access().addresses) co_return;  // of another server
   if (token && outcome.passed() && !outcome.sleeping) last_token_ = last_check_;
   record_.took = last_check_ - began;
   if (probe->models() != nullptr) record_.models = probe->models();

@@ -496,6 +496,21 @@ TEST_F(HealthChecks, ApplyANewSpecAndKeepTheirResults) {
   EXPECT_EQ(states.size(), 1u);
 }
 
+TEST_F(HealthChecks, DoNotTakeTheResultOfAnotherServerForItsSuccessors) {
+  TestServer slow(loop, {{"/health", {.body = "", .delay = 300ms}}});
+  TestServer broken(loop, {{"/health", {.status = 500, .body = ""}}});
+  HealthCheckSpec rare = vllm();
+  rare.config.interval = 1h;
+  check(slow.endpoint(), rare);
+  ASSERT_TRUE(eventually(loop, [&] { return !slow.requests().empty(); }));
+
+  checker->update(rare, access_to(broken.endpoint()), backend);
+
+  ASSERT_TRUE(eventually(loop, [&] { return checker->record().last.has_value(); }));
+  EXPECT_EQ(broken.requests().size(), 1u) << "it is checked at once";
+  EXPECT_EQ(count(CheckResult::passed), 0u);
+}
+
 TEST(HealthCheckKinds, FollowTheEngine) {
   const auto kind = [](std::string engine, HealthConfig config = {},
                        BackendProtocol protocol = BackendProtocol::http1,
