@@ -89,6 +89,7 @@ class PoolScheduler {
   void continue_from(PoolScheduler& former);
   /// Of a scheduler that no request will arrive at, but for those that were on their way: what they
   /// find cached no longer matters. The result owns the memory; its release may take a second.
+  /// Null: there is too little memory for that.
   std::shared_ptr<const void> release_index();
   /// It is not known to be the server that it was.
   void forget_caches(const Load& load);

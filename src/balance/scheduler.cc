@@ -334,10 +334,10 @@ Duration Scheduler::predicted_prefill(std::uint32_t slot, std::uint32_t uncached
 
 std::size_t Scheduler::index_bytes() const { return state_->index.bytes(); }
 
-std::shared_ptr<const void> Scheduler::release_index() {
-  auto former = std::make_shared<PrefixIndex>(state_->options.slots, 0);
-  std::swap(*former, state_->index);
-  return former;
+std::shared_ptr<PrefixIndex> Scheduler::smallest_index() const {
+  return std::make_shared<PrefixIndex>(state_->options.slots, 0);
 }
+
+void Scheduler::exchange_index(PrefixIndex& index) { std::swap(index, state_->index); }
 
 }  // namespace evenkeel

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -247,6 +248,19 @@ BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides
 }
 
 // ---- commit -----------------------------------------------------------------------------------
+
+/// Where no more threads are allowed, workers may wait a little, which is better than no change.
+Task<void> Reloader::run_with_locks(PreparationThread::Work work) {
+  if (!locking_) {
+    try {
+      locking_.emplace(process_.loop, "prep-schedulers");
+    } catch (const std::system_error& error) {
+      log::warning(std::string("cannot start a thread: ") + error.what());
+      return preparation_.run(std::move(work));
+    }
+  }
+  return locking_->run(std::move(work));
+}
 
 Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   preparation_.lower_priority();

@@ -123,10 +123,7 @@ class Reloader final : public Control {
   }
   /// Likewise, for work that takes locks of workers, malloc's among them: on a thread of normal
   /// priority, since workers would wait until one of low priority gets a processor.
-  Task<void> run_with_locks(PreparationThread::Work work) {
-    if (!locking_) locking_.emplace(process_.loop, "prep-schedulers");
-    return locking_->run(std::move(work));
-  }
+  Task<void> run_with_locks(PreparationThread::Work work);
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
   /// Whether destroying it would wait for work on one of these threads.

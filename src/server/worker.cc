@@ -60,10 +60,11 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
                                      WorkerContext{loop_, metrics_registry_, index_, recorder_,
                                                    &memory_pressure_, &models_, &plan_, &windows_},
                                      plan_.get());
+  std::erase_if(former_plans_, [](const auto& each) { return each.expired(); });
+  former_plans_.reserve(former_plans_.size() + 1);  // no memory: it fails before the exchange
   const auto before = std::exchange(plan_, std::move(next));
   for (WorkerListener& listener : listeners_) listener.refresh_tls();
   if (before == nullptr) return;
-  std::erase_if(former_plans_, [](const auto& each) { return each.expired(); });
   former_plans_.push_back(before);
   for (const auto& each : former_plans_) {
     if (const auto former = each.lock()) former->hand_queues_to(plan_);
@@ -92,6 +93,7 @@ Task<void> Worker::retire_links(std::vector<std::shared_ptr<LinkPool>> pools) {
 void Worker::listen(const ListenerAssignment& assignments) {
   if (draining_) {
     for (const ListenerAssignment::Entry& entry : assignments.entries) {
+      if (find_listener(entry.id) != nullptr) continue;
       for (const int fd : entry.fds) close(fd);
     }
     return;
@@ -108,8 +110,8 @@ void Worker::listen(const ListenerAssignment& assignments) {
       listener = &listeners_.emplace_back(
           *this, entry.id, entry.config,
           idle_.at(metrics_registry_.label_index().listener(entry.config.name)));
-      listener->open(entry.fds);
     }
+    listener->open(entry.fds);  // those that it has not opened
     wanted.push_back(listener);
   }
   for (WorkerListener& listener : listeners_) {

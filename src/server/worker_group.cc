@@ -1,9 +1,14 @@
 #include "server/worker_group.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <new>
 #include <utility>
 
 #include "evenkeel/base/free_memory.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/base/loop_liveness.h"
 
 namespace evenkeel {
@@ -12,7 +17,24 @@ namespace {
 /// How long the return of memory waits for a busy worker.
 constexpr Duration max_release_wait = std::chrono::seconds(1);
 
+/// A worker without memory for a change, whose requests give some back, tries again after this
+/// time.
+constexpr Duration retry_interval = std::chrono::milliseconds(100);
+
 }  // namespace
+
+/// What all workers are to apply, and which of them have.
+struct WorkerGroup::Change {
+  enum class State : std::uint8_t { pending, failed, applied };
+
+  Change(Loop& own, std::size_t workers) : applied(own), states(workers) {}
+
+  std::shared_ptr<const Config> config;
+  std::shared_ptr<const PoolSet> pool_set;
+  std::vector<ListenerAssignment> assignments;  // one per worker, or none
+  Signal applied;                               // by one more worker
+  std::vector<std::atomic<State>> states;       // of the workers
+};
 
 WorkerGroup::WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry,
                          AccessLog* access_log, const MemoryPressureLevel& memory_pressure)
@@ -38,27 +60,42 @@ void WorkerGroup::stop() {
 Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
                               std::shared_ptr<const PoolSet> pool_set,
                               std::vector<ListenerAssignment> assignments) {
-  struct Barrier {
-    explicit Barrier(Loop& loop) : passed(loop) {}
-    Signal passed;
-    std::size_t remaining = 0;
-  };
-  const auto barrier = std::make_shared<Barrier>(own_);
-  barrier->remaining = workers_.size();
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    Worker* const worker = workers_[i].get();
-    const auto assignment =
-        assignments.empty() ? nullptr
-                            : std::make_shared<const ListenerAssignment>(std::move(assignments[i]));
-    worker->loop().post([&own = own_, worker, assignment, barrier, config, pool_set] {
-      worker->adopt(config, pool_set);
-      if (assignment != nullptr) worker->listen(*assignment);
-      own.post([barrier] {
-        if (--barrier->remaining == 0) barrier->passed.raise();
-      });
-    });
+  const auto change = std::make_shared<Change>(own_, workers_.size());
+  change->config = std::move(config);
+  change->pool_set = std::move(pool_set);
+  change->assignments = std::move(assignments);
+  for (std::size_t i = 0; i < workers_.size(); ++i) pass_on(change, i);
+  bool has_warned = false;
+  const auto is_applied = [](const auto& state) { return state == Change::State::applied; };
+  while (!std::ranges::all_of(change->states, is_applied)) {
+    co_await change->applied.wait(own_.now() + retry_interval);
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      if (change->states[i] != Change::State::failed) continue;
+      if (!std::exchange(has_warned, true)) {
+        log::warning("a worker has too little memory for the new configuration; it tries again");
+      }
+      pass_on(change, i);
+    }
   }
-  co_await barrier->passed.wait();
+}
+
+void WorkerGroup::pass_on(const std::shared_ptr<Change>& change, std::size_t index) {
+  change->states[index] = Change::State::pending;
+  Worker* const worker = workers_[index].get();
+  worker->loop().post([&own = own_, worker, change, index] {
+    try {
+      worker->adopt(change->config, change->pool_set);
+      if (!change->assignments.empty()) worker->listen(change->assignments[index]);
+    } catch (const std::bad_alloc&) {
+      change->states[index] = Change::State::failed;
+      return;
+    }
+    change->states[index] = Change::State::applied;
+    try {
+      own.post([change] { change->applied.raise(); });
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+    }  // `apply` looks without it too
+  });
 }
 
 void WorkerGroup::apply(const std::shared_ptr<const ModelCatalog>& models) {

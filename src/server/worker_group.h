@@ -36,7 +36,8 @@ class WorkerGroup {
   void stop();
 
   /// Gives every worker a plan built from these, and its listeners where there are assignments (one
-  /// per worker, or none). Done when every worker has applied them.
+  /// per worker, or none). Done when every worker has applied them, which may have to wait for
+  /// memory.
   Task<void> apply(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
                    std::vector<ListenerAssignment> assignments);
 
@@ -64,6 +65,9 @@ class WorkerGroup {
   std::uint64_t take_peak_connections() const;
 
  private:
+  struct Change;
+  void pass_on(const std::shared_ptr<Change>& change, std::size_t index);
+
   Loop& own_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Loop*> loops_;

@@ -135,7 +135,8 @@ WorkerListener::WorkerListener(Worker& worker, ListenerId id, const ListenerConf
 WorkerListener::~WorkerListener() = default;
 
 void WorkerListener::open(const std::vector<int>& fds) {
-  for (const int fd : fds) {
+  for (; opened_ < fds.size(); ++opened_) {
+    const int fd = fds[opened_];
     auto listening = Listener::begin_listening(fd);
     if (!listening) {
       log::error("listener " + name() + ": " + listening.error().detail);

@@ -38,7 +38,8 @@ class WorkerListener final {
   WorkerListener& operator=(const WorkerListener&) = delete;
   ~WorkerListener();
 
-  /// Accepts from bound sockets, which it owns from now on.
+  /// Accepts from bound sockets, which it owns from now on. Where memory ran out, the same sockets
+  /// once more: it goes on with those that it has not opened.
   void open(const std::vector<int>& fds);
   /// Sets what applies to connections that begin from now on.
   void update(const ListenerConfig& config);
@@ -133,6 +134,7 @@ class WorkerListener final {
   // no more: connections that are accepted late are served as the earlier ones were.
   std::shared_ptr<const TlsServerContext> tls_;
   std::list<Listener> listeners_;
+  std::size_t opened_ = 0;  // sockets
   IdleList idle_;
   WaiterList drain_watchers_;
   IdleList pending_handshakes_;  // the oldest first

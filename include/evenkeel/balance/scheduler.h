@@ -16,6 +16,7 @@
 
 namespace evenkeel {
 
+class PrefixIndex;
 struct Decision;
 
 struct SchedulerOptions {
@@ -245,11 +246,12 @@ class Scheduler {
     std::uint64_t reported = 0;
   };
   CachedTokens cached_tokens(std::uint32_t slot) const;
-  /// The prefix index's memory; only `release_index` changes it.
+  /// The prefix index's memory; only `exchange_index` changes it.
   std::size_t index_bytes() const;
-  /// Goes on with an empty prefix index of the smallest size. The result owns the former one, whose
-  /// release may take a second.
-  std::shared_ptr<const void> release_index();
+  /// An empty prefix index of the smallest size. Thread: any.
+  std::shared_ptr<PrefixIndex> smallest_index() const;
+  /// Goes on with this index, and leaves the former one there, whose release may take a second.
+  void exchange_index(PrefixIndex& index);
 
   // ---- What outlives the process (scheduler_learned.cc) ----
 
