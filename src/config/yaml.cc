@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "config/flow_depth.h"
 #include "config/text_lines.h"
 #include "config/tree_builder.h"
 
@@ -69,6 +70,10 @@ std::optional<KeyWithoutSpace> key_without_space_above(int line, const TextLines
       {line, static_cast<int>(colon) + 2}, text.substr(start, colon - start), value};
 }
 
+Explanation deep_nesting(Mark mark) {
+  return {mark, fmt::format("nested more than {} levels deep", max_depth), {}};
+}
+
 // yaml-cpp reports what its grammar expected; this says what to change in the file.
 Explanation explain(const YAML::Exception& error, const TreeBuilder& builder,
                     const TextLines& lines, std::string_view text) {
@@ -78,7 +83,7 @@ Explanation explain(const YAML::Exception& error, const TreeBuilder& builder,
   const Tree* innermost = builder.innermost();
 
   if (error.msg == YAML::ErrorMsg::BAD_FILE) {
-    return {mark, fmt::format("nested more than {} levels deep", max_depth), {}};
+    return deep_nesting(mark);
   }
   if (indentation_of(line).find('\t') != std::string_view::npos) {
     return {mark, "a tab in the indentation", "YAML indents with spaces"};
@@ -163,7 +168,8 @@ void read_second_document(YAML::Parser& parser, const TextLines& lines, Report& 
 ParsedYaml parse_yaml(std::string_view original, Report& report) {
   const TextLines lines{original};
   const Report before = report;
-  std::string text{original};
+  const auto too_deep = find_too_deep(original, max_depth);  // what follows is not read
+  std::string text{original.substr(0, too_deep.value_or(original.npos))};
   Explanations patches;
   for (;;) {
     report = before;
@@ -185,10 +191,15 @@ ParsedYaml parse_yaml(std::string_view original, Report& report) {
         patches.emplace(position, std::move(found));
         continue;
       }
+      if (too_deep) found = deep_nesting(lines.mark_of(original, *too_deep));
       int from = found.mark.line;
       if (const Mark* open = builder.open_flow()) from = std::min(from, open->line);
       parsed.syntax_error = {found.mark, std::move(found.message), std::move(found.help), from};
       builder.close_unterminated();
+    }
+    if (too_deep && !parsed.syntax_error) {  // in a text of several lines
+      Explanation found = deep_nesting(lines.mark_of(original, *too_deep));
+      parsed.syntax_error = {found.mark, std::move(found.message), {}, found.mark.line};
     }
     parsed.root = builder.take_root();
     if (parsed.root.kind == Tree::Kind::nothing) parsed.root.mark = {1, 1};

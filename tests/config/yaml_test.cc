@@ -6,8 +6,11 @@
 namespace evenkeel {
 namespace {
 
+using testing::Contains;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 const std::string right_pool = "pools: [{name: llama, backends: [127.0.0.1:8000]}]\n";
@@ -125,6 +128,23 @@ TEST(Yaml, SurvivesDeepNesting) {
     EXPECT_THAT(problems_of(text), ElementsAre(HasSubstr("nested more than 64 levels deep")))
         << open;
   }
+}
+
+TEST(Yaml, CountsNoBracketsOfTexts) {
+  std::string text = right_pool;
+  for (int i = 0; i < 100; ++i) {
+    text += "# it's [ {\n";
+    text += "x" + std::to_string(i) + ": [\"[\\\" {\", 'it''s [', a]  # [\n";
+    text += "y" + std::to_string(i) + ": ^\\[ {\n";
+  }
+
+  EXPECT_THAT(problems_of(text), Each(Not(HasSubstr("levels deep"))));
+}
+
+TEST(Yaml, IgnoresNothingBehindBracketsThatItCannotJudge) {
+  const std::string text = right_pool + "description: |\n  " + std::string(65, '[') + "\nworkers: 0\n";
+
+  EXPECT_THAT(problems_of(text), Contains(HasSubstr("nested more than 64 levels deep")));
 }
 
 TEST(Yaml, RefusesAnOversizedFile) {

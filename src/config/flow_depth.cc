@@ -1,0 +1,59 @@
+#include "config/flow_depth.h"
+
+#include <algorithm>
+
+namespace evenkeel::config_file {
+namespace {
+
+constexpr std::string_view blanks = " \t\r\n";
+
+bool is_blank(char c) { return blanks.find(c) != blanks.npos; }
+
+/// Behind the text in quotes that begins here, or at the end of a file that lacks the second one.
+std::size_t skip_quoted(std::string_view text, std::size_t at) {
+  const char quote = text[at++];
+  for (; at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"') {
+      ++at;
+    } else if (text[at] == quote) {
+      return at + 1;  // '' inside '...' is another text in quotes that follows at once
+    }
+  }
+  return text.size();
+}
+
+}  // namespace
+
+std::optional<std::size_t> find_too_deep(std::string_view text, std::size_t max_depth) {
+  std::size_t depth = 0;
+  bool begins = true;  // a value may begin here: elsewhere brackets and quotes are text
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    const bool after_blank = at == 0 || is_blank(text[at - 1]);
+    const bool before_blank = at + 1 == text.size() || is_blank(text[at + 1]);
+    if (c == '#' && after_blank) {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (begins && (c == '"' || c == '\'')) {
+      at = skip_quoted(text, at);
+      begins = at < text.size() && text[at] == '\'';
+    } else if (begins && (c == '!' || c == '&')) {  // a tag, an anchor: a value follows
+      at = std::min(text.find_first_of(blanks, at), text.size());
+    } else {
+      if ((c == '[' || c == '{') && (begins || depth > 0)) {
+        if (++depth > max_depth) return at;
+        begins = true;
+      } else if ((c == ']' || c == '}') && depth > 0) {
+        --depth;
+        begins = false;
+      } else if (c == '\n' || (c == ',' && depth > 0) || (c == ':' && (before_blank || depth > 0))) {
+        begins = true;
+      } else if (!is_blank(c)) {
+        begins = begins && (c == '-' || c == '?') && before_blank;
+      }
+      ++at;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace evenkeel::config_file
