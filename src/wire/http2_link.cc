@@ -29,6 +29,9 @@ constexpr Duration max_idle_close_race = std::chrono::seconds(1);
 /// second), and with it all other requests on it. After 500, less 20 for each second, a link gets
 /// no new requests.
 constexpr double max_resets = 500;
+/// A link gets no new requests while the backend has let it send nothing for so long. It may be
+/// slow, or may count what was sent on streams that were reset since: then it never will.
+constexpr Duration max_closed_window = std::chrono::seconds(1);
 constexpr double resets_forgotten_per_second = 20;
 
 Error backend_error(Fault fault, std::string detail) {
@@ -346,7 +349,8 @@ Task<Result<Done>> Http2Link::established(Instant deadline) {
 
 std::size_t Http2Link::available_capacity() const {
   if (session_.ended() || draining_ || worn_ || !settings_received_ ||
-      !session_.may_open_streams() || session_.ping_unanswered())
+      !session_.may_open_streams() || session_.ping_unanswered() ||
+      session_.window_closed_for() >= max_closed_window)
     return 0;
   const std::uint32_t limit = std::min(max_streams, session_.streams_allowed());
   const std::uint32_t open = session_.open_streams();

@@ -139,6 +139,8 @@ class Http2Session {
   std::uint32_t open_streams() const { return open_streams_; }
   bool may_open_streams() const;
   std::uint32_t streams_allowed() const;
+  /// Since when the peer's window for all streams has been used up; 0: it is open.
+  Duration window_closed_for() const;
 
  private:
   friend class Http2Stream;
@@ -196,6 +198,7 @@ class Http2Session {
   bool ping_unanswered_ = false;
   bool settings_acknowledged_ = false;
   std::uint32_t open_streams_ = 0;
+  Instant window_closed_at_ = never;  // as far as has been written; never: it was open then
   Instant last_read_at_{};
   Instant last_message_{};
   const char* failure_ = "the connection has ended";

@@ -163,7 +163,17 @@ void Http2Session::write_frames() {
     }
   }
   out_ = Block();
+  if (nghttp2_session_get_remote_window_size(session_) > 0) [[likely]] {
+    window_closed_at_ = never;
+  } else {
+    window_closed_at_ = std::min(window_closed_at_, loop().now());
+  }
   if (session_finished()) end();
+}
+
+Duration Http2Session::window_closed_for() const {
+  if (window_closed_at_ == never || nghttp2_session_get_remote_window_size(session_) > 0) return {};
+  return loop().now() - window_closed_at_;
 }
 
 Task<void> Http2Session::write_rest(Task<Result<Done>> writing) {

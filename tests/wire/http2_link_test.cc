@@ -76,6 +76,24 @@ class Http2LinkTest : public testing::Test {
   std::unique_ptr<Link> link;
 };
 
+TEST_F(Http2LinkTest, TakesNoMoreRequestsWhileTheBackendLetsItSendNothing) {
+  options = {.ping_after = 20s, .ping_timeout = 20s};
+  connect();
+  auto feed = std::make_shared<BodyFeed>(loop);
+  feed->push(std::string(100'000, 'x'));
+  Call call;
+  call.request.body = std::make_unique<ScriptedBody>(feed);
+  start(call);
+  wait_for(500ms);
+  EXPECT_GT(link->available_capacity(), 0u) << "it may be reading";
+
+  EXPECT_TRUE(eventually(loop, [&] { return link->available_capacity() == 0; }));
+  EXPECT_TRUE(link->alive(true)) << "its requests go on";
+
+  backend->send(8, 0, 0, std::string_view("\0\x1\0\0", 4));  // WINDOW_UPDATE
+  EXPECT_TRUE(eventually(loop, [&] { return link->available_capacity() > 0; }));
+}
+
 TEST_F(Http2LinkTest, FailsItsRequestsWhenTheBackendIsSilentAlthoughNewOnesAreSent) {
   connect();
   serve_one();
