@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t max_tokens = 1'000'000'000;  // of one request
+
+}  // namespace
 
 void ResponseDocument::read(std::string_view bytes) {
   if (fresh_ && !bytes.empty()) {
@@ -103,6 +108,7 @@ void ResponseDocument::number(std::uint64_t value) {
     choice_ = value;
     return;
   }
+  if (value > max_tokens) return;  // a mistake, with which counters would overflow
   if (auto* count = count_of()) *count = value;
 }
 

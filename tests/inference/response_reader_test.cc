@@ -263,6 +263,15 @@ TEST(ResponseReader, ReadsWholeDocuments) {
   expect_report(ResponseFormat::json, R"({"outputs":[{"name":"OUT","data":[1,2]}]})", {});
 }
 
+TEST(ResponseReader, TakesNoCountThatNoRequestCanHave) {
+  for (const char* count : {"9000000000000000000", "18446744073709551615", "1000000001"}) {
+    expect_report(ResponseFormat::json,
+                  std::string(R"({"usage":{"prompt_tokens":)") + count +
+                      R"(,"completion_tokens":1000000000}})",
+                  {.completion = 1'000'000'000});
+  }
+}
+
 TEST(ResponseReader, PassesOverWhatIsNotUnderstood) {
   expect_events("data: [DONE]\n\n", {});
   expect_events("data: {\"choices\":[{\n\ndata: {\"choices\":[{\"text\":\"a\"}]}\n\n",
