@@ -20,7 +20,7 @@ constexpr std::size_t buffer_bytes = 32 * 1024;
 /// What framing may add to a body: Beast bounds neither the extensions of chunks nor trailers.
 constexpr std::size_t max_framing_bytes = 1024 * 1024;
 /// What a refused client may still send before its connection is cut.
-constexpr std::size_t max_discarded_bytes = 1024 * 1024;
+constexpr std::size_t max_discarded_bytes = 16 * 1024 * 1024;
 
 std::string_view to_std(boost::beast::string_view text) { return {text.data(), text.size()}; }
 

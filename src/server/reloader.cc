@@ -99,6 +99,7 @@ std::optional<std::string> Reloader::new_access_log(const Config& next, Sockets 
 
 // Long: its steps in order, each of which can fail.
 Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
+  ++files_read_;
   const auto checked = std::make_shared<CheckedFile>();
   PreparationThread::Work check = [checked, read = std::move(read), active = config_] {
     *checked = check_file(read(), active.get());

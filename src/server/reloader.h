@@ -126,6 +126,8 @@ class Reloader final : public Control {
   Task<void> run_with_locks(PreparationThread::Work work);
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
+  /// Files and texts so far. Each leaves free memory in the heap, as does what it replaces.
+  std::uint64_t files_read() const { return files_read_; }
   /// Whether destroying it would wait for work on one of these threads.
   bool is_preparing() const { return preparation_.busy() || (locking_ && locking_->busy()); }
   /// Why nothing is changed any more.
@@ -198,6 +200,7 @@ class Reloader final : public Control {
   std::optional<PreparationThread> locking_;  // once there is such work
   ChangeQueue changes_;
   bool previewing_ = false;  // a preview is queued or running
+  std::uint64_t files_read_ = 0;
   bool dns_update_scheduled_ = false;
   Instant last_dns_update_{};
   std::optional<Shutdown> shutdown_;
