@@ -67,7 +67,7 @@ Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
   for (std::size_t i = 0; i < workers_.size(); ++i) pass_on(change, i);
   bool has_warned = false;
   const auto is_applied = [](const auto& state) { return state == Change::State::applied; };
-  while (!std::ranges::all_of(change->states, is_applied)) {
+  do {
     co_await change->applied.wait(own_.now() + retry_interval);
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       if (change->states[i] != Change::State::failed) continue;
@@ -76,7 +76,7 @@ Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
       }
       pass_on(change, i);
     }
-  }
+  } while (!std::ranges::all_of(change->states, is_applied));
 }
 
 void WorkerGroup::pass_on(const std::shared_ptr<Change>& change, std::size_t index) {
