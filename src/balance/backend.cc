@@ -36,8 +36,8 @@ void Backend::release() const {
   serve_queue();
 }
 
-/// A backend that ramps keeps its share, which may be no more than the new maximum: the next tick of
-/// SlowStart adapts it, but what has been granted until then cannot be taken back.
+/// A backend that ramps keeps its share, which may be no more than the new maximum: the next tick
+/// of SlowStart adapts it, but what has been granted until then cannot be taken back.
 void Backend::activate() const {
   const std::uint32_t full = spec_.max_in_flight;
   const std::uint32_t share = load_->limit();

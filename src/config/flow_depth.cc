@@ -45,7 +45,8 @@ std::optional<std::size_t> find_too_deep(std::string_view text, std::size_t max_
       } else if ((c == ']' || c == '}') && depth > 0) {
         --depth;
         begins = false;
-      } else if (c == '\n' || (c == ',' && depth > 0) || (c == ':' && (before_blank || depth > 0))) {
+      } else if (c == '\n' || (c == ',' && depth > 0) ||
+                 (c == ':' && (before_blank || depth > 0))) {
         begins = true;
       } else if (!is_blank(c)) {
         begins = begins && (c == '-' || c == '?') && before_blank;

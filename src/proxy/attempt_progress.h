@@ -48,12 +48,12 @@ struct Forwarder::Progress {
   const RetryPolicy* policy = nullptr;
   Credentials credentials{};
   Next next = Next::done;
-  bool resent = false;        // at most once: a request that breaks its link must not break many
-  bool waits = false;         // before the next attempt
-  bool paid = false;          // from the budget, for a retry that has not begun
-  bool is_trial = false;      // the current attempt, of a backend that a 429 has parked
-  std::uint32_t sent = 0;     // attempts after which a backend may have begun, the current included
-  Instant first_sent{};       // when the first attempt was sent
+  bool resent = false;     // at most once: a request that breaks its link must not break many
+  bool waits = false;      // before the next attempt
+  bool paid = false;       // from the budget, for a retry that has not begun
+  bool is_trial = false;   // the current attempt, of a backend that a 429 has parked
+  std::uint32_t sent = 0;  // attempts after which a backend may have begun, the current included
+  Instant first_sent{};    // when the first attempt was sent
   std::unique_ptr<Held> held{};
   std::optional<Fault> last_fault{};  // why another attempt is made
   Instant failed_at{};

@@ -142,7 +142,8 @@ TEST(Yaml, CountsNoBracketsOfTexts) {
 }
 
 TEST(Yaml, IgnoresNothingBehindBracketsThatItCannotJudge) {
-  const std::string text = right_pool + "description: |\n  " + std::string(65, '[') + "\nworkers: 0\n";
+  const std::string text =
+      right_pool + "description: |\n  " + std::string(65, '[') + "\nworkers: 0\n";
 
   EXPECT_THAT(problems_of(text), Contains(HasSubstr("nested more than 64 levels deep")));
 }

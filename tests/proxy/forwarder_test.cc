@@ -296,8 +296,7 @@ TEST_F(ForwarderTest, PaysNothingForARetryThatNoBackendHasASlotFor) {
 
   auto response = response_to(request, [&] {
     connected().connection(0).read_head();
-    connected().connection(0).send(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+    connected().connection(0).send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
   });
 
   ASSERT_TRUE(response);
