@@ -4,6 +4,7 @@ over round robin."""
 from __future__ import annotations
 
 import json
+import queue
 import subprocess
 import tempfile
 import threading
@@ -155,14 +156,20 @@ class Bench:
         return [picker for picker in PICKERS if not self.only or picker.name in self.only]
 
     def run(self) -> None:
-        at_once = self.at_once()
-        with ThreadPoolExecutor(at_once) as lanes:
-            runs = [
-                lanes.submit(self._run_round, number, Cores.choose(self.pairs[number % at_once]))
-                for number in range(self.rounds)
-            ]
+        free: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        for pair in self.pairs:
+            free.put(pair)
+        with ThreadPoolExecutor(self.at_once()) as lanes:
+            runs = [lanes.submit(self._run_on_free, free, number) for number in range(self.rounds)]
         for run in runs:
             run.result()
+
+    def _run_on_free(self, free: queue.SimpleQueue[list[int]], number: int) -> None:
+        pair = free.get()
+        try:
+            self._run_round(number, Cores.choose(pair))
+        finally:
+            free.put(pair)
 
     def at_once(self) -> int:
         return min(self.rounds, len(self.pairs))

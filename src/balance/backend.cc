@@ -69,7 +69,8 @@ void Backend::note_sleep(SleepSource source, bool sleeps) const {
 }
 
 void Backend::accepted(bool safe_method, Instant sent, Instant now) const {
-  if (load_->end_park(safe_method, sent, now)) serve_queue();
+  const bool ends_trial = load_->end_trial(now);
+  if (load_->end_park(safe_method, sent, now) || ends_trial) serve_queue();
 }
 
 void Backend::probe_succeeded(Instant now) const {
@@ -104,14 +105,19 @@ void Backend::record_outcome(const AttemptResult& result, Instant now) const {
     case AttemptOutcome::success:
       if (load_->record_success(result.safe_method, now)) serve_queue();
       return;
-    case AttemptOutcome::overloaded: return load_->record_overloaded(result, now);
+    case AttemptOutcome::overloaded:
+      load_->end_trial(now);
+      return load_->record_overloaded(result, now);
     case AttemptOutcome::failed:
       load_->record_failed(result, now);
       if (outlier_detector_) outlier_detector_->on_failure(*load_, now);
       return;
     case AttemptOutcome::unreachable:
+      load_->end_trial(now);
       return connect_failed(now, result.fault.value_or(Fault::connect_failed));
     case AttemptOutcome::client_error:
+      if (load_->end_trial(now)) serve_queue();
+      return;
     case AttemptOutcome::abandoned: return;
   }
 }

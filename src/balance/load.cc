@@ -56,7 +56,7 @@ void Load::begin_trial(Instant now) {
   // As if it failed: a connection attempt that does fail comes within the longer back-off.
   if (has_connect_failures()) return lengthen_backoff(now);
   if (ejection() == Ejection::half_open) {
-    // Its outcome ends that. A trial whose client leaves has none: another one follows.
+    // Its answer ends that. A trial whose client leaves has none: another one follows.
     return avoid_until(now + max_trial);
   }
   if (ejection() == Ejection::probed) return;
@@ -64,6 +64,12 @@ void Load::begin_trial(Instant now) {
   if (parked(now)) begin_overflow(now);
   const std::uint32_t steps = failures_.backoffs.load(std::memory_order_relaxed);
   if (steps > 0) avoid_until(now + failure_backoff(steps));
+}
+
+bool Load::end_trial(Instant now) {
+  if (ejection() != Ejection::half_open || parked(now) || has_connect_failures()) return false;
+  live_.backoff_until.store(1, std::memory_order_relaxed);  // in the past: it needs a success
+  return true;
 }
 
 /// A request that comes before one is due is there because all others are avoided too. It defers

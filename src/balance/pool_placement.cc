@@ -40,14 +40,14 @@ class Pool::Pacing {
 
 Task<void> Pool::keep_pace() {
   keeps_pace_ = true;
-  try {
-    do {
-      co_await loop_.sleep_for(pass_interval);
+  do {
+    co_await loop_.sleep_for(pass_interval);
+    try {
       state_->scheduled()->scheduler().pass(loop_.now());
-    } while (waiting_here_ > 0);
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
-  }
-  keeps_pace_ = false;  // the next request that waits begins again
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+    }  // the next one finds some, perhaps
+  } while (waiting_here_ > 0);
+  keeps_pace_ = false;
 }
 
 /// One request in so many is recorded, with the choice of the shadow picker, if there is one. That

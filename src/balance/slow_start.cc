@@ -47,13 +47,17 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
   for (const auto& backend : pool.backends()) {
     const Entry& entry = entries.at(&backend->load());
     const std::uint32_t full = backend->spec().max_in_flight;
-    // Those that wait get its slots in the moment in which it returns, before the next tick.
-    const bool would_ramp = !entry.in_rotation && !first_tick && !young && duration > Duration{};
+    // Those that wait get its slots in the moment in which it returns, before the next tick. One
+    // that is drained or a spare still serves its sessions, as before.
+    const bool is_gone =
+        backend->load().other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0;
+    const bool would_ramp = is_gone && !first_tick && !young && duration > Duration{};
     if ((entry.began == Instant{} && !would_ramp) || !some_without_ramp) {
       limit(*backend, full, false);
       continue;
     }
-    const double passed = would_ramp ? 0 : seconds_of(now - entry.began) / seconds_of(duration);
+    const bool ramps = entry.began != Instant{};
+    const double passed = ramps ? seconds_of(now - entry.began) / seconds_of(duration) : 0;
     const double share = first_share + (1 - first_share) * passed;
     const double most = full > 0 ? std::min<double>(fair, full) : fair;
     limit(*backend, static_cast<std::uint32_t>(std::ceil(std::max(1.0, most * share))), true);

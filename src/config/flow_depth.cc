@@ -9,17 +9,26 @@ constexpr std::string_view blanks = " \t\r\n";
 
 bool is_blank(char c) { return blanks.find(c) != blanks.npos; }
 
-/// Behind the text in quotes that begins here, or at the end of a file that lacks the second one.
+/// Behind the text in quotes that begins here; behind the first quote if there is no second one.
 std::size_t skip_quoted(std::string_view text, std::size_t at) {
-  const char quote = text[at++];
-  for (; at < text.size(); ++at) {
+  const std::size_t begin = at + 1;
+  const char quote = text[at];
+  for (at = begin; at < text.size(); ++at) {
     if (text[at] == '\\' && quote == '"') {
       ++at;
     } else if (text[at] == quote) {
       return at + 1;  // '' inside '...' is another text in quotes that follows at once
     }
   }
-  return text.size();
+  return begin;
+}
+
+/// "---" or "..." on this line: what follows begins a value.
+bool is_marker(std::string_view text, std::size_t at) {
+  const std::string_view three = text.substr(at, 3);
+  const bool begins_line = at == 0 || text[at - 1] == '\n';
+  return begins_line && (three == "---" || three == "...") &&
+         (at + 3 == text.size() || is_blank(text[at + 3]));
 }
 
 }  // namespace
@@ -37,7 +46,10 @@ std::optional<std::size_t> find_too_deep(std::string_view text, std::size_t max_
       at = skip_quoted(text, at);
       begins = at < text.size() && text[at] == '\'';
     } else if (begins && (c == '!' || c == '&')) {  // a tag, an anchor: a value follows
-      at = std::min(text.find_first_of(blanks, at), text.size());
+      at = std::min(text.find_first_of(" \t\r\n[]{},", at), text.size());
+    } else if (is_marker(text, at)) {
+      at += 3;
+      begins = true;
     } else {
       if ((c == '[' || c == '{') && (begins || depth > 0)) {
         if (++depth > max_depth) return at;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/balance/retry_budget.h"
 #include "evenkeel/balance/scheduler.h"
 #include "evenkeel/proxy/forwarder.h"
 
@@ -33,6 +34,29 @@ class Credentials {
   std::optional<std::string_view> client_value_;
 };
 
+/// What a retry that has not begun has taken from its pool's budget. Given back if it never does.
+class PaidRetry {
+ public:
+  PaidRetry() = default;
+  PaidRetry(const PaidRetry&) = delete;
+  PaidRetry& operator=(const PaidRetry&) = delete;
+  ~PaidRetry() {
+    if (budget_ != nullptr) budget_->refund();
+  }
+
+  explicit operator bool() const { return budget_ != nullptr; }
+  /// False: nothing is left. `budget` outlives it.
+  bool take_from(RetryBudget& budget) {
+    if (budget.withdraw()) budget_ = &budget;
+    return budget_ != nullptr;
+  }
+  /// The retry is sent.
+  void spend() { budget_ = nullptr; }
+
+ private:
+  RetryBudget* budget_ = nullptr;
+};
+
 /// What the attempts of one request share.
 struct Forwarder::Progress {
   /// What the client gets if no further attempt is made.
@@ -47,10 +71,10 @@ struct Forwarder::Progress {
   std::string new_session{};  // the name that the client gets for its session; empty: it has one
   const RetryPolicy* policy = nullptr;
   Credentials credentials{};
+  PaidRetry paid{};
   Next next = Next::done;
   bool resent = false;     // at most once: a request that breaks its link must not break many
   bool waits = false;      // before the next attempt
-  bool paid = false;       // from the budget, for a retry that has not begun
   bool is_trial = false;   // the current attempt, of a backend that a 429 has parked
   std::uint32_t sent = 0;  // attempts after which a backend may have begun, the current included
   Instant first_sent{};    // when the first attempt was sent

@@ -118,7 +118,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
   if (request.body != nullptr) keep_body(request, progress);
   while (true) {
     auto placed = co_await acquire(request, progress);
-    if (!placed && progress.held) co_return give_up(request, progress);
+    if (!placed && progress.held) co_return progress.give_up(request);
     if (!placed && progress.successor.forwarder != nullptr) {
       auto response = co_await go_on_in_successor(request, progress);
       co_return response;
@@ -179,7 +179,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
     } while (progress.next == Next::same_backend);
 
     if (progress.next == Next::done || progress.hint.excluded.full()) {
-      co_return give_up(request, progress);
+      co_return progress.give_up(request);
     }
     progress.hint.excluded.add(&backend);
     progress.hint.queued_since = {};
@@ -189,8 +189,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
 }
 
 /// Notes an offer to a backend.
-void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, Progress& progress) {
-  progress.paid = false;
+void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress) {
   info.outcome.backend = backend.spec().address;
   info.outcome.attempts.add({.backend = info.outcome.backend});
   info.outcome.stream_reset = false;
@@ -203,6 +202,7 @@ void Forwarder::begin_attempt(RequestInfo& info, const Backend& backend, Progres
 void Forwarder::begin_sending(Request& request, const Backend& backend, bool newly_connected,
                               Progress& progress) {
   if (newly_connected) backend.connected();
+  progress.paid.spend();
   RequestTimings& timings = request.info.timings;
   timings.head_sent = loop_.read_clock();
   timings.uploaded = {};

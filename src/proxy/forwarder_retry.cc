@@ -91,15 +91,9 @@ std::optional<Lease> Forwarder::acquire_trial(const Request& request, const Prog
 bool Forwarder::spend_budget(Progress& progress) {
   if (progress.paid) return true;
   const PoolState& pool = pool_.state();
-  progress.paid = pool.spec().retry_budget > 0 && pool.retry_budget().withdraw();
-  if (!progress.paid) metrics_.budget_exhausted.add();
-  return progress.paid;
-}
-
-/// The client gets what was held. A retry that no backend had a slot for costs nothing.
-Result<Response> Forwarder::give_up(Request& request, Progress& progress) {
-  if (std::exchange(progress.paid, false)) pool_.state().retry_budget().refund();
-  return progress.give_up(request);
+  if (pool.spec().retry_budget > 0 && progress.paid.take_from(pool.retry_budget())) return true;
+  metrics_.budget_exhausted.add();
+  return false;
 }
 
 /// Decides on an answer that may be a refusal. If the request goes to another backend, `response`

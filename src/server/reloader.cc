@@ -99,7 +99,6 @@ std::optional<std::string> Reloader::new_access_log(const Config& next, Sockets 
 
 // Long: its steps in order, each of which can fail.
 Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
-  ++files_read_;
   const auto checked = std::make_shared<CheckedFile>();
   PreparationThread::Work check = [checked, read = std::move(read), active = config_] {
     *checked = check_file(read(), active.get());
@@ -432,6 +431,7 @@ Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) 
   if (reload.problems.empty() && !reload.takeover.empty()) co_await take_over_for(reload);
   report(reload);
   *problems = std::move(reload.problems);
+  ++files_read_;
 }
 
 void Reloader::report(const PreparedReload& reload) {
@@ -488,6 +488,7 @@ Task<void> Reloader::run_preview(std::string text, std::shared_ptr<ReloadPreview
   preview->problems = std::move(reload.problems);
   preview->changes = std::move(reload.changes);
   preview->takeover = std::move(reload.takeover);
+  ++files_read_;
 }
 
 Task<Result<Done>> Reloader::set_weight(std::string pool, std::string backend,

@@ -126,7 +126,7 @@ class Reloader final : public Control {
   Task<void> run_with_locks(PreparationThread::Work work);
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
-  /// Files and texts so far. Each leaves free memory in the heap, as does what it replaces.
+  /// Reloads and previews that have ended. Each leaves free memory in the heap.
   std::uint64_t files_read() const { return files_read_; }
   /// Whether destroying it would wait for work on one of these threads.
   bool is_preparing() const { return preparation_.busy() || (locking_ && locking_->busy()); }

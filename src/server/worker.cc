@@ -61,7 +61,10 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
                                                    &memory_pressure_, &models_, &plan_, &windows_},
                                      plan_.get());
   std::erase_if(former_plans_, [](const auto& each) { return each.expired(); });
-  former_plans_.reserve(former_plans_.size() + 1);  // no memory: it fails before the exchange
+  // Without memory it fails before the exchange.
+  former_plans_.reserve(former_plans_.size() + 1);
+  auto left =
+      plan_ == nullptr ? std::vector<std::shared_ptr<LinkPool>>{} : plan_->links_not_in(*next);
   const auto before = std::exchange(plan_, std::move(next));
   for (WorkerListener& listener : listeners_) listener.refresh_tls();
   if (before == nullptr) return;
@@ -69,7 +72,6 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
   for (const auto& each : former_plans_) {
     if (const auto former = each.lock()) former->hand_queues_to(plan_);
   }
-  auto left = before->links_not_in(*plan_);
   if (!left.empty()) loop_.spawn(retire_links(std::move(left)));
 }
 

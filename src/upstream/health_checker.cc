@@ -137,6 +137,7 @@ Task<void> HealthChecker::probe_ejected(HealthProbe& probe) {
   checking_ = true;
   auto generated = co_await probe.generate();
   checking_ = false;
+  if (probe.access().addresses != probe_->access().addresses) co_return;  // of another server
   backend_->load().set_probed(probe.can_generate());
   if (generated.passed()) {
     backend_->probe_succeeded(loop_.read_clock());

@@ -139,7 +139,8 @@ class Http2Session {
   std::uint32_t open_streams() const { return open_streams_; }
   bool may_open_streams() const;
   std::uint32_t streams_allowed() const;
-  /// Since when the peer's window for all streams has been used up; 0: it is open.
+  /// How long ago the peer's window for all streams was used up, if it has opened it no further
+  /// since; 0: it is open.
   Duration window_closed_for() const;
 
  private:

@@ -132,6 +132,9 @@ void Http2Session::flush() {
 
 void Http2Session::write_frames() {
   if (ended_) return;
+  // The peer has opened its window, which may be used up at once.
+  if (nghttp2_session_get_remote_window_size(session_) > 0) [[likely]]
+    window_closed_at_ = never;
   if (writing_.valid()) {
     if (!writing_.ready()) return;  // continues when the peer has read
     writing_.drop();
@@ -163,11 +166,8 @@ void Http2Session::write_frames() {
     }
   }
   out_ = Block();
-  if (nghttp2_session_get_remote_window_size(session_) > 0) [[likely]] {
-    window_closed_at_ = never;
-  } else {
+  if (nghttp2_session_get_remote_window_size(session_) <= 0) [[unlikely]]
     window_closed_at_ = std::min(window_closed_at_, loop().now());
-  }
   if (session_finished()) end();
 }
 

@@ -45,6 +45,35 @@ TEST_F(EjectedBackend, GetsOneTrialAfterItsEjection) {
   EXPECT_FALSE(load(0).in_backoff(now_ + 30s)) << "its client may have left, without an outcome";
 }
 
+TEST_F(EjectedBackend, GetsTheNextTrialAtOnceWhenTheFirstIsAnsweredWithoutADecision) {
+  for (const AttemptOutcome outcome :
+       {AttemptOutcome::client_error, AttemptOutcome::overloaded, AttemptOutcome::unreachable}) {
+    given(3);
+    fail(0);
+    pass(2100ms);
+    ASSERT_TRUE(backend(0).try_acquire(now_));
+
+    backend(0).record_outcome({.outcome = outcome}, now_);
+
+    const bool waits = outcome != AttemptOutcome::client_error;
+    EXPECT_EQ(load(0).in_backoff(now_ + 900ms), waits);
+    EXPECT_FALSE(load(0).in_backoff(now_ + 4s)) << "as without an ejection";
+    EXPECT_TRUE(load(0).needs_trial());
+  }
+}
+
+TEST_F(EjectedBackend, GetsTheNextTrialOnceTheFirstBeginsToAnswer) {
+  given(3);
+  fail(0);
+  pass(2100ms);
+  ASSERT_TRUE(backend(0).try_acquire(now_));
+
+  backend(0).accepted(false, now_, now_ + 1s);
+
+  EXPECT_FALSE(load(0).in_backoff(now_ + 1s));
+  EXPECT_TRUE(load(0).needs_trial()) << "it may still break";
+}
+
 TEST_F(EjectedBackend, ReturnsWhenItsTrialSucceeds) {
   given(3);
   fail(0);

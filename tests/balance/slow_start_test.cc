@@ -78,6 +78,18 @@ TEST_F(SlowStartTest, AppliesFromTheMomentOfTheReturn) {
   EXPECT_EQ(limit(1), 2u) << "requests that wait would fill it before the next tick";
 }
 
+TEST_F(SlowStartTest, LeavesADrainedBackendAndASpareTheSlotsOfTheirSessions) {
+  for (const OutOfRotation reason : {OutOfRotation::draining, OutOfRotation::standby}) {
+    given(2, 20);
+    put_in_flight(0, 20);
+    backend(1).load().take_out(reason);
+
+    pass(100ms);
+
+    EXPECT_EQ(limit(1), 20u);
+  }
+}
+
 TEST_F(SlowStartTest, GoesOnThroughAReload) {
   given(2, 20);
   put_in_flight(0, 20);

@@ -130,6 +130,15 @@ TEST(Yaml, SurvivesDeepNesting) {
   }
 }
 
+TEST(Yaml, FindsDeepNestingBehindAnything) {
+  for (const char* before : {"--- ", "pools: !", "pools: !x ", "pools: &a ", "pools: - ",
+                             "x: |\n  \"\npools: ", "x: 'y'\npools: ", "? a\n: "}) {
+    EXPECT_THAT(problems_of(before + std::string(1'000'000, '[')),
+                Contains(HasSubstr("nested more than 64 levels deep")))
+        << before;
+  }
+}
+
 TEST(Yaml, CountsNoBracketsOfTexts) {
   std::string text = right_pool;
   for (int i = 0; i < 100; ++i) {

@@ -94,6 +94,24 @@ TEST_F(Http2LinkTest, TakesNoMoreRequestsWhileTheBackendLetsItSendNothing) {
   EXPECT_TRUE(eventually(loop, [&] { return link->available_capacity() > 0; }));
 }
 
+TEST_F(Http2LinkTest, TakesMoreRequestsWhileAnUploadUsesUpWhatTheBackendTakes) {
+  options = {.ping_after = 20s, .ping_timeout = 20s};
+  connect();
+  auto feed = std::make_shared<BodyFeed>(loop);
+  feed->push(std::string(500'000, 'x'));
+  Call call;
+  call.request.body = std::make_unique<ScriptedBody>(feed);
+  start(call);
+
+  for (int i = 0; i < 6; ++i) {
+    wait_for(300ms);
+    EXPECT_GT(link->available_capacity(), 0u);
+    for (const std::uint32_t stream : {0u, 1u}) {  // WINDOW_UPDATE
+      backend->send(8, 0, stream, std::string_view("\0\0\x10\0", 4));
+    }
+  }
+}
+
 TEST_F(Http2LinkTest, FailsItsRequestsWhenTheBackendIsSilentAlthoughNewOnesAreSent) {
   connect();
   serve_one();

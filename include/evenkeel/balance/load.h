@@ -173,6 +173,9 @@ class Load {
   /// request follows until its outcome is known. On a parked backend another one may follow after
   /// 1 s: see takes_overflow.
   void begin_trial(Instant now);
+  /// The trial of an ejected backend has not failed so far: the next request is another one, at
+  /// once. False: this is no such trial.
+  bool end_trial(Instant now);
   /// A connection succeeded: clears a back-off for failed connections, and their history. True if
   /// the backend is in back-off no more.
   bool recover();

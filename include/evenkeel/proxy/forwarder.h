@@ -98,7 +98,7 @@ class Forwarder final : public Handler {
   /// `queued_since`: see Hint.
   Task<Result<Response>> forward(Request& request, Instant queued_since);
 
-  void begin_attempt(RequestInfo& info, const Backend& backend, Progress& progress);
+  void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
   void begin_sending(Request& request, const Backend& backend, bool newly_connected,
                      Progress& progress);
   AttemptOutcome complete(Request& request, Response& response, Lease& lease, LinkLease& link,
@@ -119,7 +119,6 @@ class Forwarder final : public Handler {
   void keep_body(Request& request, const Progress& progress);
   bool may_retry(const Request& request, const Progress& progress, const Backend& backend) const;
   bool spend_budget(Progress& progress);
-  Result<Response> give_up(Request& request, Progress& progress);
   Task<Next> replace_answer(Request& request, Progress& progress, const Backend& backend,
                             Response& response);
   bool has_timeout(const Request& request, const Progress& progress, const Backend& backend) const;
