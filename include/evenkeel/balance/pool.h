@@ -106,8 +106,8 @@ struct QueueStats {
   std::uint64_t full_total = 0;       ///< refused because the queue was full
   std::uint64_t displaced_total = 0;  ///< of these, after waiting: a more urgent one took the place
   std::uint64_t timeout_total = 0;    ///< ended by the timeout
-  std::uint64_t abandoned_total =
-      0;  ///< dropped while waiting: the client left, or no backend is left
+  /// Dropped while waiting: the client left, or no backend is left.
+  std::uint64_t abandoned_total = 0;
 };
 
 /// Choices of a pool's shadow picker beside those of its scheduler, at the same time and by the
