@@ -325,7 +325,8 @@ int Loop::wait_for_events(epoll_event* events, Instant& until) {
 }
 
 void Loop::run_once(Instant wake_at) {
-  Instant wait_until = ready_.linked() ? iteration_ended_ : std::min(wake_at, next_timer());
+  const bool has_work = ready_.linked() || last_.linked();
+  Instant wait_until = has_work ? iteration_ended_ : std::min(wake_at, next_timer());
   std::array<epoll_event, max_events> events;
   const int count = wait_for_events(events.data(), wait_until);
   const Instant began = read_clock();
@@ -343,6 +344,7 @@ void Loop::run_once(Instant wake_at) {
       ticker_at_ = never;
     } else {
       guard([&] { dispatch(event.data.u64, event.events); });
+      if (last_is_due_) run_last();
     }
   }
   if (posted) {
@@ -351,6 +353,7 @@ void Loop::run_once(Instant wake_at) {
     run_posted();
   }
   run_ready();
+  run_last();
   // While the process is stopped, bytes arrive and timers become due. What has arrived is
   // dispatched before timers run, so that nothing whose answer has arrived times out: a timer that
   // became due during the wait runs now if nothing else happened, else in the next iteration; and
@@ -419,6 +422,10 @@ void Loop::wake_soon(Waiter& waiter) {
   if (!waiter.linked()) waiter.insert_before(ready_);
 }
 
+void Loop::wake_last(Waiter& waiter) {
+  if (!waiter.linked()) waiter.insert_before(last_);
+}
+
 void Loop::run_ready() {
   Node batch;  // a waiter that is added while these run waits for the next iteration
   if (!ready_.linked()) return;
@@ -427,8 +434,29 @@ void Loop::run_ready() {
   while (batch.linked()) {
     auto& waiter = static_cast<Waiter&>(*batch.next);
     waiter.unlink();
+    more_ready_ = batch.linked();
+    guard([&waiter] { waiter.wake(); });
+    if (last_is_due_) run_last();
+  }
+  more_ready_ = false;
+}
+
+/// To those that run here nothing else is left to do: what they write is sent at once.
+void Loop::run_last() {
+  last_is_due_ = false;
+  if (!last_.linked()) return;
+  const bool more_events = std::exchange(more_events_, false);
+  const bool more_ready = std::exchange(more_ready_, false);
+  Node batch;
+  batch.insert_before(last_);
+  last_.unlink();
+  while (batch.linked()) {
+    auto& waiter = static_cast<Waiter&>(*batch.next);
+    waiter.unlink();
     guard([&waiter] { waiter.wake(); });
   }
+  more_events_ = more_events;
+  more_ready_ = more_ready;
 }
 
 void Loop::schedule(Timer& timer) {

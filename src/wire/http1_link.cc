@@ -89,6 +89,8 @@ class Http1Link final : public Link {
   Loop& loop() { return socket_->loop(); }
 
   Result<Done> start_sending(Request& request);
+  Result<Done> continue_sending(Task<Result<Done>> written, Task<Result<Chunk>> pending,
+                                Request& request, bool chunked, bool more);
   Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                             Request& request, bool chunked, bool more);
   Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
@@ -125,6 +127,7 @@ class Http1Link final : public Link {
   Duration awaited_client_{};            // in the upload before that
   bool upload_broken_ = false;           // the backend closed before the end of it
   SilenceLimit silence_;
+  std::string_view batched_;   // the whole request, which `start_sending` leaves to a batch
   Task<Result<Done>> upload_;  // of the current request; may end after the response's head
 };
 
@@ -321,7 +324,8 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
 
 // ---- sending ----------------------------------------------------------------------------------
 
-/// Sends the head and the first bytes of the body with one call. The rest is sent by `upload_`.
+/// Sends the head and the first bytes of the body with one call, or leaves them in `batched_`. The
+/// rest is sent by `upload_`.
 Result<Done> Http1Link::start_sending(Request& request) {
   Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   Framing framing;
@@ -351,8 +355,21 @@ Result<Done> Http1Link::start_sending(Request& request) {
   std::string storage;
   const bool here = first.last || !first.bytes.empty();
   if (chunked && here) tail = frame_chunk(out, first, storage);
-  auto written = write_gathered(*socket_, out, first.bytes, tail, options_.idle_timeout);
-  if (written.ready() && first.last) {
+  const bool gathered = gather(out, first.bytes, tail);
+  const bool slow = request.info.inference != nullptr;  // those around it take their time too
+  if (slow && gathered && first.last && BatchedSend::suits(*socket_, out.written().size())) {
+    batched_ = out.written();
+    return Done{};
+  }
+  auto written = gathered ? socket_->write(out.written(), {}, {}, options_.idle_timeout)
+                          : socket_->write(out.written(), first.bytes, tail, options_.idle_timeout);
+  return continue_sending(std::move(written), std::move(pending), request, chunked, !first.last);
+}
+
+/// After the first write. `more`: of the body is to come, the next of it by `pending`.
+Result<Done> Http1Link::continue_sending(Task<Result<Done>> written, Task<Result<Chunk>> pending,
+                                         Request& request, bool chunked, bool more) {
+  if (written.ready() && !more) {
     auto sent = written.take();
     if (!sent) return mark_unusable(attribute_to_backend(std::move(sent.error())));
     request.info.timings.uploaded = loop().now();
@@ -360,7 +377,7 @@ Result<Done> Http1Link::start_sending(Request& request) {
   }
 
   uploading_ = true;
-  upload_ = upload(std::move(written), std::move(pending), request, chunked, !first.last);
+  upload_ = upload(std::move(written), std::move(pending), request, chunked, more);
   if (auto failure = end_upload()) return std::move(*failure);
   return Done{};
 }
@@ -452,6 +469,11 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   awaited_client_ = {};
   upload_broken_ = false;
   auto started = start_sending(request);
+  if (!batched_.empty()) {
+    const auto sent = co_await BatchedSend(*socket_, std::exchange(batched_, {}));
+    started = continue_sending(socket_->finish_write(sent, options_.idle_timeout), {}, request,
+                               false, false);
+  }
   if (!started && !sent_) {
     busy_ = false;  // the link stays usable
     co_return std::move(started.error());

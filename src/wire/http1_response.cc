@@ -71,18 +71,32 @@ Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response&
 }
 
 /// Writes a response all of which is here, as most are: with one write, and without a coroutine if
-/// the kernel takes it at once.
+/// the kernel takes it at once and the loop has nothing else to do first.
 Task<Http1Connection::Next> Http1Connection::write_whole(RequestInfo& info,
                                                          const Response& response,
                                                          const Framing& framing,
                                                          std::string_view body, bool close) {
   HeadWriter& out = begin_head();
   write_response_head(out, response, framing, close, minor_version_);
-  auto writing = write_gathered(socket(), out, body, {}, options_.write_timeout);
+  const bool gathered = gather(out, body, {});
+  const std::string_view head = out.written();
+  if (info.inference != nullptr && gathered && BatchedSend::suits(socket(), head.size())) {
+    return write_in_batch(head, info, framing, body.size(), close);
+  }
+  auto writing =
+      socket().write(head, gathered ? std::string_view() : body, {}, options_.write_timeout);
   if (!writing.ready()) {
     return finish_writing(std::move(writing), info, framing, body.size(), close);
   }
   return end_writing(writing.take(), info, framing, body.size(), close);
+}
+
+Task<Http1Connection::Next> Http1Connection::write_in_batch(std::string_view response,
+                                                            RequestInfo& info, Framing framing,
+                                                            std::size_t body_size, bool close) {
+  const auto sent = co_await BatchedSend(socket(), response);
+  const auto written = co_await socket().finish_write(sent, options_.write_timeout);
+  co_return end_writing(written, info, framing, body_size, close);
 }
 
 Task<Http1Connection::Next> Http1Connection::finish_writing(Task<Result<Done>> writing,

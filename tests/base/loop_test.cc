@@ -317,6 +317,61 @@ TEST(Loop, LetsAWaiterDestroyTheNext) {
   EXPECT_EQ(woken, "a");
 }
 
+TEST(Loop, WakesTheLastBehindAllThatIsReady) {
+  Loop loop;
+  std::string woken;
+  RecordingWaiter last(woken, 'z');
+  RecordingWaiter a(woken, 'a');
+  RecordingWaiter b(woken, 'b');
+  std::string more_work;
+  a.on_wake = [&] {
+    loop.wake_last(last);
+    loop.wake_last(last);
+    more_work += loop.has_more_work() ? 'y' : 'n';
+  };
+  b.on_wake = [&] { more_work += loop.has_more_work() ? 'y' : 'n'; };
+  last.on_wake = [&] { more_work += loop.has_more_work() ? 'y' : 'n'; };
+  loop.wake_soon(a);
+  loop.wake_soon(b);
+
+  EXPECT_TRUE(eventually(loop, [&] { return !woken.empty(); }));
+
+  EXPECT_EQ(woken, "abz");
+  EXPECT_EQ(more_work, "ynn");
+}
+
+TEST(Loop, WakesTheLastSoonOnRequest) {
+  Loop loop;
+  std::string woken;
+  RecordingWaiter last(woken, 'z');
+  RecordingWaiter a(woken, 'a');
+  RecordingWaiter b(woken, 'b');
+  RecordingWaiter c(woken, 'c');
+  bool more_work = true;
+  a.on_wake = [&] {
+    loop.wake_last(last);
+    loop.hasten_last();
+  };
+  b.on_wake = [&] { more_work = loop.has_more_work(); };
+  loop.wake_soon(a);
+  loop.wake_soon(b);
+  loop.wake_soon(c);
+
+  EXPECT_TRUE(eventually(loop, [&] { return !woken.empty(); }));
+
+  EXPECT_EQ(woken, "azbc");
+  EXPECT_TRUE(more_work);
+}
+
+TEST(Loop, DoesNotSleepBeforeTheLast) {
+  Loop loop;
+  std::string woken;
+  RecordingWaiter last(woken, 'z');
+  loop.wake_last(last);  // outside an iteration
+
+  EXPECT_TRUE(eventually(loop, [&] { return woken == "z"; }));
+}
+
 struct Switch {
   explicit Switch(Loop& loop) : exact_timer(*this, loop) {}
   void turn_on() { on = true; }

@@ -327,6 +327,13 @@ class Loop {
   /// Wakes a waiter once in the loop's next step, unless it is destroyed first. Thread: the
   /// loop's.
   void wake_soon(Waiter& waiter);
+  /// Wakes a waiter once at the end of this iteration, when everything else that is ready has run;
+  /// outside an iteration, at the end of the next one. Thread: the loop's.
+  void wake_last(Waiter& waiter);
+  /// Whether this iteration has other events or waiters to run before those of `wake_last`.
+  bool has_more_work() const { return more_events_ || more_ready_; }
+  /// Those of `wake_last` run as soon as the current event or waiter has.
+  void hasten_last() { last_is_due_ = true; }
 
   /// `co_await loop.yield();` lets other work run: continues in the next iteration.
   class Yield;
@@ -361,6 +368,7 @@ class Loop {
   template <class Work>
   void guard(Work work);
   void run_ready();
+  void run_last();
   void run_posted();
   void run_timers(Instant latest);
   Instant next_timer() const;
@@ -386,7 +394,10 @@ class Loop {
   std::array<Node, slots> wheel_;
   std::array<std::uint64_t, slots / 64> wheel_used_{};
   Node ready_;
-  bool more_events_ = false;      // of this iteration, not dispatched yet
+  Node last_;                 // of this iteration
+  bool more_events_ = false;  // of this iteration, not dispatched yet
+  bool more_ready_ = false;   // as well
+  bool last_is_due_ = false;
   unsigned full_iterations_ = 0;  // in a row
   std::vector<Slot> watches_;     // by descriptor
   Node spawned_;
