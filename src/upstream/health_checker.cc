@@ -68,7 +68,20 @@ void HealthChecker::update(HealthCheckSpec spec, ServerAccess access, BackendPtr
   const bool moved = access.addresses != probe_->access().addresses;
   rise_fall_->update(spec.config);
   probe_ = std::make_shared<HealthProbe>(loop_, std::move(spec), std::move(access));
-  if (moved) wake_now_.raise();  // a server at another address has not been checked
+  if (!moved) return;
+  // A server at another address has not been checked, and what a check finds of the one before is
+  // worth nothing. It may be what has called this, so it ends in the loop's next step.
+  if (checking_) {
+    loop_.wake_soon(restart_);
+  } else {
+    wake_now_.raise();
+  }
+}
+
+void HealthChecker::restart() {
+  run_.drop();
+  checking_ = false;
+  run_ = run();
 }
 
 void HealthChecker::check_now() {

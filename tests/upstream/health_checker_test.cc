@@ -511,6 +511,19 @@ TEST_F(HealthChecks, DoNotTakeTheResultOfAnotherServerForItsSuccessors) {
   EXPECT_EQ(count(CheckResult::passed), 0u);
 }
 
+TEST_F(HealthChecks, EndWhenTheServerIsAtAnotherAddress) {
+  TestServer silent(loop, {{"/health", {.body = "", .delay = 1h}}});
+  TestServer broken(loop, {{"/health", {.status = 500, .body = ""}}});
+  HealthCheckSpec patient = vllm();
+  patient.config.timeout = 1h;
+  check(silent.endpoint(), patient);
+  ASSERT_TRUE(eventually(loop, [&] { return !silent.requests().empty(); }));
+
+  checker->update(patient, access_to(broken.endpoint()), backend);
+
+  ASSERT_TRUE(settles(CheckResult::error)) << "it waits for the server that was there before";
+}
+
 TEST(HealthCheckKinds, FollowTheEngine) {
   const auto kind = [](std::string engine, HealthConfig config = {},
                        BackendProtocol protocol = BackendProtocol::http1,

@@ -62,7 +62,8 @@ class HealthChecker {
   /// Leaves the backend in or out of rotation, as it is.
   ~HealthChecker();
 
-  /// Applies from the next check on; results and counts are kept. `backend` shares the `Load` of
+  /// Applies from the next check on, which comes at once if the addresses differ; a check that is
+  /// running ends then. Results and counts are kept. `backend` shares the `Load` of
   /// the one before.
   void update(HealthCheckSpec spec, ServerAccess access, BackendPtr backend);
   /// Checks now, unless a check is running.
@@ -83,6 +84,7 @@ class HealthChecker {
 
  private:
   Task<void> run();
+  void restart();
   Task<void> check();
   Task<void> probe_ejected(HealthProbe& probe);
   bool token_is_due() const;
@@ -116,6 +118,7 @@ class HealthChecker {
   bool idle_link_lost_ = false;      // the server has closed it since
   bool server_closes_idle_ = false;  // closes say nothing: a healthy server did so too
   Signal wake_now_;
+  MethodWaiter<&HealthChecker::restart> restart_{*this};
   Task<void> run_;
 };
 
