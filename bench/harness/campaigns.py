@@ -113,10 +113,13 @@ def proxy_recipe(settings: Settings) -> Recipe:
     )
 
 
-def profile_guided(root: Path) -> list[Contender]:
+def profile_guided(root: Path, picker: str = "round-robin") -> list[Contender]:
     """What `./dev build release --pgo` built, if it has."""
     build = root / "build" / "release-pgo"
-    return [evenkeel(build, name="evenkeel-pgo")] if (build / "evenkeel").exists() else []
+    if not (build / "evenkeel").exists():
+        return []
+    name = "evenkeel-pgo" if picker == "round-robin" else f"evenkeel-{picker}-pgo"
+    return [evenkeel(build, picker=picker, name=name)]
 
 
 def rivals_recipe(settings: Settings) -> Recipe:
@@ -129,6 +132,7 @@ def rivals_recipe(settings: Settings) -> Recipe:
             evenkeel(settings.build),
             evenkeel(settings.build, inspects=True),
             evenkeel(settings.build, picker="expected-time"),
+            *profile_guided(settings.root, "expected-time"),
             haproxy(),
             nginx(),
             *rivals.all_rivals(settings.root / "build" / "rivals"),
