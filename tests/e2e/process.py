@@ -168,14 +168,14 @@ class Daemon(Process):
         self.rested = False
         try:
             self.wait_line(r"^ready$")
+            self.listening = dict(
+                found.groups() for line in self.lines
+                if (found := re.match(r"listening name=(\S+) address=(\S+)$", line)))
+            self.admin = self.listening["admin"]
+            self.address = next(address for name, address in self.listening.items() if name != "admin")
         except BaseException:
             self.kill()
             raise
-        self.listening = dict(
-            found.groups() for line in self.lines
-            if (found := re.match(r"listening name=(\S+) address=(\S+)$", line)))
-        self.admin = self.listening["admin"]
-        self.address = next(address for name, address in self.listening.items() if name != "admin")
 
     # ---- admin ----
 
