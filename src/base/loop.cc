@@ -19,6 +19,8 @@
 namespace evenkeel {
 namespace {
 
+/// Of events and waiters, before the waiters of `wake_last`.
+constexpr unsigned max_before_last = 32;
 /// Timers wait for at most this many iterations in a row that fill the event array.
 constexpr unsigned max_full_iterations = 16;
 /// A wait that ends later than this after its time was not a wait: the process was stopped.
@@ -332,6 +334,7 @@ void Loop::run_once(Instant wake_at) {
   const Instant began = read_clock();
   iterations_.fetch_add(1, std::memory_order_relaxed);
 
+  phase_ = Phase::events;
   bool posted = false;
   bool ticked = false;
   for (int i = 0; i < count; ++i) {
@@ -344,7 +347,7 @@ void Loop::run_once(Instant wake_at) {
       ticker_at_ = never;
     } else {
       guard([&] { dispatch(event.data.u64, event.events); });
-      if (last_is_due_) run_last();
+      run_last_if_due();
     }
   }
   if (posted) {
@@ -352,6 +355,7 @@ void Loop::run_once(Instant wake_at) {
     [[maybe_unused]] auto got = read(wakeup_, &ignored, sizeof ignored);
     run_posted();
   }
+  phase_ = Phase::others;
   run_ready();
   run_last();
   // While the process is stopped, bytes arrive and timers become due. What has arrived is
@@ -436,16 +440,22 @@ void Loop::run_ready() {
     waiter.unlink();
     more_ready_ = batch.linked();
     guard([&waiter] { waiter.wake(); });
-    if (last_is_due_) run_last();
+    run_last_if_due();
   }
   more_ready_ = false;
 }
 
-/// To those that run here nothing else is left to do: what they write is sent at once.
+void Loop::run_last_if_due() {
+  if (!last_.linked()) return;
+  if (++run_before_last_ >= max_before_last || last_is_due_) run_last();
+}
+
+/// While these run, `has_more_work` is false, so that what they write is sent at once.
 void Loop::run_last() {
   last_is_due_ = false;
+  run_before_last_ = 0;
   if (!last_.linked()) return;
-  const bool more_events = std::exchange(more_events_, false);
+  const Phase phase = std::exchange(phase_, Phase::others);
   const bool more_ready = std::exchange(more_ready_, false);
   Node batch;
   batch.insert_before(last_);
@@ -455,7 +465,7 @@ void Loop::run_last() {
     waiter.unlink();
     guard([&waiter] { waiter.wake(); });
   }
-  more_events_ = more_events;
+  phase_ = phase;
   more_ready_ = more_ready;
 }
 

@@ -2,16 +2,16 @@
 
 #include <array>
 #include <cassert>
-#include <cerrno>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "evenkeel/net/socket.h"
 
 namespace evenkeel {
 
-/// The batch of a thread, which runs one loop at a time.
+/// The batch of a thread, which runs one loop at a time. It is empty between iterations.
 class SendBatch : private Waiter {
  public:
   static SendBatch& of_thread() {
@@ -19,51 +19,59 @@ class SendBatch : private Waiter {
     return batch;
   }
 
-  bool has_room(std::size_t size) const {
-    return count_ < sends_.size() && size <= capacity - used_;
+  bool has_room(std::size_t size) {
+    if (count_ == sends_.size() || size > capacity - used_) return false;
+    if (bytes_ == nullptr) bytes_.reset(new (std::nothrow) char[capacity]);
+    return bytes_ != nullptr;
   }
 
   void add(BatchedSend& send) {
-    if (bytes_ == nullptr) bytes_ = std::make_unique_for_overwrite<char[]>(capacity);
     const std::string_view given = send.sent_.rest;
+    Loop& loop = send.socket_.loop();
+    assert(has_room(given.size()) && (count_ == 0 || loop_ == &loop));
     std::memcpy(bytes_.get() + used_, given.data(), given.size());
     send.sent_.rest = {bytes_.get() + used_, given.size()};
     used_ += given.size();
     send.place_ = count_;
     sends_[count_++] = &send;
-    Loop& loop = send.socket_.loop();
+    loop_ = &loop;
     loop.wake_last(*this);
-    if (count_ == sends_.size()) loop.hasten_last();
+    if (count_ == sends_.size() || capacity - used_ < usual_size) loop.hasten_last();
   }
 
-  void remove(const BatchedSend& send) { sends_[send.place_] = nullptr; }
+  void remove(const BatchedSend& send) {
+    assert(sends_[send.place_] == &send);
+    sends_[send.place_] = nullptr;
+  }
 
  private:
-  static constexpr std::size_t max_sends = 32;
+  static constexpr std::uint32_t max_sends = 32;
   static constexpr std::size_t capacity = std::size_t{64} * 1024;  // bytes
+  static constexpr std::size_t usual_size = std::size_t{8} * 1024;
 
   SendBatch() : Waiter([](Waiter& self) { static_cast<SendBatch&>(self).flush(); }) {}
 
-  /// First all sends, then what they wake: a coroutine that goes on may end any of the others.
+  /// First all sends, then what waits for them: a coroutine that continues may end any other.
   void flush() {
-    for (std::size_t i = 0; i < count_; ++i) {
+    for (std::uint32_t i = 0; i < count_; ++i) {
       if (sends_[i] == nullptr) continue;
       BatchedSend::Sent& sent = sends_[i]->sent_;
       sent.error = sends_[i]->socket_.send_now(sent.rest);
     }
-    for (std::size_t i = 0; i < count_; ++i) {
+    loop_->read_clock();  // the waiters note when their messages were sent
+    for (std::uint32_t i = 0; i < count_; ++i) {
       BatchedSend* const send = std::exchange(sends_[i], nullptr);
-      if (send == nullptr) continue;
-      send->place_ = BatchedSend::unqueued;
-      send->wake();
+      if (send != nullptr) std::exchange(send->waiter_, {}).resume();
     }
-    count_ = used_ = 0;
+    count_ = 0;
+    used_ = 0;
   }
 
-  std::array<BatchedSend*, max_sends> sends_{};  // null: it was dropped
-  std::size_t count_ = 0;
+  std::array<BatchedSend*, max_sends> sends_{};  // null: it was destroyed
+  std::uint32_t count_ = 0;
   std::unique_ptr<char[]> bytes_;
   std::size_t used_ = 0;
+  Loop* loop_ = nullptr;  // of the sends
 };
 
 bool BatchedSend::suits(Socket& socket, std::size_t size) {
@@ -72,11 +80,11 @@ bool BatchedSend::suits(Socket& socket, std::size_t size) {
 }
 
 BatchedSend::~BatchedSend() {
-  if (place_ != unqueued) SendBatch::of_thread().remove(*this);
+  if (waiter_) SendBatch::of_thread().remove(*this);
 }
 
 void BatchedSend::await_suspend(std::coroutine_handle<> waiter) {
-  coroutine_ = waiter;
+  waiter_ = waiter;
   SendBatch::of_thread().add(*this);
 }
 

@@ -88,7 +88,7 @@ class Http1Link final : public Link {
   Watch& watch() { return socket_->watch(); }
   Loop& loop() { return socket_->loop(); }
 
-  Result<Done> start_sending(Request& request);
+  Result<std::string_view> start_sending(Request& request);
   Result<Done> continue_sending(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                 Request& request, bool chunked, bool more);
   Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
@@ -127,7 +127,6 @@ class Http1Link final : public Link {
   Duration awaited_client_{};            // in the upload before that
   bool upload_broken_ = false;           // the backend closed before the end of it
   SilenceLimit silence_;
-  std::string_view batched_;   // the whole request, which `start_sending` leaves to a batch
   Task<Result<Done>> upload_;  // of the current request; may end after the response's head
 };
 
@@ -324,9 +323,9 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
 
 // ---- sending ----------------------------------------------------------------------------------
 
-/// Sends the head and the first bytes of the body with one call, or leaves them in `batched_`. The
-/// rest is sent by `upload_`.
-Result<Done> Http1Link::start_sending(Request& request) {
+/// Sends the head and the first bytes of the body with one call; the rest is sent by `upload_`. Or
+/// returns the whole request, to be sent in a batch at once; empty: it is sent.
+Result<std::string_view> Http1Link::start_sending(Request& request) {
   Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   Framing framing;
   if (body != nullptr) {
@@ -356,17 +355,19 @@ Result<Done> Http1Link::start_sending(Request& request) {
   const bool here = first.last || !first.bytes.empty();
   if (chunked && here) tail = frame_chunk(out, first, storage);
   const bool gathered = gather(out, first.bytes, tail);
-  const bool slow = request.info.inference != nullptr;  // those around it take their time too
-  if (slow && gathered && first.last && BatchedSend::suits(*socket_, out.written().size())) {
-    batched_ = out.written();
-    return Done{};
+  const bool inspected = request.info.inference != nullptr;  // so that some work is between sends
+  if (inspected && gathered && first.last && BatchedSend::suits(*socket_, out.written().size())) {
+    return out.written();
   }
   auto written = gathered ? socket_->write(out.written(), {}, {}, options_.idle_timeout)
                           : socket_->write(out.written(), first.bytes, tail, options_.idle_timeout);
-  return continue_sending(std::move(written), std::move(pending), request, chunked, !first.last);
+  auto continued =
+      continue_sending(std::move(written), std::move(pending), request, chunked, !first.last);
+  if (!continued) return std::move(continued.error());
+  return std::string_view();
 }
 
-/// After the first write. `more`: of the body is to come, the next of it by `pending`.
+/// After the first write. `more`: it was not all of the body; `pending` is the next read of that.
 Result<Done> Http1Link::continue_sending(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                          Request& request, bool chunked, bool more) {
   if (written.ready() && !more) {
@@ -469,10 +470,12 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   awaited_client_ = {};
   upload_broken_ = false;
   auto started = start_sending(request);
-  if (!batched_.empty()) {
-    const auto sent = co_await BatchedSend(*socket_, std::exchange(batched_, {}));
-    started = continue_sending(socket_->finish_write(sent, options_.idle_timeout), {}, request,
-                               false, false);
+  if (started && !started->empty()) {
+    const auto sent = co_await BatchedSend(*socket_, *started);
+    request.info.timings.head_sent = loop().now();
+    auto continued = continue_sending(socket_->finish_write(sent, options_.idle_timeout), {},
+                                      request, false, false);
+    if (!continued) started = std::move(continued.error());
   }
   if (!started && !sent_) {
     busy_ = false;  // the link stays usable

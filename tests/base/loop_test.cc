@@ -363,13 +363,33 @@ TEST(Loop, WakesTheLastSoonOnRequest) {
   EXPECT_TRUE(more_work);
 }
 
+TEST(Loop, WakesTheLastAfterAFewWaiters) {
+  Loop loop;
+  std::string woken;
+  RecordingWaiter first(woken, 'a');
+  RecordingWaiter last(woken, 'z');
+  first.on_wake = [&] { loop.wake_last(last); };
+  std::vector<std::unique_ptr<RecordingWaiter>> others;
+  loop.wake_soon(first);
+  for (int i = 0; i < 100; ++i) {
+    loop.wake_soon(*others.emplace_back(std::make_unique<RecordingWaiter>(woken, '.')));
+  }
+
+  EXPECT_TRUE(eventually(loop, [&] { return !woken.empty(); }));
+
+  EXPECT_EQ(woken.find('z'), 32u);
+}
+
 TEST(Loop, DoesNotSleepBeforeTheLast) {
   Loop loop;
   std::string woken;
   RecordingWaiter last(woken, 'z');
   loop.wake_last(last);  // outside an iteration
+  const Instant began = Clock::now();
 
   EXPECT_TRUE(eventually(loop, [&] { return woken == "z"; }));
+
+  EXPECT_LT(Clock::now() - began, 10s);
 }
 
 struct Switch {
@@ -531,6 +551,30 @@ TEST(Loop, ReadsAllEventsOfAnIterationBeforeAnswering) {
 
   // The last one has no more events to wait for; the others follow in their order.
   EXPECT_EQ(notes, "abcCAB");
+}
+
+Task<void> note_work(Loop& loop, int fd, std::string& notes) {
+  Watch watch(loop, fd);
+  co_await watch.until_readable();
+  notes += loop.has_more_work() ? 'y' : 'n';
+  co_await loop.after_events();
+  notes += loop.has_more_work() ? 'Y' : 'N';
+}
+
+TEST(Loop, HasMoreWorkWhileOthersOfTheIterationWait) {
+  Loop loop;
+  Pair pairs[3];
+  std::string notes;
+  for (Pair& pair : pairs) loop.spawn(note_work(loop, pair.ours(), notes));
+  bool ready_to_send = false;  // past the first events, which report writability
+  loop.post([&ready_to_send] { ready_to_send = true; });
+  ASSERT_TRUE(eventually(loop, [&] { return ready_to_send; }));
+
+  for (Pair& pair : pairs) pair.send("x");
+  ASSERT_TRUE(eventually(loop, [&] { return notes.size() == 6; }));
+
+  EXPECT_EQ(notes, "yyyYYN") << "the last event has those to come that wait for it";
+  EXPECT_FALSE(loop.has_more_work());
 }
 
 TEST(Loop, AnswersALoneEventAtOnce) {

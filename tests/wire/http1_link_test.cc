@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "wire/response_buffer.h"
 
@@ -20,6 +23,95 @@ class InterimRecorder final : public InterimHandler {
   std::string received;
 };
 class Http1Link : public Http1LinkTest {};
+
+/// Requests on several links in one iteration of the loop, as if their bodies had been inspected.
+class Http1LinksInABatch : public Http1LinkTest {
+ protected:
+  struct Pair {
+    std::unique_ptr<Link> link;
+    std::unique_ptr<Peer> backend;
+    Request request = get();
+    Exchange exchange;
+  };
+  void connect_all(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      connect();
+      sides.push_back({std::move(link), std::move(backend)});
+    }
+  }
+  void begin(Pair& side, std::string body) {
+    side.exchange = {};
+    side.request = post(std::move(body));
+    side.request.info.inference = std::make_unique<InferenceInfo>();
+    loop.spawn(send_next(loop, side));
+  }
+  static Task<void> send_next(Loop& on, Pair& side) {
+    co_await on.yield();
+    co_await run(*side.link, side.request, side.exchange);
+  }
+  void answer(Pair& side) {
+    side.backend->send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    ASSERT_TRUE(ends(side.exchange));
+    EXPECT_EQ(side.exchange.body.bytes, "ok");
+    EXPECT_EQ(side.link->available_capacity(), 1u);
+  }
+
+  std::vector<Pair> sides;
+};
+
+TEST_F(Http1LinksInABatch, SendEachRequestToItsBackendAndAreUsedAgain) {
+  connect_all(3);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    for (std::size_t i = 0; i < 3; ++i) begin(sides[i], "body " + std::to_string(i));
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(sides[i].backend->read_message(),
+                "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 6\r\n\r\nbody " + std::to_string(i));
+      EXPECT_NE(sides[i].request.info.timings.uploaded, Instant{});
+      answer(sides[i]);
+    }
+  }
+}
+
+TEST_F(Http1LinksInABatch, ReportABackendThatClosedItsIdleConnection) {
+  connect_all(2);
+  begin(sides[0], "first");
+  begin(sides[1], "first");
+  for (Pair& side : sides) {
+    side.backend->read_message();
+    answer(side);
+  }
+  sides[0].backend->reset();
+
+  begin(sides[0], "again");
+  begin(sides[1], "again");
+  ASSERT_TRUE(ends(sides[0].exchange));
+
+  EXPECT_TRUE(sides[0].exchange.failed(Fault::backend_closed));
+  EXPECT_TRUE(sides[0].exchange.error()->idle_close_race) << "so that it is sent to another one";
+  EXPECT_EQ(sides[0].link->available_capacity(), 0u);
+  EXPECT_TRUE(sides[1].backend->read_message().ends_with("again"));
+  answer(sides[1]);
+}
+
+TEST_F(Http1LinksInABatch, SendNothingOfARequestThatIsDropped) {
+  connect_all(3);
+  begin(sides[0], "kept");
+  sides[1].request = post("dropped");
+  sides[1].request.info.inference = std::make_unique<InferenceInfo>();
+  Task<void> dropped = send_next(loop, sides[1]);
+  const auto drop = [](Loop& on, Task<void>& task) -> Task<void> {
+    co_await on.yield();
+    task.drop();
+  };
+  loop.spawn(drop(loop, dropped));
+  begin(sides[2], "last");
+
+  EXPECT_TRUE(sides[0].backend->read_message().ends_with("kept"));
+  EXPECT_TRUE(sides[2].backend->read_message().ends_with("last"));
+  drain_loop(loop);
+  EXPECT_EQ(sides[1].backend->seen(), "");
+  EXPECT_EQ(sides[1].link->available_capacity(), 0u) << "it may not be used again";
+}
 
 // ---- requests ----------------------------------------------------------------------------------
 

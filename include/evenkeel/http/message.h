@@ -90,14 +90,14 @@ struct RequestIdentity {
 
 /// When the stages of a request began and how long they took. A default Instant: not reached.
 struct RequestTimings {
-  Instant started{};         ///< its first byte arrived
-  Instant head_received{};   ///< its head was complete
-  Duration waited{};         ///< in the pool's queue
-  Duration connected{};      ///< getting links to backends, over all attempts
-  Duration retried{};        ///< on attempts that failed after they were sent, before the last one
-  Instant head_sent{};       ///< its head was given to the link of the last attempt
-  Instant uploaded{};        ///< its last byte was given to that link
-  Instant first_byte{};      ///< the response began: a stream's body, else the head
+  Instant started{};        ///< its first byte arrived
+  Instant head_received{};  ///< its head was complete
+  Duration waited{};        ///< in the pool's queue
+  Duration connected{};     ///< getting links to backends, over all attempts
+  Duration retried{};       ///< on attempts that failed after they were sent, before the last one
+  Instant head_sent{};   ///< its head was given to the link of the last attempt, or sent in a batch
+  Instant uploaded{};    ///< its last byte was given to that link
+  Instant first_byte{};  ///< the response began: a stream's body, else the head
   Instant deadline = never;  ///< of a gRPC call: when its client stops waiting
 
   /// Time before the last attempt that is not evenkeel's own work.

@@ -1,38 +1,37 @@
-// Small writes that wait for the end of the loop's iteration.
+// Small sends that wait for the end of the loop's iteration.
 #pragma once
 
-#include <cstddef>
+#include <coroutine>
+#include <cstdint>
 #include <string_view>
-
-#include "evenkeel/base/loop.h"
 
 namespace evenkeel {
 
 class Socket;
 
-/// A small write to a socket in the clear, sent at the end of the loop's iteration with those of
-/// other connections. A receiver on the same machine is woken by the first of them and finds the
-/// others, where sends with a request's work between them would wake it each time: that is the
-/// dearest part of a send. The iteration does not wait for anything, and no send waits for more
-/// than 32 others.
+/// A small send on a socket in the clear, made behind the other work of the loop's iteration with
+/// those of other connections. A receiver on the same machine is then woken by the first of them
+/// and finds the others; with the work on a request between two sends it would fall asleep and be
+/// woken each time, which is the dearest part of a send. No send waits for another iteration, nor
+/// for more than 32 others, events or waiters.
 ///
-/// `auto sent = co_await BatchedSend(socket, bytes); auto written = socket.finish_write(sent,
-/// timeout);`
+/// `const auto sent = co_await BatchedSend(socket, bytes);`
+/// `auto written = co_await socket.finish_write(sent, timeout);`
 ///
-/// REQUIRES: `suits`. The socket outlives it.
-class BatchedSend : private CoroutineWaiter {
+/// REQUIRES: `suits`, since the last co_await. The socket outlives it. Thread: the loop's.
+class BatchedSend {
  public:
-  /// What the kernel took. `rest` is valid until the coroutine suspends again.
+  /// What the kernel did not take, and why. `rest` is valid until the coroutine suspends again.
   struct Sent {
     std::string_view rest;
-    int error = 0;  // errno; EAGAIN too is one
+    int error = 0;  // 0, or the errno of the send, EAGAIN included
   };
 
-  /// Whether a write of this size should be batched: there is room, and other work to do first.
+  /// Whether a send of this size should be batched: there is other work to do first, and room.
   static bool suits(Socket& socket, std::size_t size);
 
   /// `bytes` are copied before the coroutine suspends.
-  BatchedSend(Socket& socket, std::string_view bytes) : socket_(socket), sent_{bytes} {}
+  BatchedSend(Socket& socket, std::string_view bytes) : socket_(socket), sent_{.rest = bytes} {}
   BatchedSend(const BatchedSend&) = delete;
   BatchedSend& operator=(const BatchedSend&) = delete;
   ~BatchedSend();
@@ -43,11 +42,11 @@ class BatchedSend : private CoroutineWaiter {
 
  private:
   friend class SendBatch;
-  static constexpr std::size_t unqueued = ~std::size_t{0};
 
   Socket& socket_;
   Sent sent_;
-  std::size_t place_ = unqueued;  // in the batch
+  std::coroutine_handle<> waiter_;  // null: it is not in the batch
+  std::uint32_t place_ = 0;         // in the batch
 };
 
 }  // namespace evenkeel

@@ -63,7 +63,7 @@ class Socket {
   Task<Result<Done>> write(std::string_view head, std::string_view body, std::string_view tail,
                            Duration timeout);
 
-  /// Ends a write of which `sent` was a part: waits for the kernel to take the rest, if any.
+  /// Completes a batched send: waits for the kernel to take the rest, if any.
   Task<Result<Done>> finish_write(BatchedSend::Sent sent, Duration timeout);
 
   /// Sends what the kernel takes, and removes it from `bytes`. Returns an errno; 0: there was none.
