@@ -87,7 +87,7 @@ class Http2Session {
   void want_flush() {
     if (flush_wanted_) return;
     flush_wanted_ = true;
-    loop().wake_last(flush_);
+    loop().wake_soon(flush_);
   }
   /// Sends the queued frames now. Not within nghttp2's callbacks.
   void flush();
