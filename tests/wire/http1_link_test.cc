@@ -27,6 +27,8 @@ class Http1Link : public Http1LinkTest {};
 /// Requests on several links in one iteration of the loop, as if their bodies had been inspected.
 class Http1LinksInABatch : public Http1LinkTest {
  protected:
+  ~Http1LinksInABatch() override { loop.drop_spawned(); }  // before the links that those use
+
   struct Pair {
     std::unique_ptr<Link> link;
     std::unique_ptr<Peer> backend;
