@@ -351,6 +351,7 @@ void Loop::run_once(Instant wake_at) {
     }
   }
   if (posted) {
+    run_last();  // what is posted may take long
     std::uint64_t ignored;
     [[maybe_unused]] auto got = read(wakeup_, &ignored, sizeof ignored);
     run_posted();
