@@ -354,13 +354,13 @@ Result<std::string_view> Http1Link::start_sending(Request& request) {
   std::string storage;
   const bool here = first.last || !first.bytes.empty();
   if (chunked && here) tail = frame_chunk(out, first, storage);
-  const bool gathered = gather(out, first.bytes, tail);
+  gather(out, first.bytes, tail);
+  const bool is_whole = first.last && first.bytes.empty();
   const bool inspected = request.info.inference != nullptr;  // so that some work is between sends
-  if (inspected && gathered && first.last && BatchedSend::suits(*socket_, out.written().size())) {
+  if (inspected && is_whole && BatchedSend::suits(*socket_, out.written().size())) {
     return out.written();
   }
-  auto written = gathered ? socket_->write(out.written(), {}, {}, options_.idle_timeout)
-                          : socket_->write(out.written(), first.bytes, tail, options_.idle_timeout);
+  auto written = socket_->write(out.written(), first.bytes, tail, options_.idle_timeout);
   auto continued =
       continue_sending(std::move(written), std::move(pending), request, chunked, !first.last);
   if (!continued) return std::move(continued.error());

@@ -389,18 +389,18 @@ std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& s
   return storage += "\r\n";
 }
 
-bool gather(HeadWriter& out, std::string_view body, std::string_view tail) {
+void gather(HeadWriter& out, std::string_view& body, std::string_view& tail) {
   constexpr std::size_t small = 4096;
-  if (body.size() > small) return false;
+  if (body.size() > small) return;
   if (!body.empty()) out << body;  // an empty view may be null, which memcpy does not allow
   if (!tail.empty()) out << tail;
-  return true;
+  body = tail = {};
 }
 
 Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
                                   std::string_view tail, Duration timeout) {
-  if (!gather(out, body, tail)) return socket.write(out.written(), body, tail, timeout);
-  return socket.write(out.written(), {}, {}, timeout);
+  gather(out, body, tail);
+  return socket.write(out.written(), body, tail, timeout);
 }
 
 }  // namespace evenkeel

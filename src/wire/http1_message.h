@@ -130,9 +130,9 @@ void write_response_head(HeadWriter& out, const Response& response, const Framin
 /// follows its bytes, which `storage` holds if it is not a constant.
 std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& storage);
 
-/// Appends `body` and `tail` to `out` where they are small, since one plain send costs less than a
-/// gathering one. False: they are not, and `out` is as before.
-bool gather(HeadWriter& out, std::string_view body, std::string_view tail);
+/// Moves `body` and `tail` to the end of `out` if they are small, since one plain send costs less
+/// than a gathering one; they are empty then.
+void gather(HeadWriter& out, std::string_view& body, std::string_view& tail);
 /// Sends `out`, then `body` and `tail`. `body` must stay valid until the task is done.
 Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
                                   std::string_view tail, Duration timeout);

@@ -78,17 +78,18 @@ Task<Http1Connection::Next> Http1Connection::write_whole(RequestInfo& info,
                                                          std::string_view body, bool close) {
   HeadWriter& out = begin_head();
   write_response_head(out, response, framing, close, minor_version_);
-  const bool gathered = gather(out, body, {});
-  const std::string_view head = out.written();
-  if (info.inference != nullptr && gathered && BatchedSend::suits(socket(), head.size())) {
-    return write_in_batch(head, info, framing, body.size(), close);
+  const std::size_t body_size = body.size();
+  std::string_view tail;
+  gather(out, body, tail);
+  const bool inspected = info.inference != nullptr;  // so that some work is between sends
+  if (inspected && body.empty() && BatchedSend::suits(socket(), out.written().size())) {
+    return write_in_batch(out.written(), info, framing, body_size, close);
   }
-  auto writing =
-      socket().write(head, gathered ? std::string_view() : body, {}, options_.write_timeout);
+  auto writing = socket().write(out.written(), body, tail, options_.write_timeout);
   if (!writing.ready()) {
-    return finish_writing(std::move(writing), info, framing, body.size(), close);
+    return finish_writing(std::move(writing), info, framing, body_size, close);
   }
-  return end_writing(writing.take(), info, framing, body.size(), close);
+  return end_writing(writing.take(), info, framing, body_size, close);
 }
 
 Task<Http1Connection::Next> Http1Connection::write_in_batch(std::string_view response,
