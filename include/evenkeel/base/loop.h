@@ -327,8 +327,8 @@ class Loop {
   /// Wakes a waiter once in the loop's next step, unless it is destroyed first. Thread: the
   /// loop's.
   void wake_soon(Waiter& waiter);
-  /// Wakes a waiter once behind everything else that this iteration runs, or after 32 more of its
-  /// events and waiters; outside an iteration, in the next one. Thread: the loop's.
+  /// Wakes a waiter once, after everything else that this iteration runs, or at the latest after 32
+  /// of its events and waiters; outside an iteration, in the next one. Thread: the loop's.
   void wake_last(Waiter& waiter);
   /// Wakes the waiters of `wake_last` as soon as the current event or waiter is done.
   void hasten_last() { last_is_due_ = true; }

@@ -9,11 +9,12 @@ namespace evenkeel {
 
 class Socket;
 
-/// A small send on a socket in the clear, made behind the other work of the loop's iteration with
-/// those of other connections. A receiver on the same machine is then woken by the first of them
-/// and finds the others; with the work on a request between two sends it would fall asleep and be
-/// woken each time, which is the dearest part of a send. No send waits for another iteration, nor
-/// for more than 32 others, events or waiters.
+/// A small send on a socket in the clear that is made after the other work of the loop's
+/// iteration, together with those of other connections. The first of them wakes a receiver on the
+/// same machine, which then finds the others. If each were sent as soon as its request is handled,
+/// the receiver would fall asleep in between and be woken each time, which is the most expensive
+/// part of a send. No send waits for another iteration, nor for more than 32 other sends, events or
+/// waiters.
 ///
 /// `const auto sent = co_await BatchedSend(socket, bytes);`
 /// `auto written = co_await socket.finish_write(sent, timeout);`
