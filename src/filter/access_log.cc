@@ -84,6 +84,7 @@ AccessLogInference inference_of(const InferenceInfo& info, const RequestTimings&
                            .completion_tokens = response.completion_tokens,
                            .cached_tokens = response.cached_tokens,
                            .finish_reason = response.finish_reason,
+                           .awaited_body = timings.awaited_body,
                            .per_output_token = response.time_per_output_token()};
   if (response.output_events > 0) entry.first_token = response.first_output - timings.started;
   if (response.output_events > 1) entry.max_gap = response.max_gap;

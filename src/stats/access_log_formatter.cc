@@ -168,6 +168,8 @@ void write_inference(Writer& line, const AccessLogInference& inference) {
   line.number(inference.cached_tokens);
   line.text(",\"finish_reason\":");
   line.string(inference.finish_reason, max_finish_reason_bytes);
+  line.text(",\"body_ms\":");
+  line.milliseconds(inference.awaited_body);
   line.text(",\"ttft_ms\":");
   line.milliseconds(inference.first_token);
   line.text(",\"tpot_ms\":");

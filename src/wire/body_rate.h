@@ -7,6 +7,8 @@
 #include <string>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/http/message.h"
 #include "evenkeel/wire/frontend.h"
 
 namespace evenkeel {
@@ -44,6 +46,26 @@ class BodyRate {
   std::uint64_t bytes_per_second_;
   Duration most_;
   Duration left_ = initial;
+};
+
+/// A wait for more of a request body. Its end counts it: towards the rate, and where no backend has
+/// the request yet, as time that the client took.
+class BodyWait {
+ public:
+  BodyWait(const Loop& loop, BodyRate& rate, RequestTimings& timings)
+      : loop_(loop), rate_(rate), timings_(timings), began_(loop.now()) {}
+  BodyWait(const BodyWait&) = delete;
+  ~BodyWait() {
+    const Duration took = loop_.now() - began_;
+    rate_.waited(took);
+    if (timings_.head_sent == Instant{}) timings_.awaited_body += took;
+  }
+
+ private:
+  const Loop& loop_;
+  BodyRate& rate_;
+  RequestTimings& timings_;
+  Instant began_;
 };
 
 }  // namespace evenkeel

@@ -41,6 +41,8 @@ class Http1Connection final : public Pooled, public InterimHandler {
  private:
   static constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, if the client reads slowly
 
+  /// What has come on a connection that waits for a request: the beginning of one, or its end.
+  enum class Arrival : std::uint8_t { request, nothing, end };
   enum class HeadOutcome : std::uint8_t { done, failed, gone, expired };
   /// What follows a response: another request; a close that lets the client read the response
   /// first; or an immediate close, because the response is incomplete or the client has left.
@@ -50,9 +52,10 @@ class Http1Connection final : public Pooled, public InterimHandler {
   Watch& watch() { return transport_.watch(); }
   Socket& socket() { return *transport_.socket; }
 
-  Task<Next> exchange();
+  Arrival receive();
+  Task<Next> exchange(Instant started);
   Task<void> continue_as_http2();
-  Task<std::optional<bool>> detect_http2();
+  Task<std::optional<bool>> detect_http2(Instant started);
   Instant limit_in_drain(Instant deadline);
   Task<HeadOutcome> read_head(HeadParser& parser, Instant deadline);
   std::optional<HeadOutcome> parse_buffered(HeadParser& parser);

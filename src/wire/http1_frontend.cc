@@ -31,9 +31,11 @@ constexpr int exchanges_between_yields = 16;
 Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool detects_http2) {
   Http1Connection& c = *self;
   int without_waiting = 0;
+  Instant idle_since = c.loop().now();
   while (true) {
-    if (c.transport_.in.empty()) c.transport_.in.release();  // an idle connection holds no buffer
-    if (c.transport_.in.empty() && !c.watch().readable()) {
+    const Arrival arrival = c.receive();
+    if (arrival == Arrival::end) break;
+    if (arrival == Arrival::nothing) {
       without_waiting = 0;
       if (c.served_ && c.callbacks_.closes_idle()) break;
       // A new connection may still send its first request in a drain, but soon.
@@ -41,21 +43,26 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       const Duration timeout = first_request_pending ? head_drain_timeout
                                : c.served_           ? c.options_.idle_timeout
                                                      : c.options_.header_timeout;
-      c.callbacks_.idle_connections().add(c.idle_, c.loop().now());
-      auto wake = co_await c.watch().until_readable(c.loop().now() + timeout);
+      c.callbacks_.idle_connections().add(c.idle_, idle_since);
+      auto wake = co_await c.watch().until_readable(idle_since + timeout);
       c.idle_.leave();
       if (wake == Wake::interrupted && !first_request_pending && !c.served_ &&
-          c.callbacks_.closes_idle())
-        continue;
-      if (wake != Wake::ready) break;
-    } else if (++without_waiting == exchanges_between_yields) {
+          c.callbacks_.closes_idle()) {
+        idle_since = c.loop().now();
+      } else if (wake != Wake::ready) {
+        break;
+      }
+      continue;
+    }
+    if (++without_waiting == exchanges_between_yields) {
       without_waiting = 0;
       co_await c.loop().yield();
     }
+    const Instant started = c.loop().now();
     c.served_ = true;
     if (detects_http2) {
       detects_http2 = false;
-      const auto http2 = co_await c.detect_http2();
+      const auto http2 = co_await c.detect_http2(started);
       if (!http2) break;
       if (*http2) {
         auto connection = c.continue_as_http2();
@@ -64,13 +71,34 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
         co_return;
       }
     }
-    auto next = co_await c.exchange();
+    auto next = co_await c.exchange(started);
     if (next == Next::close) break;
     if (next == Next::linger) {
       co_await c.linger();
       break;
     }
+    idle_since = c.loop().now();
   }
+}
+
+/// Reads what has come, if no request has begun yet. That the socket may have more to read does not
+/// mean that it has, and an empty line before a request is no part of it (RFC 9112, section 2.2).
+Http1Connection::Arrival Http1Connection::receive() {
+  constexpr std::string_view empty_line = "\r\n";
+  ReadBuffer& in = transport_.in;
+  if (in.empty()) in.release();  // an idle connection holds no buffer
+  while (empty_line.starts_with(in.bytes())) {
+    if (in.block && in.free_size() == 0) break;  // the parser makes room
+    if (!watch().readable()) return Arrival::nothing;
+    if (!in.block) in.block = Block::take(Block::small);
+    const auto got = socket().read_some(in.free_begin(), in.free_size());
+    if (got.status == Socket::ReadStatus::end || got.status == Socket::ReadStatus::failure) {
+      return Arrival::end;
+    }
+    in.end += static_cast<std::uint32_t>(got.size);
+    if (in.empty()) in.release();
+  }
+  return Arrival::request;
 }
 
 /// Continues as HTTP/2. Not part of `serve`, which would make every connection's frame larger.
@@ -81,11 +109,13 @@ Task<void> Http1Connection::continue_as_http2() {
 
 /// Reads until the first bytes show the protocol. True: HTTP/2; empty: timeout. The bytes stay in
 /// `transport_.in`.
-Task<std::optional<bool>> Http1Connection::detect_http2() {
+Task<std::optional<bool>> Http1Connection::detect_http2(Instant started) {
   constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  Instant deadline = loop().now() + options_.header_timeout;
-  transport_.in.block = Block::take(Block::small);
+  Instant deadline = started + options_.header_timeout;
   while (true) {
+    const std::string_view begun = transport_.in.bytes().substr(0, preface.size());
+    if (!preface.starts_with(begun)) co_return false;
+    if (begun.size() == preface.size()) co_return true;
     if (!watch().readable()) {
       deadline = limit_in_drain(deadline);
       auto wake = co_await watch().until_readable(deadline);
@@ -96,9 +126,6 @@ Task<std::optional<bool>> Http1Connection::detect_http2() {
     if (got.status == Socket::ReadStatus::would_block) continue;
     if (got.status != Socket::ReadStatus::bytes) co_return false;  // the next read reports it
     transport_.in.end += static_cast<std::uint32_t>(got.size);
-    const std::string_view begun = transport_.in.bytes().substr(0, preface.size());
-    if (!preface.starts_with(begun)) co_return false;
-    if (begun.size() == preface.size()) co_return true;
   }
 }
 
@@ -110,9 +137,8 @@ Instant Http1Connection::limit_in_drain(Instant deadline) {
   return deadline;
 }
 
-/// Reads one request and sends its response.
-Task<Http1Connection::Next> Http1Connection::exchange() {
-  const Instant started = loop().now();
+/// Reads one request, whose first bytes came at `started`, and sends its response.
+Task<Http1Connection::Next> Http1Connection::exchange(Instant started) {
   Request request{.response_budget = &budget_};
   Http1MessageInfo message;
   {
@@ -123,6 +149,7 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
     identify_connection(request.info.identity, options_, client_, socket().tls(),
                         minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0");
     request.info.timings.started = started;
+    request.info.timings.head_received = loop().now();
     if (closes_silently(outcome, parser, request.info)) co_return Next::close;
     auto problem = check_head(outcome, parser, request, message);
     if (problem) {
@@ -143,7 +170,6 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
   }
   if (minor_version_ == 1) request.interim = this;
 
-  request.info.timings.head_received = loop().now();
   co_await loop().after_events();
   const std::shared_ptr<Handler> plan = callbacks_.plan();
   auto answer = plan->handle(request);
@@ -173,7 +199,6 @@ Task<Http1Connection::Next> Http1Connection::exchange() {
 }
 
 std::optional<Http1Connection::HeadOutcome> Http1Connection::parse_buffered(HeadParser& parser) {
-  if (transport_.in.empty()) return std::nullopt;
   switch (parser.parse(transport_.in)) {
     case HeadParser::Step::done: return HeadOutcome::done;
     case HeadParser::Step::failed: return HeadOutcome::failed;
@@ -184,13 +209,6 @@ std::optional<Http1Connection::HeadOutcome> Http1Connection::parse_buffered(Head
 
 Task<Http1Connection::HeadOutcome> Http1Connection::read_head(HeadParser& parser,
                                                               Instant deadline) {
-  if (!transport_.in.block) transport_.in.block = Block::take(Block::small);
-  if (transport_.in.empty() && watch().readable()) {
-    const auto got = socket().read_some(transport_.in.free_begin(), transport_.in.free_size());
-    if (got.status == Socket::ReadStatus::end || got.status == Socket::ReadStatus::failure)
-      return HeadOutcome::gone;
-    transport_.in.end += static_cast<std::uint32_t>(got.size);
-  }
   if (auto outcome = parse_buffered(parser)) return *outcome;
   return read_rest_of_head(parser, deadline);
 }
@@ -205,8 +223,6 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser
       auto wake = co_await watch().until_readable(deadline);
       idle_.leave();
       if (wake == Wake::expired) co_return HeadOutcome::expired;
-      if (wake == Wake::interrupted && !parser.started() && !callbacks_.draining())
-        co_return HeadOutcome::gone;
     }
     const auto got = socket().read_some(transport_.in.free_begin(), transport_.in.free_size());
     if (got.status == Socket::ReadStatus::would_block) continue;
@@ -217,11 +233,10 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser
   }
 }
 
-/// Whether to close without a response: the client left, sent nothing, or does not speak HTTP.
+/// Whether to close without a response: the client left, or does not speak HTTP.
 bool Http1Connection::closes_silently(HeadOutcome outcome, HeadParser& parser, RequestInfo& info) {
   if (outcome == HeadOutcome::gone) return true;
-  if (outcome == HeadOutcome::expired) return !parser.started();
-  if (outcome == HeadOutcome::done || !parser.other_protocol()) return false;
+  if (outcome != HeadOutcome::failed || !parser.other_protocol()) return false;
   info.outcome.fault = Fault::bad_request;
   callbacks_.refused({Fault::bad_request, 0, "not HTTP", {}, {}, {}, info});
   return true;

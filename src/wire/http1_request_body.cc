@@ -165,8 +165,9 @@ Task<Result<Chunk>> Http1RequestBody::read_more() {
       const Instant stalled = std::min(deadline_, silent);
       const Instant slow = may_pause ? never : rate_.deadline(began);
       const Instant deadline = std::min(stalled, slow);
+      std::optional<BodyWait> waiting(std::in_place, t.loop(), rate_, info_.timings);
       auto wake = co_await t.watch().until_readable(deadline);
-      rate_.waited(t.loop().now() - began);
+      waiting.reset();
       if (wake == Wake::interrupted && !discards_) continue;
       if (wake != Wake::ready) {
         co_return fail(Fault::body_timeout,

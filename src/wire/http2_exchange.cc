@@ -41,8 +41,10 @@ class Http2ServerStream::RequestBody final : public Body {
       const Instant began = frontend.loop().now();
       const Instant stalled = may_pause ? never : began + frontend.options_.body_timeout;
       const Instant slow = may_pause ? never : rate_.deadline(began);
+      std::optional<BodyWait> waiting(std::in_place, frontend.loop(), rate_,
+                                      stream_.request_.info.timings);
       auto wake = co_await stream_.arrival(std::min(stalled, slow));
-      rate_.waited(frontend.loop().now() - began);
+      waiting.reset();
       if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
       if (wake == Wake::expired) {
         co_return Error{.fault = Fault::body_timeout,
@@ -183,6 +185,7 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
     Request& request = stream.request_;
     std::shared_ptr<Handler> plan;  // held until the response has ended
     Response response;
+    request.info.timings.head_received = loop().now();
     const std::optional<Error> refused = check_head(stream);
     std::optional<RefusalReport> report;
     if (refused) {
@@ -195,7 +198,6 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
       if (!stream.received_all() || stream.received() > 0 || !request.upgrade.empty()) {
         request.body = stream.make_body();
       }
-      request.info.timings.head_received = loop().now();
       plan = callbacks_.plan();
       auto result = co_await plan->handle(request);
       if (!result && result.error().fault == Fault::client_gone) {

@@ -196,6 +196,7 @@ AccessLogInference generation() {
           .completion_tokens = 20,
           .cached_tokens = 960,
           .finish_reason = "stop",
+          .awaited_body = 20'125us,
           .first_token = 87'654us,
           .per_output_token = 20ms,
           .max_gap = 31ms};
@@ -210,7 +211,7 @@ TEST(AccessLogFormatter, IncludesWhatIsKnownOfARequestToAModel) {
               EndsWith(R"("ttfb_ms":87.654,"model":"llama","task":"chat","stream":true,)"
                        R"("max_tokens":256,"prompt_bytes":4096,"prompt_tokens":1000,)"
                        R"("completion_tokens":20,"cached_tokens":960,"finish_reason":"stop",)"
-                       R"("ttft_ms":87.654,"tpot_ms":20.000,"max_gap_ms":31.000,)"
+                       R"("body_ms":20.125,"ttft_ms":87.654,"tpot_ms":20.000,"max_gap_ms":31.000,)"
                        R"("aborted":false})"
                        "\n"));
 
@@ -218,7 +219,7 @@ TEST(AccessLogFormatter, IncludesWhatIsKnownOfARequestToAModel) {
   EXPECT_THAT(line_of(entry),
               HasSubstr(R"("model":null,"task":"other","stream":false,"max_tokens":null,)"
                         R"("prompt_bytes":0,"prompt_tokens":null,"completion_tokens":null,)"
-                        R"("cached_tokens":null,"finish_reason":null,"ttft_ms":null,)"
+                        R"("cached_tokens":null,"finish_reason":null,"body_ms":0.000,"ttft_ms":null,)"
                         R"("tpot_ms":null,"max_gap_ms":null,)"));
 }
 
@@ -232,6 +233,7 @@ AccessLogInference inference_filled_with(std::string_view bytes) {
           .completion_tokens = most,
           .cached_tokens = most,
           .finish_reason = bytes,
+          .awaited_body = Duration::max(),
           .first_token = Duration::max(),
           .per_output_token = Duration::max(),
           .max_gap = Duration::max()};

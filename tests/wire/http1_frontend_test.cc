@@ -352,6 +352,181 @@ TEST_F(Http1Frontend, ClosesConnectionsThatNeverSendARequest) {
   EXPECT_TRUE(callbacks.refusals.empty());
 }
 
+// ---- times -------------------------------------------------------------------------------------
+
+/// A request in parts, with a pause behind each but the last.
+struct PacedRequest {
+  std::vector<std::string_view> parts;
+};
+
+const PacedRequest paced_requests[] = {
+    {{"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", "body"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nb", "o", "dy"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", "body\r\n"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "\r", "\n"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n",
+      "0\r\n\r\n"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+      "4\r\nbody\r\n0\r\n", "x-trailer: 1\r\n", "\r\n"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
+      "body"}},
+};
+
+class TimedHttp1Frontend : public Http1Frontend {
+ protected:
+  TimedHttp1Frontend() {
+    answer_with([this](Request& request) -> Task<Result<Response>> {
+      auto answer = co_await echo(request);
+      times = request.info.timings;
+      co_return answer;
+    });
+  }
+  /// Lets the frontend handle what was sent, and time pass.
+  void pause(Duration duration = 20ms) {
+    loop.run_until([] { return false; }, Clock::now() + duration);
+  }
+  /// Sends a request on a connection and reads its answer. Returns when its second part was sent.
+  Instant exchange(Peer& client, const PacedRequest& request) {
+    Instant second = never;
+    for (const std::string_view part : request.parts) {
+      if (part.data() != request.parts.front().data()) pause();
+      if (part.data() != request.parts.front().data() && second == never) second = Clock::now();
+      client.send(part);
+    }
+    std::string answer = client.read_message();
+    if (answer.starts_with("HTTP/1.1 100 ")) answer = client.read_message();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 ")) << answer;
+    return second;
+  }
+
+  RequestTimings times;  // of the last request
+};
+
+TEST_F(TimedHttp1Frontend, ARequestBeginsWithItsFirstByteHoweverTheOneBeforeItEnded) {
+  for (const PacedRequest& before : paced_requests) {
+    auto client = connect();
+    exchange(*client, before);
+    pause();
+    const Instant first_byte = Clock::now();
+    client->send("P");
+    pause();
+    const Instant rest = Clock::now();
+
+    client->send("OST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
+    client->read_message();
+
+    EXPECT_GE(times.started, first_byte) << before.parts.front();
+    EXPECT_LT(times.started, rest) << before.parts.front();
+    EXPECT_GE(times.head_received, rest) << before.parts.front();
+    EXPECT_EQ(times.awaited_body, Duration{}) << before.parts.front();
+  }
+}
+
+TEST_F(TimedHttp1Frontend, AnEmptyLineBeforeARequestIsNoPartOfIt) {
+  auto client = connect();
+  client->send("\r\n");
+  pause();
+  const Instant first_byte = Clock::now();
+
+  exchange(*client, {{"GET / HTTP/1.1\r\nHost: a\r\n\r\n"}});
+
+  EXPECT_GE(times.started, first_byte);
+}
+
+TEST_F(TimedHttp1Frontend, ThePausesOfABodyAreItsClientsUntilABackendHasTheRequest) {
+  for (const PacedRequest& request : paced_requests) {
+    const bool whole = request.parts.size() == 1 || request.parts[1].starts_with("\r");
+    const Instant began = Clock::now();
+
+    auto client = connect();
+    const Instant second = exchange(*client, request);
+
+    EXPECT_GE(times.started, began) << request.parts.front();
+    EXPECT_LT(times.head_received, second) << request.parts.front();
+    if (whole) {
+      EXPECT_EQ(times.awaited_body, Duration{}) << request.parts.front();
+    } else {
+      EXPECT_GE(times.awaited_body, 15ms) << request.parts.front();
+    }
+  }
+}
+
+TEST_F(TimedHttp1Frontend, APipelinedRequestBeginsWhenTheOneBeforeItHasEnded) {
+  auto client = connect();
+  int handled = 0;
+  answer_with([&](Request& request) -> Task<Result<Response>> {
+    times = request.info.timings;
+    if (++handled > 1) co_return answer_of("second");
+    co_return Response{.body = std::make_unique<ScriptedBody>(feed)};
+  });
+  client->send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+  pause();
+  const Instant ended = Clock::now();
+
+  feed->end();
+  client->read_to("second");
+
+  EXPECT_GE(times.started, ended);
+}
+
+TEST_F(TimedHttp1Frontend, AConnectionIsIdleHoweverTheRequestBeforeItEnded) {
+  for (const PacedRequest& before : paced_requests) {
+    auto client = connect();
+    exchange(*client, before);
+    ASSERT_TRUE(eventually(loop, [&] { return !callbacks.idle.empty(); })) << before.parts.front();
+
+    callbacks.idle.wake_first();
+
+    EXPECT_EQ(client->read_to_end(), "") << before.parts.front();
+  }
+  EXPECT_TRUE(callbacks.refusals.empty());
+}
+
+TEST_F(TimedHttp1Frontend, AKeptConnectionHasTheIdleTimeoutHoweverTheRequestBeforeItEnded) {
+  for (const PacedRequest& before : paced_requests) {
+    options.header_timeout = 1min;
+    options.idle_timeout = 40ms;
+    auto client = connect();
+    exchange(*client, before);
+    EXPECT_EQ(client->read_to_end(), "") << before.parts.front();
+  }
+  for (const PacedRequest& before : paced_requests) {
+    options.header_timeout = 60ms;
+    options.idle_timeout = 1min;
+    auto client = connect();
+    exchange(*client, before);
+    pause(130ms);
+    EXPECT_FALSE(client->ended()) << before.parts.front();
+  }
+  EXPECT_TRUE(callbacks.refusals.empty());
+}
+
+TEST_F(TimedHttp1Frontend, WhatIsNoRequestDoesNotExtendTheIdleTimeout) {
+  options.idle_timeout = 100ms;
+  auto client = connect();
+  exchange(*client, paced_requests[0]);
+
+  client->send("\r\n");
+
+  EXPECT_EQ(client->read_to_end(), "");
+  EXPECT_TRUE(callbacks.refusals.empty());
+}
+
+TEST_F(TimedHttp1Frontend, TheHeadOfARefusedRequestEndsBeforeItsAnswer) {
+  auto client = connect();
+  client->send("GET /x HTTP/1.1\r\n");
+  pause();
+  const Instant rest = Clock::now();
+
+  client->send("\r\n");
+
+  EXPECT_TRUE(client->read_to_end().starts_with("HTTP/1.1 400 "));
+  EXPECT_GE(callbacks.refused_times.head_received, rest);
+  EXPECT_LT(callbacks.refused_times.started, rest);
+}
+
 // ---- deadlines ---------------------------------------------------------------------------------
 
 TEST_F(Http1Frontend, TimesOutOnStalledHeads) {

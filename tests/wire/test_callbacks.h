@@ -19,6 +19,7 @@ class TestCallbacks final : public FrontendCallbacks {
     refused_ids.emplace_back(refusal.info.identity.request_id);
     refused_hosts.emplace_back(refusal.host);
     refused_bytes_out.push_back(refusal.info.outcome.bytes_out);
+    refused_times = refusal.info.timings;
   }
   bool draining() const override { return drains; }
   IdleList& idle_connections() override { return idle; }
@@ -31,6 +32,7 @@ class TestCallbacks final : public FrontendCallbacks {
   std::vector<std::string> refused_ids;
   std::vector<std::string> refused_hosts;
   std::vector<std::uint64_t> refused_bytes_out;
+  RequestTimings refused_times;  // of the last one
   bool drains = false;
   int closed_count = 0;
 };

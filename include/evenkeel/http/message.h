@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/base/attempt_list.h"
 #include "evenkeel/base/buffer.h"
@@ -81,6 +82,8 @@ struct RequestIdentity {
   std::uint32_t subset = 0;          ///< of the pool's backends, for its picker; 0 = all
   std::uint32_t session_subset = 0;  ///< where its session may stay pinned; 0 = anywhere
   bool is_streaming = false;         ///< a stream of messages: it may pause, and has no size limit
+  /// Names of fields that only trusted proxies may send, and never in trailers; null: none.
+  const std::vector<std::string>* reserved_fields = nullptr;
   Priority priority = Priority::standard;
   const RetryPolicy* retry_policy = nullptr;  ///< the route's own; null: its pool's
   const SloConfig* slo = nullptr;             ///< the route's own; null: its pool's
@@ -91,7 +94,8 @@ struct RequestIdentity {
 /// When the stages of a request began and how long they took. A default Instant: not reached.
 struct RequestTimings {
   Instant started{};        ///< its first byte arrived
-  Instant head_received{};  ///< its head was complete
+  Instant head_received{};  ///< its head was complete, or given up
+  Duration awaited_body{};  ///< waiting for its client to send the body, before a backend had it
   Duration waited{};        ///< in the pool's queue
   Duration connected{};     ///< getting links to backends, over all attempts
   Duration retried{};       ///< on attempts that failed after they were sent, before the last one
@@ -101,7 +105,7 @@ struct RequestTimings {
   Instant deadline = never;  ///< of a gRPC call: when its client stops waiting
 
   /// Time before the last attempt that is not evenkeel's own work.
-  Duration excluded_from_overhead() const { return waited + connected + retried; }
+  Duration excluded_from_overhead() const { return awaited_body + waited + connected + retried; }
 };
 
 /// How a request ended, as far as it has.

@@ -29,6 +29,7 @@ struct AccessLogInference {
   std::optional<std::uint64_t> completion_tokens;
   std::optional<std::uint64_t> cached_tokens;
   std::string_view finish_reason;
+  Duration awaited_body{};              ///< before a backend had the request
   std::optional<Duration> first_token;  ///< from the request's first byte
   std::optional<Duration> per_output_token;
   std::optional<Duration> max_gap;
@@ -56,7 +57,7 @@ struct AccessLogEntry {
   std::span<const Attempt> attempts;        ///< at most AttemptList::capacity
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
-  /// The whole request: the sum of the next six.
+  /// The whole request: the sum of the next six, and of the wait for a body that was read first.
   Duration duration{};
   Duration head{};      ///< reading the request's head
   Duration waited{};    ///< in the pool's queue
