@@ -57,7 +57,8 @@ bool Affinity::holds(const Load& load, bool is_sequence, Instant now) {
 }
 
 Affinity::Pin Affinity::find(const SessionHint& session, Instant now) const {
-  Pin pin{.tag = table_->find(session.key, spec_.ttl, now)};
+  const auto [tag, confirmed] = table_->look_up(session.key, spec_.ttl, now);
+  Pin pin{.tag = tag, .confirmed = confirmed};
   if (pin.tag == AffinityTable::none) return pin;
   const auto found =
       std::lower_bound(by_tag_.begin(), by_tag_.end(), std::pair{pin.tag, std::size_t{0}});
@@ -76,6 +77,11 @@ bool Affinity::pin(const SessionHint& session, const Pin& before, const BackendP
   const bool moved = before.tag != AffinityTable::none && before.tag != tag && !session.starts;
   table_->count(session.key, moved ? AffinityTable::Use::move : AffinityTable::Use::miss);
   return true;
+}
+
+void Affinity::confirm(const SessionHint& session, const Backend& backend, Instant now) const {
+  if (session.is_unconfirmed) return;
+  table_->confirm(session.key, AffinityTable::tag_of(backend.id()), spec_.ttl, now);
 }
 
 void Affinity::tick(std::string_view pool, Instant now) {

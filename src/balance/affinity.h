@@ -24,6 +24,7 @@ class Affinity {
   struct Pin {
     AffinityTable::Tag tag = AffinityTable::none;
     const BackendPtr* backend = nullptr;
+    bool confirmed = false;
   };
 
   Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> backends,
@@ -34,6 +35,8 @@ class Affinity {
   /// since `before`.
   bool pin(const SessionHint& session, const Pin& before, const BackendPtr& backend,
            Instant now) const;
+  /// A request of the session was answered by the backend that it was placed on.
+  void confirm(const SessionHint& session, const Backend& backend, Instant now) const;
   void count_hit(const SessionHint& session) const {
     table_->count(session.key, AffinityTable::Use::hit);
   }

@@ -9,10 +9,12 @@
 namespace evenkeel {
 namespace {
 
-// A value is the tag of the backend and, below, when the session was last used: in seconds, modulo
-// 2^24 (194 days).
+// A value is the tag of the backend, a bit for a confirmed session and, below, when it was last
+// used: in seconds, modulo 2^24 (194 days).
 constexpr int time_bits = 24;
+constexpr int tag_shift = time_bits + 1;
 constexpr std::uint64_t time_mask = (std::uint64_t{1} << time_bits) - 1;
+constexpr std::uint64_t confirmed_bit = std::uint64_t{1} << time_bits;
 constexpr int spins_before_yield = 64;
 
 std::uint64_t seconds_at(Instant now) {
@@ -21,10 +23,12 @@ std::uint64_t seconds_at(Instant now) {
 }
 
 std::uint64_t value_of(AffinityTable::Tag tag, Instant used) {
-  return tag << time_bits | (seconds_at(used) & time_mask);
+  return tag << tag_shift | (seconds_at(used) & time_mask);
 }
 
-AffinityTable::Tag tag_in(std::uint64_t value) { return value >> time_bits; }
+AffinityTable::Tag tag_in(std::uint64_t value) { return value >> tag_shift; }
+
+bool is_confirmed(std::uint64_t value) { return (value & confirmed_bit) != 0; }
 
 /// Workers read their clocks at different moments: one that is ahead has not used it in the future.
 std::uint64_t idle_seconds(std::uint64_t value, Instant now) {
@@ -66,7 +70,7 @@ class AffinityTable::Lock {
 };
 
 AffinityTable::Tag AffinityTable::tag_of(std::string_view backend_id) {
-  return std::max<Tag>(hash_of(backend_id) >> time_bits, 1);
+  return std::max<Tag>(hash_of(backend_id) >> tag_shift, 1);
 }
 
 /// What `look` reads of a bucket, all of it between two changes.
@@ -104,7 +108,8 @@ AffinityTable::AffinityTable(std::uint32_t max_sessions, const AffinityTable* pr
     for (const auto& [key, value] : entries_of(predecessor->buckets_[i])) {
       if (key == 0) continue;
       Bucket& bucket = bucket_of(key);
-      put(bucket, free_place(bucket, Duration::max(), Instant{}), key, value);
+      const std::size_t way = free_place(bucket, is_confirmed(value), Duration::max(), Instant{});
+      if (way < ways) put(bucket, way, key, value);
     }
   }
   const AffinityStats before = predecessor->stats();
@@ -118,11 +123,11 @@ AffinityTable::Bucket& AffinityTable::bucket_of(std::uint64_t key) const {
   return buckets_[(key >> 32) * bucket_count_ >> 32];
 }
 
-AffinityTable::Tag AffinityTable::find(std::uint64_t session, Duration ttl, Instant now) {
+AffinityTable::Found AffinityTable::look_up(std::uint64_t session, Duration ttl, Instant now) {
   const std::uint64_t key = key_of(session);
   Bucket& bucket = bucket_of(key);
   const auto [way, value] = read(bucket, [&bucket, key] { return look(bucket, key); });
-  return way < ways ? use(bucket.values[way], value, ttl, now) : none;
+  return way < ways ? use(bucket.values[way], value, ttl, now) : Found{};
 }
 
 /// Where the key is, and its value; `ways`: nowhere. Means something only if the bucket did not
@@ -135,15 +140,16 @@ std::pair<std::size_t, std::uint64_t> AffinityTable::look(const Bucket& bucket, 
   return {ways, 0};
 }
 
-AffinityTable::Tag AffinityTable::use(std::atomic<std::uint64_t>& place, std::uint64_t value,
-                                      Duration ttl, Instant now) {
-  if (!is_live(value, ttl, now)) return none;
+AffinityTable::Found AffinityTable::use(std::atomic<std::uint64_t>& place, std::uint64_t value,
+                                        Duration ttl, Instant now) {
+  if (!is_live(value, ttl, now)) return {};
   if (idle_seconds(value, now) > 0) {
     // Another entry with this very value may have taken the place: then that one counts as used.
     std::uint64_t found = value;
-    place.compare_exchange_strong(found, value_of(tag_in(value), now), std::memory_order_relaxed);
+    const std::uint64_t used = value_of(tag_in(value), now) | (value & confirmed_bit);
+    place.compare_exchange_strong(found, used, std::memory_order_relaxed);
   }
-  return tag_in(value);
+  return {.tag = tag_in(value), .confirmed = is_confirmed(value)};
 }
 
 AffinityTable::Tag AffinityTable::pin(std::uint64_t session, Tag before, Tag backend, Duration ttl,
@@ -157,18 +163,39 @@ AffinityTable::Tag AffinityTable::pin(std::uint64_t session, Tag before, Tag bac
     const std::uint64_t found = bucket.values[way].load(std::memory_order_relaxed);
     const Tag pinned = is_live(found, ttl, now) ? tag_in(found) : none;
     if (pinned != before) return pinned;
-    bucket.values[way].store(value, std::memory_order_release);
+    const std::uint64_t confirmed = pinned == none ? 0 : found & confirmed_bit;
+    bucket.values[way].store(value | confirmed, std::memory_order_release);
     return backend;
   }
   if (before != none) return none;
-  put(bucket, free_place(bucket, ttl, now), key, value);
+  const std::size_t way = free_place(bucket, false, ttl, now);
+  if (way < ways) put(bucket, way, key, value);
   return backend;
 }
 
+void AffinityTable::confirm(std::uint64_t session, Tag backend, Duration ttl, Instant now) {
+  const std::uint64_t key = key_of(session);
+  const std::uint64_t value = value_of(backend, now) | confirmed_bit;
+  Bucket& bucket = bucket_of(key);
+  const Lock lock(bucket);
+  for (std::size_t way = 0; way < ways; ++way) {
+    if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
+    const std::uint64_t found = bucket.values[way].load(std::memory_order_relaxed);
+    const bool moved = tag_in(found) != backend && is_live(found, ttl, now);
+    if (!moved) bucket.values[way].store(value, std::memory_order_release);
+    return;
+  }
+  put(bucket, free_place(bucket, true, ttl, now), key, value);
+}
+
 /// A free place, which may be that of a session whose time is over; if there is none, that of the
-/// one which was idle longest. REQUIRES: the bucket is locked.
-std::size_t AffinityTable::free_place(Bucket& bucket, Duration ttl, Instant now) {
-  std::size_t idlest = 0;
+/// one which was idle longest: of those that are not confirmed, else of all. `ways`: all others are
+/// confirmed, and this one is not. REQUIRES: the bucket is locked.
+std::size_t AffinityTable::free_place(Bucket& bucket, bool for_confirmed, Duration ttl,
+                                      Instant now) {
+  // A confirmed session counts as idle for less than any other.
+  constexpr std::uint64_t unconfirmed = time_mask + 1;
+  std::size_t idlest = ways;
   std::uint64_t most = 0;
   for (std::size_t way = 0; way < ways; ++way) {
     if (bucket.keys[way].load(std::memory_order_relaxed) == 0) return way;
@@ -177,12 +204,14 @@ std::size_t AffinityTable::free_place(Bucket& bucket, Duration ttl, Instant now)
       clear(bucket, way);
       return way;
     }
-    if (idle_seconds(value, now) <= most) continue;
+    const std::uint64_t idle = idle_seconds(value, now) + (is_confirmed(value) ? 0 : unconfirmed);
+    if (idlest < ways && idle <= most) continue;
     idlest = way;
-    most = idle_seconds(value, now);
+    most = idle;
   }
-  clear(bucket, idlest);
   evictions_.fetch_add(1, std::memory_order_relaxed);
+  if (!for_confirmed && most < unconfirmed) return ways;
+  clear(bucket, idlest);
   return idlest;
 }
 

@@ -23,7 +23,9 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
       }
       affinity.count_hit(*hint.session);
       count_earlier_wait(hint);
-      return Lease::adopt(*pin.backend);
+      Lease lease = Lease::adopt(*pin.backend);
+      if (pin.confirmed) lease.set_session_confirmed();
+      return lease;
     }
     if (hint.session->is_sequence && !hint.session->began_here) return no_backend_error();
   }
@@ -41,6 +43,10 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
   // Another request of the session was placed meanwhile.
   lease.release();
   return acquire_for_session(hint, deadline);
+}
+
+void Pool::confirm_session(const SessionHint& session, const Backend& backend) {
+  state_->affinity()->confirm(session, backend, loop_.now());
 }
 
 /// Waits for a slot of the backend that the session is pinned to. If that is gone, any other will

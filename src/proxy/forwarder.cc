@@ -78,6 +78,9 @@ void remove_own_fields(Fields& fields) {
   }
 }
 
+/// The backend has done what was asked: 101 for a tunnel.
+bool is_success(int status) { return status == 101 || (status >= 200 && status < 300); }
+
 /// Tells the client the name of its session.
 void name_session(std::string_view session, const Request& request, Response& response) {
   const bool secure = request.fields.value(FieldId::x_forwarded_proto) == "https";
@@ -130,6 +133,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
     }
     Lease lease = std::move(*placed);
     if (lease.begins_session()) progress.hint.session->began_here = true;
+    const bool confirms_session = progress.hint.session && !lease.session_confirmed();
     const Backend& backend = *lease.backend();
     Target& target = targets_.find(&backend)->second;
     progress.credentials.apply_to(request, target.authorization);
@@ -164,6 +168,8 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
             if (request.body != nullptr) {
               request.body->commit(request.info.timings.uploaded != Instant{});
             }
+            if (confirms_session && is_success(response->status)) [[unlikely]]
+              pool_.confirm_session(*progress.hint.session, backend);
             if (!progress.new_session.empty())
               name_session(progress.new_session, request, *response);
             co_return response;

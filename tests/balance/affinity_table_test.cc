@@ -145,6 +145,62 @@ TEST(AffinityTable, ReplacesTheIdlestWhenItIsFull) {
   EXPECT_GT(kept, 950u);
 }
 
+TEST(AffinityTable, UnconfirmedSessionsDisplaceNoConfirmedOnes) {
+  AffinityTable table(700);
+  constexpr std::uint64_t real = 500;
+  std::uint64_t kept_before = 0;
+  for (std::uint64_t session = 0; session < real; ++session) {
+    table.pin(session, AffinityTable::none, a, ttl, noon);
+    table.confirm(session, a, ttl, noon);
+  }
+  const auto kept = [&] {
+    std::uint64_t count = 0;
+    for (std::uint64_t session = 0; session < real; ++session) {
+      count += table.find(session, ttl, noon + 20min) == a ? 1 : 0;
+    }
+    return count;
+  };
+  kept_before = kept();
+  EXPECT_GT(kept_before, real * 9 / 10);
+
+  for (std::uint64_t session = real; session < 10 * real; ++session) {
+    EXPECT_EQ(table.pin(session, AffinityTable::none, b, ttl, noon + 20min), b);
+    table.find(session, ttl, noon + 20min);  // asking again confirms nothing
+  }
+
+  EXPECT_EQ(kept(), kept_before);
+}
+
+TEST(AffinityTable, AConfirmedSessionTakesThePlaceOfOneThatIsNot) {
+  AffinityTable table(7);
+  for (std::uint64_t session = 0; session < 7; ++session) {
+    table.pin(session, AffinityTable::none, a, ttl, noon);
+    if (session > 0) table.confirm(session, a, ttl, noon - 10min);
+  }
+
+  table.pin(7, AffinityTable::none, b, ttl, noon);
+  table.pin(8, AffinityTable::none, b, ttl, noon);
+  table.confirm(7, b, ttl, noon);
+
+  EXPECT_EQ(table.find(0, ttl, noon), AffinityTable::none);
+  EXPECT_EQ(table.find(7, ttl, noon), b);
+  EXPECT_EQ(table.find(8, ttl, noon), AffinityTable::none);
+  for (std::uint64_t session = 1; session < 7; ++session) {
+    EXPECT_EQ(table.find(session, ttl, noon), a);
+  }
+}
+
+TEST(AffinityTable, AConfirmationDoesNotMoveASessionBack) {
+  AffinityTable table(100);
+  table.pin(1, AffinityTable::none, a, ttl, noon);
+  table.pin(1, a, b, ttl, noon);
+
+  table.confirm(1, a, ttl, noon);
+
+  EXPECT_EQ(table.find(1, ttl, noon), b);
+  EXPECT_FALSE(table.look_up(1, ttl, noon).confirmed);
+}
+
 TEST(AffinityTable, PassesItsSessionsToOneOfAnotherSize) {
   AffinityTable before(5000);
   for (std::uint64_t session = 0; session < 500; ++session) {

@@ -107,6 +107,19 @@ class Sessions(AffinityCase):
         self.assertEqual(self.sessions(daemon), len(SESSIONS))
         self.assertNotIn(removed, self.states())
 
+    def test_refused_requests_with_fresh_names_displace_none(self):
+        def script(request, number):
+            refused = request.field("x-session-id").startswith("fresh")
+            request.answer(b"%d" % number, status=401 if refused else 200)
+
+        daemon = self.pinned(script=script, affinity={"by": ["header:x-session-id"], "max_sessions": 140})
+        first = self.placed(daemon)
+        with Stream.connect(daemon.address) as stream:
+            for number in range(1000):
+                self.assertEqual(stream.exchange(fields=[("x-session-id", f"fresh-{number}")]).status, 401)
+
+        self.assertEqual(self.placed(daemon), first)
+
     def test_a_backend_that_is_removed_releases_them(self):
         daemon = self.pinned()
         lost = self.placed(daemon).count(0)

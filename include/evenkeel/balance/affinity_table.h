@@ -44,13 +44,14 @@ struct AffinityStats {
 /// Memory is bounded and allocated at once: 18 bytes for each of `max_sessions`. A session that
 /// finds its bucket full takes the place of the one that was idle longest. Buckets do not fill
 /// evenly: with half of `max_sessions`, one in 80 is forgotten before its time, with a third one in
-/// 500.
+/// 500. A session is confirmed once a request of it has been answered. One that is not yet takes no
+/// place from one that is, so that refused requests with fresh names displace only each other.
 ///
 /// Thread: any.
 class AffinityTable {
  public:
-  /// Identifies a backend, across reloads: 40 bits of the hash of its id. Two backends of a pool of
-  /// a thousand share one with a probability of 1 to 2 million; then their sessions mix.
+  /// Identifies a backend, across reloads: 39 bits of the hash of its id. Two backends of a pool of
+  /// a thousand share one with a probability of 1 to 1 million; then their sessions mix.
   using Tag = std::uint64_t;
   static constexpr Tag none = 0;
   static Tag tag_of(std::string_view backend_id);
@@ -62,13 +63,26 @@ class AffinityTable {
   AffinityTable(const AffinityTable&) = delete;
   AffinityTable& operator=(const AffinityTable&) = delete;
 
+  /// Where a session is pinned, and whether it is confirmed.
+  struct Found {
+    Tag tag = none;
+    bool confirmed = false;
+  };
+
   /// The backend that a session is pinned to, or `none`; to be used now. `session`: any hash.
-  Tag find(std::uint64_t session, Duration ttl, Instant now);
+  Found look_up(std::uint64_t session, Duration ttl, Instant now);
+  Tag find(std::uint64_t session, Duration ttl, Instant now) {
+    return look_up(session, ttl, now).tag;
+  }
   /// Pins a session to `backend` if it is pinned to `before` now (`none`: to no backend). Returns
   /// where it is pinned then: to another one if another request was faster. `idle`: counts as not
-  /// used for so long already.
+  /// used for so long already. A new session that finds no place is not remembered until it is
+  /// confirmed.
   Tag pin(std::uint64_t session, Tag before, Tag backend, Duration ttl, Instant now,
           Duration idle = {});
+  /// A request of a session that `pin` has placed on this backend was answered: the pin stays,
+  /// unless the session has moved on.
+  void confirm(std::uint64_t session, Tag backend, Duration ttl, Instant now);
   /// Forgets the sessions of these backends, and adds their numbers to `counts`, of the same
   /// length. Looks at all entries: a millisecond for 100,000.
   void release(std::span<const Tag> backends, std::span<std::uint64_t> counts);
@@ -104,8 +118,9 @@ class AffinityTable {
   static auto read(const Bucket& bucket, const Look& look);
   static std::array<Entry, ways> entries_of(const Bucket& bucket);
   static std::pair<std::size_t, std::uint64_t> look(const Bucket& bucket, std::uint64_t key);
-  static Tag use(std::atomic<std::uint64_t>& place, std::uint64_t value, Duration ttl, Instant now);
-  std::size_t free_place(Bucket& bucket, Duration ttl, Instant now);
+  static Found use(std::atomic<std::uint64_t>& place, std::uint64_t value, Duration ttl,
+                   Instant now);
+  std::size_t free_place(Bucket& bucket, bool for_confirmed, Duration ttl, Instant now);
   void clear(Bucket& bucket, std::size_t way);
   void put(Bucket& bucket, std::size_t way, std::uint64_t key, std::uint64_t value);
 

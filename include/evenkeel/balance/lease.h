@@ -34,6 +34,7 @@ class [[nodiscard]] Lease {
       placed_ = std::move(other.placed_);
       waited_ = other.waited_;
       begins_session_ = other.begins_session_;
+      session_confirmed_ = other.session_confirmed_;
     }
     return *this;
   }
@@ -51,6 +52,9 @@ class [[nodiscard]] Lease {
   /// The request's session (Hint::session) was pinned to the backend by this request.
   bool begins_session() const { return begins_session_; }
   void set_begins_session() { begins_session_ = true; }
+  /// An earlier request of the session was answered by this backend.
+  bool session_confirmed() const { return session_confirmed_; }
+  void set_session_confirmed() { session_confirmed_ = true; }
 
   [[gnu::noinline]] void release() {
     if (auto backend = std::move(backend_)) backend->release();
@@ -62,6 +66,7 @@ class [[nodiscard]] Lease {
   std::shared_ptr<PlacedRequest> placed_;
   Duration waited_{};
   bool begins_session_ = false;
+  bool session_confirmed_ = false;
 };
 
 }  // namespace evenkeel

@@ -346,6 +346,10 @@ class Pool {
   /// and kind of method.
   std::optional<Lease> acquire_trial(const BackendPtr& backend, bool safe_method);
 
+  /// A request of the session was answered by the backend that it was placed on: see
+  /// AffinityTable::confirm. REQUIRES: the pool pins sessions.
+  void confirm_session(const SessionHint& session, const Backend& backend);
+
   const PoolState& state() const { return *state_; }
 
  private:
