@@ -213,14 +213,16 @@ struct Fields<ProcessLimits> {
             "of it, idle connections are closed and new ones wait; at 95 %, requests get 503."},
         &ProcessLimits::memory, MemoryLimitForm{});
     visit(Key{"inspected_body",
-              "How much of a request's body may be awaited before a backend is picked. Of a longer "
-              "body, what was read by then decides, and the rest is passed on as it arrives."},
+              "How much of a request's body is awaited before a backend is picked. The rest of a "
+              "longer body is passed on as it arrives, unless what decides where it goes, such as "
+              "the name of the model, is still to come: then it is awaited too, and held."},
           &ProcessLimits::inspected_body_bytes, SizeForm{KiB, 1024 * MiB});
     visit(
         Key{"held_bodies",
             "How much each worker may hold of request bodies, for inspection and for retries; "
             "bodies of more than 64 KiB share half of it. Beyond it, requests are not retried, and "
-            "those that depend on more of their body get 503."},
+            "uploads that have to be held to be placed wait for room; a body larger than that half "
+            "gets 413 then."},
         &ProcessLimits::held_bodies_bytes, SizeForm{0, TiB});
   }
 };

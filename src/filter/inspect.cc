@@ -1,5 +1,6 @@
 #include "evenkeel/filter/inspect.h"
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <string>
@@ -71,13 +72,6 @@ Counter& counter_of(InspectionMetrics& metrics, RequestReader::Decoded decoded, 
 
 }  // namespace
 
-Error no_room_for_bodies() {
-  return {.fault = Fault::out_of_memory,
-          .detail =
-              "too little memory is free for the bodies of requests (limits.held_bodies, or 64 MiB "
-              "for windows of zstd)"};
-}
-
 /// The body of one request, as far as it was read.
 struct InspectFilter::Inspection {
   std::unique_ptr<RequestReader> reader;
@@ -88,10 +82,11 @@ struct InspectFilter::Inspection {
   std::uint64_t size = 0;
   bool last = false;
   bool is_read = true;
+  bool reads_on = false;  // beyond the limit
 
   bool has_room() const { return held == nullptr || held->holds(); }
   Task<Result<Chunk>> next_chunk(const Request& request) const {
-    return held != nullptr ? held->hold() : request.body->read();
+    return held != nullptr ? held->receive() : request.body->read();
   }
 };
 
@@ -130,8 +125,8 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& hea
     return next.handle(request);
   }
   if (!request.body->rewindable()) {
-    auto body = std::make_unique<ReplayBody>(std::move(request.body), options_.held,
-                                             metrics_.replay(), pressure_);
+    auto body = std::make_unique<ReplayBody>(std::move(request.body), options_.held, held_bodies_,
+                                             request.info.identity);
     inspection.held = body.get();
     request.body = std::move(body);
   }
@@ -139,21 +134,31 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& hea
   while (wants_more(inspection)) {
     auto next_chunk = inspection.next_chunk(request);
     if (!next_chunk.ready())
-      return inspect_rest(request, std::move(inspection), std::move(next_chunk), next);
+      return inspect_rest(request, std::move(inspection), std::move(next_chunk), {}, next);
     auto chunk = next_chunk.take();
     if (!chunk) return std::move(chunk.error());
     if (auto error = read(request, inspection, *chunk)) return std::move(*error);
+    auto holding = hold(request, inspection, *chunk);
+    if (!holding.ready())
+      return inspect_rest(request, std::move(inspection), {}, std::move(holding), next);
+    if (auto held = holding.take(); !held) return std::move(held.error());
   }
   end(request, inspection);
   return next.handle(request);
 }
 
 Task<Result<Response>> InspectFilter::inspect_rest(Request& request, Inspection inspection,
-                                                   Task<Result<Chunk>> next_chunk, Handler& next) {
+                                                   Task<Result<Chunk>> next_chunk,
+                                                   Task<Result<Done>> holding, Handler& next) {
   while (true) {
-    auto chunk = co_await next_chunk;
-    if (!chunk) co_return std::move(chunk.error());
-    if (auto error = read(request, inspection, *chunk)) co_return std::move(*error);
+    if (next_chunk.valid()) {
+      auto chunk = co_await next_chunk;
+      if (!chunk) co_return std::move(chunk.error());
+      if (auto error = read(request, inspection, *chunk)) co_return std::move(*error);
+      holding = hold(request, inspection, *chunk);
+    }
+    auto held = co_await holding;
+    if (!held) co_return std::move(held.error());
     if (!wants_more(inspection)) break;
     next_chunk = inspection.next_chunk(request);
   }
@@ -162,22 +167,32 @@ Task<Result<Response>> InspectFilter::inspect_rest(Request& request, Inspection 
 }
 
 bool InspectFilter::wants_more(const Inspection& inspection) const {
-  return inspection.is_read && !inspection.last && inspection.size < options_.max_body_bytes &&
+  const bool below_limit = inspection.size < options_.max_body_bytes;
+  return inspection.is_read && !inspection.last && (below_limit || inspection.reads_on) &&
          inspection.has_room() && !inspection.reader->done();
+}
+
+/// What follows can be read, and decides where the request goes.
+bool InspectFilter::needs_more(const Request& request, const Inspection& inspection) const {
+  return inspection.is_read && !inspection.last && !inspection.reader->done() &&
+         placement_.need_more(request);
 }
 
 /// The error: the body is malformed.
 std::optional<Error> InspectFilter::read(Request& request, Inspection& inspection,
                                          const Chunk& chunk) const {
-  RequestReader& reader = *inspection.reader;
-  const std::string_view inspected =
-      chunk.bytes.substr(0, options_.max_body_bytes - inspection.size);
-  inspection.size += inspected.size();
-  inspection.last = chunk.last && inspected.size() == chunk.bytes.size();
-  if (reader.read(inspected) && (!inspection.last || reader.finish())) return std::nullopt;
+  const std::uint64_t limit = options_.max_body_bytes;
+  const std::string_view first = chunk.bytes.substr(0, limit - std::min(limit, inspection.size));
+  const std::string_view rest = chunk.bytes.substr(first.size());
+  bool good = read(inspection, first, chunk.last && rest.empty());
+  if (good && inspection.size >= limit) {
+    inspection.reads_on = needs_more(request, inspection);
+    if (inspection.reads_on) good = read(inspection, rest, chunk.last);
+  }
+  if (good) return std::nullopt;
   if (is_json_type(inspection.content_type)) {
     metrics_.inspection().malformed.add();
-    return reader.error();
+    return inspection.reader->error();
   }
   // It need not be JSON, and says nothing.
   InferenceRequest& asked = request.info.inference->request;
@@ -186,12 +201,32 @@ std::optional<Error> InspectFilter::read(Request& request, Inspection& inspectio
   return std::nullopt;
 }
 
+bool InspectFilter::read(Inspection& inspection, std::string_view bytes, bool last) {
+  inspection.size += bytes.size();
+  inspection.last = last;
+  return inspection.reader->read(bytes) && (!last || inspection.reader->finish());
+}
+
+/// Most bodies are short, and say all that is needed at their beginning: only for a long one it
+/// matters whether more is to come that is needed. Such a one is held whole, or waits.
+Task<Result<Done>> InspectFilter::hold(const Request& request, const Inspection& inspection,
+                                       const Chunk& chunk) const {
+  ReplayBody* const held = inspection.held;
+  if (held == nullptr) return Result<Done>(Done{});
+  const bool is_long =
+      inspection.reads_on || held->size() + chunk.bytes.size() > ReplayBody::max_small_body;
+  if (is_long && needs_more(request, inspection)) return held->hold_all(chunk);
+  if (!held->hold(chunk)) held->lend(chunk);
+  return Result<Done>(Done{});
+}
+
 void InspectFilter::end(Request& request, Inspection& inspection) const {
   InferenceInfo& info = *request.info.inference;
   RequestReader& reader = *inspection.reader;
   const bool has_no_room = !inspection.last && !inspection.has_room() && !reader.done() &&
                            inspection.size < options_.max_body_bytes;
-  info.cut_short = has_no_room || reader.lacks_memory();
+  info.cut_short = (has_no_room && placement_.need_more(request)) || reader.lacks_memory();
+  info.rest_unread = !inspection.last && inspection.is_read && !has_no_room && !reader.done();
   if (!inspection.last && inspection.is_read) reader.stop();
   info.request.estimated_prompt_tokens =
       scaled(estimates_.prompt_tokens_of(info.request), info.request, inspection.size,

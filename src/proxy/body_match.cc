@@ -25,11 +25,22 @@ BodyMatch::BodyMatch(const RouteMatch& match)
       prompt_tokens_(match.prompt_tokens),
       max_tokens_(match.max_tokens) {}
 
-bool BodyMatch::matches(const InferenceRequest& asked) const {
-  if (tasks_ != 0 && (tasks_ >> static_cast<unsigned>(asked.task) & 1) == 0) return false;
-  if (max_tokens_ && !(asked.max_tokens && max_tokens_->contains(*asked.max_tokens))) return false;
+BodyMatch::Verdict BodyMatch::judge(const InferenceRequest& asked) const {
+  if (tasks_ != 0 && (tasks_ >> static_cast<unsigned>(asked.task) & 1) == 0) return Verdict::no;
+  const bool names_model = models_.empty() || !asked.model.empty();
+  if (names_model && !takes_model(asked.model)) return Verdict::no;
+  const bool names_maximum = !max_tokens_ || asked.max_tokens;
+  if (max_tokens_ && names_maximum && !max_tokens_->contains(*asked.max_tokens)) return Verdict::no;
+  return names_model && names_maximum ? Verdict::yes : Verdict::open;
+}
+
+bool BodyMatch::matches(const InferenceRequest& asked, bool rest_unread) const {
+  const Verdict verdict = judge(asked);
+  if (verdict == Verdict::no) return false;
   if (prompt_tokens_ && !prompt_tokens_->contains(asked.estimated_prompt_tokens)) return false;
-  return takes_model(asked.model);
+  if (verdict == Verdict::yes || rest_unread) return true;
+  // Nothing more is to come.
+  return !max_tokens_ && takes_model(asked.model);
 }
 
 bool BodyMatch::takes_model(std::string_view model) const {

@@ -1,6 +1,7 @@
 // The conditions of a route on what a request asks of a model.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,7 +16,19 @@ class BodyMatch {
  public:
   explicit BodyMatch(const RouteMatch& match);
 
-  bool matches(const InferenceRequest& asked) const;
+  enum class Verdict : std::uint8_t {
+    no,
+    open,  ///< it depends on what the rest of the body says
+    yes,
+  };
+
+  /// Of a request whose body is being read, as far as it does not depend on the prompt's size, of
+  /// which there is always an estimate.
+  Verdict judge(const InferenceRequest& asked) const;
+  /// `rest_unread`: see InferenceInfo.
+  bool matches(const InferenceRequest& asked, bool rest_unread) const;
+  /// The size of the prompt matters.
+  bool depends_on_size() const { return prompt_tokens_.has_value(); }
   /// `matches` may hold for a request for this model.
   bool takes_model(std::string_view model) const;
 

@@ -32,13 +32,13 @@ void Forwarder::keep_body(Request& request, const Progress& progress) {
   if (request.body->rewindable()) return;
   if (request.info.inference != nullptr && request.info.inference->body_is_held) return;
   const std::uint64_t max_bytes = progress.policy->replay_bytes;
-  if (!request.upgrade.empty() || max_bytes == 0) return;
-  ReplayMetrics& metrics = worker_metrics_.replay();
-  if (request.body->length().value_or(0) > max_bytes) return metrics.overflows.add();
+  if (!request.upgrade.empty() || max_bytes == 0 || options_.held_bodies == nullptr) return;
+  HeldBodies& held = *options_.held_bodies;
+  if (request.body->length().value_or(0) > max_bytes) return held.metrics().overflows.add();
   request.body = std::make_unique<ReplayBody>(
       std::move(request.body),
-      ReplayBody::Limits{.body_bytes = max_bytes, .worker_bytes = options_.max_held_bytes}, metrics,
-      options_.memory_pressure);
+      ReplayBody::Limits{.body_bytes = max_bytes, .worker_bytes = options_.max_held_bytes}, held,
+      request.info.identity);
 }
 
 /// The request may be sent once more, and there is another backend for it.

@@ -76,8 +76,7 @@ Duration max_grpc_deadline(const Config& config) {
 
 /// `index`: of LabelIndex.
 ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
-                                   std::uint64_t max_held_bytes,
-                                   const MemoryPressureLevel* memory_pressure) {
+                                   std::uint64_t max_held_bytes, HeldBodies& held_bodies) {
   ForwarderOptions options{.pool = pool.name,
                            .pool_index = index,
                            .schedules = pool.picker == "expected-time",
@@ -88,8 +87,8 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
                            .engine = &engine_named(pool.engine),
                            .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
                            .max_retry_time = pool.timeouts.first_byte,
-                           .max_held_bytes = max_held_bytes,
-                           .memory_pressure = memory_pressure};
+                           .held_bodies = &held_bodies,
+                           .max_held_bytes = max_held_bytes};
   if (!pool.model.empty()) options.served_model = hash_of(pool.model);
   if (pool.picker == "consistent-hash" || pool.shadow_picker == "consistent-hash") {
     options.hash_header = pool.hash.header;
@@ -148,7 +147,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       forwarding_headers_(rng_(), config_->listeners),
       worker_metrics_(worker.metrics_registry.worker_metrics(worker.index)),
       inspect_(worker_metrics_, pool_set_->token_estimates(), inspection_options(*config_),
-               worker.memory_pressure, worker.windows),
+               worker.held_bodies, placement_, worker.windows),
       renewal_(*this, worker.active),
       memory_pressure_(worker.memory_pressure) {
   pin_models(*config_, worker.metrics_registry.label_index());
@@ -245,7 +244,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
     connected.push_back(std::move(now));
   }
   ForwarderOptions options = forwarder_options(
-      pool, label_uses_.pool(pool.name), config_->limits.held_bodies_bytes, worker.memory_pressure);
+      pool, label_uses_.pool(pool.name), config_->limits.held_bodies_bytes, worker.held_bodies);
   auto queue = std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                            std::move(targets), worker_metrics, std::move(options));
   queues_.push_back(queue.get());
@@ -298,6 +297,7 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
     const PoolState& pool_state = *pool_set_->pools()[number].state;
     const std::uint32_t pool_index = label_index.pool(pool);
     label_index.add_route_to_pool(plan_route.index, pool_index);
+    plan_route.renames |= renames(config_->pools[number]);
     plan_route.splits_by_body |= route.targets.size() > 1 && reads_bodies(config_->pools[number]);
     plan_route.targets.push_back(
         {.first = pool_chains_[number],
@@ -456,14 +456,47 @@ bool Plan::needs_body(const Request& request) const {
   return route && route->needs_body;
 }
 
+/// Of a request whose body is being read: what follows decides which pool it goes to, or has to be
+/// changed for that pool.
+bool Plan::needs_more(const Request& request) const {
+  const RequestIdentity& identity = request.info.identity;
+  const bool names_model = !request.info.inference->request.model.empty();
+  if (!identity.pool.empty()) {
+    if (names_model) return false;
+    const auto pool = std::ranges::find(config_->pools, identity.pool, &PoolConfig::name);
+    return pool != config_->pools.end() && renames(*pool);
+  }
+  const PossibleRoutes possible = router_.possible_routes(request);
+  return std::ranges::any_of(possible.routes, [&](std::size_t each) {
+    const Route& route = routes_[each];
+    if (route.renames && !names_model) return true;
+    return possible.open && !have_same_targets(routes_[possible.routes.front()], route);
+  });
+}
+
+bool Plan::have_same_targets(const Route& one, const Route& other) {
+  return std::ranges::equal(one.targets, other.targets, [](const auto& each, const auto& its) {
+    return each.first == its.first && each.subset == its.subset &&
+           each.cumulative_weight == its.cumulative_weight;
+  });
+}
+
+/// `holds` is true for the pool, or for one that gets the requests which it cannot take.
+template <class Holds>
+bool Plan::for_pool_or_fallback(const PoolConfig& pool, const Holds& holds) const {
+  if (holds(pool)) return true;
+  const auto fallback = std::ranges::find(config_->pools, pool.fallback, &PoolConfig::name);
+  return fallback != config_->pools.end() && for_pool_or_fallback(*fallback, holds);
+}
+
 /// The pool's requests are inspected, or those that it passes on to its fallback.
 bool Plan::reads_bodies(const PoolConfig& pool) const {
-  if (inspects(pool)) return true;
-  const auto& pools = config_->pools;
-  const auto fallback = std::find_if(pools.begin(), pools.end(), [&](const PoolConfig& each) {
-    return each.name == pool.fallback;
-  });
-  return fallback != pools.end() && reads_bodies(*fallback);
+  return for_pool_or_fallback(pool, [](const PoolConfig& each) { return inspects(each); });
+}
+
+/// The backends of the pool, or of its fallback, get another name of the model than clients gave.
+bool Plan::renames(const PoolConfig& pool) const {
+  return for_pool_or_fallback(pool, [](const PoolConfig& each) { return !each.model.empty(); });
 }
 
 /// Makes it a request of the route.

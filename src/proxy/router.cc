@@ -133,7 +133,8 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
   });
 }
 
-/// `body_matches(rule, path)`: whether the rule's conditions on the body hold, or may hold.
+/// `body_matches(number, path)`: whether the conditions on the body of the rule with that number
+/// hold, or may hold.
 template <class BodyMatches>
 Result<std::size_t> Router::first_match(const Request& request,
                                         const BodyMatches& body_matches) const {
@@ -143,7 +144,7 @@ Result<std::size_t> Router::first_match(const Request& request,
   const std::string_view path = *normalised;
   const auto matches = [&](std::size_t i) {
     const Rule& rule = rules_[i];
-    return rule.matches(request, path) && (rule.body == nullptr || body_matches(*rule.body, path));
+    return rule.matches(request, path) && (rule.body == nullptr || body_matches(i, path));
   };
   const std::string_view host = host_of(request.authority);
   std::array<char, 256> lower;
@@ -164,7 +165,7 @@ Result<std::size_t> Router::first_match(const Request& request,
 }
 
 Result<RouteChoice> Router::route(const Request& request) const {
-  auto found = first_match(request, [&request](const BodyMatch&, std::string_view path) {
+  auto found = first_match(request, [&request](std::size_t, std::string_view path) {
     return has_readable_body(request, path);
   });
   if (!found) return std::move(found.error());
@@ -173,14 +174,40 @@ Result<RouteChoice> Router::route(const Request& request) const {
 
 Result<std::size_t> Router::route_inspected(const Request& request) const {
   const InferenceInfo* const info = request.info.inference.get();
-  return first_match(request, [info](const BodyMatch& body, std::string_view) {
-    return info != nullptr && body.matches(info->request);
+  return first_match(request, [this, info](std::size_t i, std::string_view) {
+    return info != nullptr && rules_[i].body->matches(info->request, info->rest_unread);
   });
 }
 
+PossibleRoutes Router::possible_routes(const Request& request) const {
+  using Verdict = BodyMatch::Verdict;
+  const InferenceRequest& asked = request.info.inference->request;
+  PossibleRoutes possible;
+  const auto last = first_match(request, [&](std::size_t i, std::string_view) {
+    const Verdict verdict = rules_[i].body->judge(asked);
+    if (verdict == Verdict::yes && !rules_[i].body->depends_on_size()) return true;
+    if (verdict != Verdict::no) possible.routes.push_back(i);
+    return false;
+  });
+  // With an index, they are not visited in order.
+  std::ranges::sort(possible.routes);
+  const auto repeated = std::ranges::unique(possible.routes);
+  possible.routes.erase(repeated.begin(), repeated.end());
+  if (last) {
+    std::erase_if(possible.routes, [&](std::size_t i) { return i > *last; });
+    possible.routes.push_back(*last);
+  }
+  possible.open = std::ranges::any_of(possible.routes, [&](std::size_t i) {
+    return rules_[i].body != nullptr && rules_[i].body->judge(asked) == Verdict::open;
+  });
+  return possible;
+}
+
 bool Router::takes_model(const Request& request, std::string_view model) const {
-  return first_match(request, [model](const BodyMatch& body,
-                                      std::string_view) { return body.takes_model(model); })
+  return first_match(request,
+                     [this, model](std::size_t i, std::string_view) {
+                       return rules_[i].body->takes_model(model);
+                     })
       .ok();
 }
 

@@ -50,6 +50,11 @@ MemoryPressure memory_pressure_at(std::uint64_t used, std::uint64_t limit, Memor
   return MemoryPressure::none;
 }
 
+std::int64_t memory_room(std::uint64_t used, std::uint64_t limit) {
+  return static_cast<std::int64_t>(high_share * static_cast<double>(limit)) -
+         static_cast<std::int64_t>(used);
+}
+
 bool PressureReports::due(MemoryPressure level, Instant now) {
   if (level == reported_ || (level < reported_ && now < next_fall_)) return false;
   reported_ = level;
@@ -75,6 +80,7 @@ Task<void> MemoryGuard::run(WorkerGroup& workers) {
     const MemoryPressure now =
         limit == 0 ? MemoryPressure::none : memory_pressure_at(used, limit, before);
     pressure_.set(now);
+    pressure_.set_room(limit == 0 ? MemoryPressureLevel::unlimited : memory_room(used, limit));
     report(before);  // a failed allocation may have raised it since the last measurement
     report(now);
     if (now != MemoryPressure::none) {

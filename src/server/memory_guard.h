@@ -23,6 +23,9 @@ std::optional<std::uint64_t> memory_limit(const MemoryLimit& setting, const Memo
 /// 2 % below, so that it does not change with every request.
 MemoryPressure memory_pressure_at(std::uint64_t used, std::uint64_t limit, MemoryPressure before);
 
+/// Bytes that may be taken until the pressure is high; negative: it is.
+std::int64_t memory_room(std::uint64_t used, std::uint64_t limit);
+
 /// Which levels of memory pressure are logged: a rise at once, anything else at most once in ten
 /// seconds, so that a level that comes and goes does not fill the log.
 class PressureReports {

@@ -44,6 +44,7 @@ Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing*
       metrics_registry_(metrics_registry),
       worker_metrics_(metrics_registry.worker_metrics(index)),
       memory_pressure_(memory_pressure),
+      held_bodies_(loop_, worker_metrics_.replay(), &memory_pressure),
       recorder_(loop_, worker_metrics_, ring) {}
 
 Worker::~Worker() {
@@ -56,10 +57,11 @@ Worker::~Worker() {
 
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set) {
   loop_.set_busy_polling(config->busy_polling);
-  auto next = std::make_shared<Plan>(std::move(config), std::move(pool_set),
-                                     WorkerContext{loop_, metrics_registry_, index_, recorder_,
-                                                   &memory_pressure_, &models_, &plan_, &windows_},
-                                     plan_.get());
+  auto next = std::make_shared<Plan>(
+      std::move(config), std::move(pool_set),
+      WorkerContext{loop_, metrics_registry_, index_, recorder_, held_bodies_, &memory_pressure_,
+                    &models_, &plan_, &windows_},
+      plan_.get());
   std::erase_if(former_plans_, [](const auto& each) { return each.expired(); });
   // Without memory it fails before the exchange.
   former_plans_.reserve(former_plans_.size() + 1);

@@ -123,6 +123,7 @@ class Worker final {
   ChunkedArray<IdleSummary> idle_;  // by listener, as the LabelIndex numbers them
   WindowBudget windows_;            // of all plans
   Loop loop_;
+  HeldBodies held_bodies_;  // of all plans
   RequestRecorder recorder_;
   std::shared_ptr<const ModelCatalog> models_;  // null: not known yet
   std::shared_ptr<Plan> plan_;

@@ -109,7 +109,7 @@ class Sessions(AffinityCase):
 
     def test_refused_requests_with_fresh_names_displace_none(self):
         def script(request, number):
-            refused = request.field("x-session-id").startswith("fresh")
+            refused = request.head.field("x-session-id").startswith("fresh")
             request.answer(b"%d" % number, status=401 if refused else 200)
 
         daemon = self.pinned(script=script, affinity={"by": ["header:x-session-id"], "max_sessions": 140})

@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import os
+import socket
+import time
 import zlib
 
 import case
+import http2
 from kserve_grpc_test import PATIENCE, Kserve, needs_client
 from listening_server import ListeningServer
 from ports import refusing_address
@@ -33,7 +37,7 @@ def zstd_frame(text):
 
 
 class Inspect(case.Case):
-    def pools(self, routes=(), limits=None, **pools):
+    def pools(self, routes=(), limits=None, workers=None, **pools):
         """A daemon with a pool for each keyword, whose one backend answers with the pool's name."""
         self.servers = {name: self.backend(lambda request, name=name: request.answer(name.encode()))
                         for name in pools}
@@ -43,6 +47,8 @@ class Inspect(case.Case):
             config["routes"] = list(routes)
         if limits:
             config["limits"] = limits
+        if workers:
+            config["workers"] = workers
         return self.daemon(config)
 
     def post(self, daemon, body, target=CHAT, fields=()):
@@ -250,17 +256,108 @@ class Refusals(Inspect):
         self.assertEqual(daemon.metric("evenkeel_replay_bytes"), 0)
 
 
+def image_form(model, size):
+    """An audio form with the model behind the file."""
+    part = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    file = b"\r\n--\r" * (size // 5)
+    return part % (b'file"; filename="a.wav', file) + part % (b"model", model.encode()) + b"--x--\r\n"
+
+
 class LongBodies(Inspect):
+    def two_models(self, **kwargs):
+        return self.pools([{"match": {"model": "late"}, "pool": "a"}, {"match": {"model": "tiny"}, "pool": "b"}], a={}, b={}, **kwargs)
+
+    def test_are_read_on_for_the_name_of_the_model(self):
+        daemon = self.two_models()
+        text = "x" * 12_000_000
+        for model, pool in (("late", "a"), ("tiny", "b"), ("else", 404)):
+            self.assertEqual(self.pool_of(daemon, chat(model, text)), pool)
+        self.assertEqual(self.received("a"), chat("late", text))
+        self.assertEqual(self.received("b"), chat("tiny", text))
+        self.assertEqual(daemon.metric("evenkeel_replay_bytes"), 0)
+
+    def test_in_forms_and_compressed_are_read_on_too(self):
+        daemon = self.two_models()
+        audio = [("content-type", "multipart/form-data; boundary=x")]
+        form = image_form("tiny", 5_000_000)
+        self.assertEqual(self.pool_of(daemon, form, "/v1/audio/transcriptions", audio), "b")
+        self.assertEqual(self.received("b"), form)
+        for noise in (0, 1):  # text that is compressed little, and much
+            text = os.urandom(2_500_000).hex() if noise else "".join(f"{number:x} word" for number in range(300_000))
+            packed = gzip.compress(chat("late", text), 1)
+            self.assertEqual(self.pool_of(daemon, packed, fields=[("content-encoding", "gzip")]), "a")
+            self.assertEqual(self.received("a"), packed)
+
+    def test_of_unknown_length_are_read_on_too(self):
+        daemon = self.two_models()
+        body = chat("tiny", "x" * 5_000_000)
+        with Stream.connect(daemon.address) as stream:
+            stream.send(b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
+            for at in range(0, len(body), 300_000):
+                piece = body[at:at + 300_000]
+                stream.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+            stream.send(b"0\r\n\r\n")
+            self.assertEqual(stream.read_response().body, b"b")
+        self.assertEqual(self.received("b"), body)
+        with http2.Peer.connect(daemon.address) as peer:
+            self.assertEqual(peer.exchange("POST", CHAT, body=body).body, b"b")
+        self.assertEqual(self.received("b"), body)
+
+    def test_are_not_held_where_what_follows_does_not_matter(self):
+        daemon = self.pools([{"match": {"model": "late"}, "pool": "a"}, {"match": {"model": "tiny"}, "pool": "a"}],
+                            {"held_bodies": "4MiB"}, a={})
+        body = chat("late", "x" * 12_000_000)
+        self.assertEqual(self.pool_of(daemon, body), "a")
+        self.assertEqual(self.received("a"), body)
+
+    def test_that_are_too_long_to_be_held_get_the_key_that_limits_them(self):
+        daemon = self.two_models(limits={"held_bodies": "16MiB"})
+        answer = self.post(daemon, chat("late", "x" * 12_000_000))
+        self.assertEqual((answer.status, answer.reason), (413, "body_too_large"))
+        self.assertIn(b"limits.held_bodies", answer.body)
+        early = b'{"model": "late", "prompt": "' + b"x" * 12_000_000 + b'"}'
+        self.assertEqual(self.pool_of(daemon, early, "/v1/completions"), "a")
+
+    def test_share_the_memory_for_them(self):
+        """64 MiB each, four at a time: more than a worker may hold at once."""
+        self.servers = {name: self.backend(lambda request, name=name: request.answer(name.encode())) for name in "ab"}
+        daemon = self.daemon({
+            "listeners": [{"name": "public", "limits": {"body": "100MiB"}}], "workers": 1,
+            "pools": [{"name": name, "backends": [self.servers[name].address], **QUIET} for name in "ab"],
+            "routes": [{"match": {"model": "late"}, "pool": "a"}, {"match": {"model": "tiny"}, "pool": "b"}]})
+        body = chat("late", "x" * 64 * 1024 * 1024)
+        posts = [self.spawn(lambda: self.pool_of(daemon, body)) for _ in range(4)]
+        self.assertEqual([post.join() for post in posts], ["a"] * 4)
+
+    def test_that_come_slowly_make_room_for_those_of_others(self):
+        daemon = self.two_models(limits={"held_bodies": "8MiB"}, workers=1)
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 400000\r\n\r\n"
+        slow = [self.enterContext(Stream.connect(daemon.address)) for _ in range(40)]
+        for stream in slow:
+            stream.send(head + b'{"messages": "' + b"x" * 250_000)
+        self.eventually(lambda: daemon.api("status")["requests_in_flight"] == len(slow), "slow uploads")
+        text = "x" * 300_000
+        with Stream.connect(daemon.address) as stream:
+            stream.socket.close()
+            stream.socket = socket.create_connection(daemon.address.rsplit(":", 1), source_address=("127.0.0.9", 0))
+            stream.socket.settimeout(20)
+            began = time.monotonic()
+            body = chat("late", text)
+            stream.send(b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            self.assertEqual(stream.read_response().body, b"a")
+            self.assertLess(time.monotonic() - began, 5)
+        ended = slow[0].read_response()
+        self.assertEqual((ended.status, ended.reason), (408, "body_timeout"))
+        self.assertIn(b"limits.held_bodies", ended.body)
+
     def test_are_placed_on_what_came_first_and_passed_on(self):
         daemon = self.pools([{"match": {"model": "late"}, "pool": "a"}, {"pool": "b"}],
                             {"inspected_body": "4KiB"}, a={}, b={})
         text = "x" * 1_000_000
-        self.assertEqual(self.pool_of(daemon, chat("late", text)), "b")
-        self.assertEqual(self.received("b"), chat("late", text))
         early = b'{"model": "late", "prompt": "' + text.encode() + b'"}'
         self.assertEqual(self.pool_of(daemon, early, "/v1/completions"), "a")
         self.assertEqual(self.received("a"), early)
-        self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result="partial"), 2)
+        self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result="partial"), 1)
 
     def test_reach_the_backend_before_they_end(self):
         def script(request):
@@ -346,11 +443,17 @@ class Rewriting(Inspect):
         self.assertEqual(self.pool_of(daemon, body), "pool")
         self.assertEqual(self.received("pool"), body.replace(b'"tiny"', b'"served"'))
 
-    def test_is_refused_where_the_name_cannot_be_found(self):
+    def test_of_bodies_longer_than_are_inspected(self):
         daemon = self.pools(limits={"inspected_body": "4KiB"}, pool={"model": "served"})
-        answer = self.post(daemon, chat("tiny", "x" * 100_000))
+        body = chat("tiny", "x" * 3_000_000)
+        self.assertEqual(self.pool_of(daemon, body), "pool")
+        self.assertEqual(self.received("pool"), body.replace(b'"tiny"', b'"served"'))
+
+    def test_is_refused_where_the_name_cannot_be_found(self):
+        daemon = self.pools(limits={"held_bodies": "4MiB"}, pool={"model": "served"})
+        answer = self.post(daemon, chat("tiny", "x" * 3_000_000))
         self.assertEqual((answer.status, answer.field("x-evenkeel-reason")), (413, "body_too_large"))
-        self.assertIn("inspected_body", json.loads(answer.body)["error"]["message"])
+        self.assertIn("held_bodies", json.loads(answer.body)["error"]["message"])
         answer = self.post(daemon, gzip.compress(chat()), fields=[("content-encoding", "gzip")])
         self.assertEqual(answer.status, 400)
 

@@ -18,8 +18,8 @@ namespace {
 class ReplayBodyTest : public ::testing::Test {
  protected:
   ReplayBodyTest()
-      : body(std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), limits, metrics,
-                                          &pressure)) {}
+      : body(std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), limits, held_bodies,
+                                          identity)) {}
 
   Collected read_all() {
     Collected all;
@@ -31,9 +31,27 @@ class ReplayBodyTest : public ::testing::Test {
   static constexpr ReplayBody::Limits limits{.body_bytes = 100'000,
                                              .worker_bytes = 64UL * 1024 * 1024};
   Loop loop;
+  /// The next bytes, which are held, or lent if there is no room.
+  std::string_view hold() {
+    auto chunk = body->receive().take();
+    if (!body->hold(*chunk)) body->lend(*chunk);
+    last = chunk->last;
+    return chunk->bytes;
+  }
+  /// As `body`, with a worker that holds less.
+  void with_worker_bytes(std::uint64_t bytes) {
+    body = std::make_unique<ReplayBody>(
+        std::make_unique<ScriptedBody>(feed),
+        ReplayBody::Limits{.body_bytes = limits.body_bytes, .worker_bytes = bytes}, held_bodies,
+        identity);
+  }
+
   std::shared_ptr<BodyFeed> feed = std::make_shared<BodyFeed>(loop);
   ReplayMetrics metrics;
   MemoryPressureLevel pressure;
+  HeldBodies held_bodies{loop, metrics, &pressure};
+  RequestIdentity identity{.client = "192.0.2.1"};
+  bool last = false;
   std::unique_ptr<ReplayBody> body;
 };
 
@@ -94,7 +112,7 @@ TEST_F(ReplayBodyTest, BecomesAStreamBeyondItsLimit) {
 }
 
 TEST_F(ReplayBodyTest, BecomesAStreamWhenTheWorkerHoldsTooMuch) {
-  metrics.held.add(static_cast<std::int64_t>(limits.worker_bytes));
+  with_worker_bytes(1000);
   feed->push("some");
   feed->end();
 
@@ -207,8 +225,8 @@ class ReplayBodyOfBlocks : public ReplayBodyTest {
   void of_chunks(std::vector<std::string> chunks, std::uint64_t worker_bytes = 64UL << 20) {
     body = std::make_unique<ReplayBody>(
         std::make_unique<BlockBody>(std::move(chunks), taken),
-        ReplayBody::Limits{.body_bytes = 1'000'000, .worker_bytes = worker_bytes}, metrics,
-        &pressure);
+        ReplayBody::Limits{.body_bytes = 1'000'000, .worker_bytes = worker_bytes}, held_bodies,
+        identity);
   }
   const std::string part = std::string(200'000, 'x');
   int taken = 0;
@@ -258,7 +276,7 @@ TEST_F(ReplayBodyOfBlocks, KeepsNoneOfWhatWasSentWhenItIsCommitted) {
 
 TEST_F(ReplayBodyOfBlocks, LendsWhatItHoldsUntilTheNextIsHeld) {
   of_chunks({part, part});
-  const std::string_view held = body->hold().take()->bytes;
+  const std::string_view held = hold();
   body->commit(false);
   EXPECT_EQ(held, part);
   EXPECT_EQ(read_all().bytes, part);
@@ -287,8 +305,8 @@ TEST_F(ReplayBodyTest, PassesAnErrorOnAndIsNotRepeated) {
 TEST_F(ReplayBodyTest, LendsWhatItHeldBeforeItReadsOn) {
   feed->push("one ");
   feed->push("two ");
-  EXPECT_EQ(body->hold().take()->bytes, "one ");
-  EXPECT_EQ(body->hold().take()->bytes, "two ");
+  EXPECT_EQ(hold(), "one ");
+  EXPECT_EQ(hold(), "two ");
   EXPECT_TRUE(body->holds());
   feed->push("three");
   feed->end();
@@ -305,8 +323,8 @@ TEST_F(ReplayBodyTest, LosesNothingOfWhatItCannotHold) {
   feed->push(half);
   feed->push(rest);
   feed->end();
-  EXPECT_EQ(body->hold().take()->bytes, half);
-  EXPECT_EQ(body->hold().take()->bytes, rest);
+  EXPECT_EQ(hold(), half);
+  EXPECT_EQ(hold(), rest);
   EXPECT_FALSE(body->holds());
   EXPECT_EQ(metrics.overflows.value(), 1U);
 
@@ -320,8 +338,10 @@ TEST_F(ReplayBodyTest, HoldsTheEndToo) {
   feed->trailers.add("a", "b");
   feed->push("all");
   feed->end();
-  EXPECT_FALSE(body->hold().take()->last);
-  EXPECT_TRUE(body->hold().take()->last);
+  hold();
+  EXPECT_FALSE(last);
+  hold();
+  EXPECT_TRUE(last);
   ASSERT_TRUE(body->rewind());
   const Collected all = read_all();
   EXPECT_EQ(all.bytes, "all");
@@ -332,19 +352,19 @@ TEST_F(ReplayBodyTest, HoldsOneChunkWhileMemoryIsScarce) {
   pressure.set(MemoryPressure::high);
   feed->push("now");
   feed->end();
-  EXPECT_EQ(body->hold().take()->bytes, "now");
+  EXPECT_EQ(hold(), "now");
   EXPECT_FALSE(body->holds());
   ASSERT_TRUE(body->rewind());
   EXPECT_EQ(read_all().bytes, "now");
 }
 
 TEST_F(ReplayBodyTest, LeavesHalfOfTheMemoryToSmallBodies) {
-  metrics.held.add(static_cast<std::int64_t>(limits.worker_bytes / 2));
+  with_worker_bytes(150'000);
   feed->push(std::string(60'000, 'x'));
-  EXPECT_EQ(body->hold().take()->bytes.size(), 60'000U);
+  EXPECT_EQ(hold().size(), 60'000U);
   EXPECT_TRUE(body->holds());
   feed->push(std::string(6'000, 'x'));
-  EXPECT_EQ(body->hold().take()->bytes.size(), 6'000U);
+  EXPECT_EQ(hold().size(), 6'000U);
   EXPECT_FALSE(body->holds());
 }
 

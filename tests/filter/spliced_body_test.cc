@@ -33,6 +33,8 @@ class SplicedBodyTest : public ::testing::Test {
 
   Loop loop;
   ReplayMetrics metrics;
+  HeldBodies held{loop, metrics, nullptr};
+  RequestIdentity identity;
   std::shared_ptr<BodyFeed> feed;
 };
 
@@ -50,7 +52,7 @@ TEST_F(SplicedBodyTest, ReplacesAndInsertsWhereverChunksEnd) {
 TEST_F(SplicedBodyTest, GivesTheSameBytesAgainAfterRewind) {
   feed_in_chunks("0123456789", 4);
   SplicedBody body(
-      std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), limits, metrics, nullptr),
+      std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), limits, held, identity),
       {{{2, 5}, "x"}});
   ASSERT_EQ(body.read().take()->bytes, "01");
   for (int i = 0; i < 2; ++i) {
@@ -66,7 +68,7 @@ TEST_F(SplicedBodyTest, MakesAnEditOnlyWhileItApplies) {
   feed->length = 10;
   bool applies = false;
   SplicedBody body(
-      std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), limits, metrics, nullptr),
+      std::make_unique<ReplayBody>(std::make_unique<ScriptedBody>(feed), limits, held, identity),
       {{{1, 1}, "<in>", &applies}, {{2, 3}, "x"}, {{9, 10}, "y", &applies}});
   EXPECT_EQ(body.length(), 10U);
   EXPECT_EQ(read_all(body), "01x3456789");

@@ -48,6 +48,7 @@ class Chain : public testing::Test {
   Chain()
       : server(loop),
         metrics_registry(1),
+        held_bodies(loop, metrics_registry.worker_metrics(0).replay(), nullptr),
         recorder(loop, metrics_registry.worker_metrics(0), nullptr) {
     PoolConfig pool{.name = "pool"};
     pool.backends.push_back({.address = server.address()});
@@ -59,8 +60,9 @@ class Chain : public testing::Test {
   /// Builds the plan from `config`. The first `connect` does so if the test has not.
   void build() {
     pool_set = *PoolSet::build(config);
-    host.handler = std::make_shared<Plan>(std::make_shared<const Config>(config), pool_set,
-                                          WorkerContext{loop, metrics_registry, 0, recorder});
+    host.handler =
+        std::make_shared<Plan>(std::make_shared<const Config>(config), pool_set,
+                               WorkerContext{loop, metrics_registry, 0, recorder, held_bodies});
   }
   std::unique_ptr<Peer> connect(int buffer_bytes = 0) {
     if (host.handler == nullptr) build();
@@ -81,6 +83,7 @@ class Chain : public testing::Test {
   Loop loop;
   ScriptedServer server;
   MetricsRegistry metrics_registry;
+  HeldBodies held_bodies;
   RequestRecorder recorder;
   Config config;
   FrontendOptions options;

@@ -118,7 +118,7 @@ TEST_F(FailingChain, LimitsTheSilenceOfOpenRequestsOfEarlierPlans) {
   server.connection(0).read_head();
   const auto before = std::static_pointer_cast<Plan>(host.handler);
   config.pools[0].timeouts.idle = 7s;  // so that the links are made anew
-  const WorkerContext worker{loop, metrics_registry, 0, recorder};
+  const WorkerContext worker{loop, metrics_registry, 0, recorder, held_bodies};
   const auto next_set = PoolSet::build(config);
   ASSERT_TRUE(next_set);
   auto plan = std::make_shared<Plan>(std::make_shared<const Config>(config), *next_set, worker,

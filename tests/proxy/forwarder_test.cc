@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/filter/held_bodies.h"
 #include "proxy/chain.h"
 #include "wire/http2_server_end.h"
 #include "wire/scripted_body.h"
@@ -42,8 +43,9 @@ class ForwarderTest : public ::testing::Test {
           &backend_metrics,
           {}};
     }
-    forwarder = std::make_unique<Forwarder>(loop, state, 1, std::move(targets), worker_metrics(),
-                                            ForwarderOptions{.pool = "pool", .pool_index = 1});
+    forwarder = std::make_unique<Forwarder>(
+        loop, state, 1, std::move(targets), worker_metrics(),
+        ForwarderOptions{.pool = "pool", .pool_index = 1, .held_bodies = &held_bodies});
   }
 
   WorkerMetrics& worker_metrics() { return metrics.worker_metrics(0); }
@@ -84,6 +86,7 @@ class ForwarderTest : public ::testing::Test {
   Loop loop;
   std::deque<ScriptedServer> servers;
   MetricsRegistry metrics{1};
+  HeldBodies held_bodies{loop, metrics.worker_metrics(0).replay(), nullptr};
   std::shared_ptr<PoolState> state;
   std::unique_ptr<Forwarder> forwarder;
 };

@@ -32,7 +32,8 @@ class QueueReload : public Chain {
     const auto before = plan;
     plan = std::make_shared<Plan>(
         std::make_shared<const Config>(config), pool_set,
-        WorkerContext{loop, metrics_registry, 0, recorder, nullptr, nullptr, &plan}, plan.get());
+        WorkerContext{loop, metrics_registry, 0, recorder, held_bodies, nullptr, nullptr, &plan},
+        plan.get());
     host.handler = plan;
     if (before != nullptr) former.push_back(before);
     for (const auto& weak : former) {

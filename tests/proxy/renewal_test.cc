@@ -30,7 +30,8 @@ class Renewal : public Chain {
     pool_set = *PoolSet::build(config);
     plan = std::make_shared<Plan>(
         std::make_shared<const Config>(config), pool_set,
-        WorkerContext{loop, metrics_registry, 0, recorder, nullptr, nullptr, &plan}, plan.get());
+        WorkerContext{loop, metrics_registry, 0, recorder, held_bodies, nullptr, nullptr, &plan},
+        plan.get());
     host.handler = plan;
   }
   /// A client that has sent all but the end of its body. `pool`: the number of its pool; 0: none is

@@ -136,9 +136,9 @@ TEST_F(RefusingChain, KnowsTheTenantOfARefusedRequest) {
   pool_set = *PoolSet::build(config);
   MemoryPressureLevel pressure;
   pressure.set(MemoryPressure::critical);
-  host.handler =
-      std::make_shared<Plan>(std::make_shared<const Config>(config), pool_set,
-                             WorkerContext{loop, metrics_registry, 0, recorder, &pressure});
+  host.handler = std::make_shared<Plan>(
+      std::make_shared<const Config>(config), pool_set,
+      WorkerContext{loop, metrics_registry, 0, recorder, held_bodies, &pressure});
   auto client = connect();
 
   client->send("GET / HTTP/1.1\r\nHost: a\r\nX-Api-Key: key-a\r\n\r\n");

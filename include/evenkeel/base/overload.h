@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 namespace evenkeel {
 
@@ -30,8 +31,20 @@ class MemoryPressureLevel {
   MemoryPressure get() const { return level_.load(std::memory_order_relaxed); }
   void set(MemoryPressure level) { level_.store(level, std::memory_order_relaxed); }
 
+  /// Bytes that may be taken before the pressure is high: as of the last measurement, less what was
+  /// taken since by those that count it. Memory fills faster than it is measured.
+  std::int64_t room() const { return room_.load(std::memory_order_relaxed); }
+  void set_room(std::int64_t bytes) { room_.store(bytes, std::memory_order_relaxed); }
+  /// Negative: they are free again.
+  void take(std::int64_t bytes) const {
+    if (room() != unlimited) room_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+
+  static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
  private:
   std::atomic<MemoryPressure> level_{MemoryPressure::none};
+  mutable std::atomic<std::int64_t> room_{unlimited};
 };
 
 }  // namespace evenkeel

@@ -454,8 +454,8 @@ struct MemoryLimit {
 // Limits of the process as a whole.
 struct ProcessLimits {
   MemoryLimit memory;
-  std::uint64_t inspected_body_bytes = 1024UL * 1024;    // of a body that a request waits for
-  std::uint64_t held_bodies_bytes = 64UL * 1024 * 1024;  // of all bodies, per worker
+  std::uint64_t inspected_body_bytes = 1024UL * 1024;     // of a body that a request waits for
+  std::uint64_t held_bodies_bytes = 256UL * 1024 * 1024;  // of all bodies, per worker
 
   bool operator==(const ProcessLimits&) const = default;
 };

@@ -3,8 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
-#include "evenkeel/base/overload.h"
+#include "evenkeel/filter/held_bodies.h"
 #include "evenkeel/filter/replay_body.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/request_reader.h"
@@ -14,14 +15,20 @@
 
 namespace evenkeel {
 
-/// Refuses a request that depends on more of its body than there was memory for
-/// (`InferenceInfo::cut_short`).
-Error no_room_for_bodies();
+/// What a request has to tell before it can be placed.
+class PlacementNeeds {
+ public:
+  virtual ~PlacementNeeds() = default;
+  /// What follows in the body decides where the request goes, or has to be changed on its way.
+  /// REQUIRES: it has `info.inference`.
+  virtual bool need_more(const Request& request) const = 0;
+};
 
 /// Reads the body of requests to models, up to `max_body_bytes`, into `info.inference`, and passes
 /// the request on when the body has ended, when nothing that follows would tell more, or when that
-/// much was read. What was read is kept for the backend, and for retries. A body that is not
-/// well-formed is refused (bad_request); bytes behind the limit are not checked.
+/// much was read. Beyond that it reads on only while the place of the request needs more. What was
+/// read is kept for the backend, and for retries. A body that is not well-formed is refused
+/// (bad_request); bytes that are not read are not checked.
 ///
 /// Other requests pass unchanged and at once, and so does one that has been inspected.
 ///
@@ -33,13 +40,14 @@ class InspectFilter final : public Filter {
     ReplayBody::Limits held;
   };
 
-  /// `pressure` null: there is never any. `windows`: what reading zstd may take; null: anything.
+  /// `windows`: what reading zstd may take; null: anything.
   InspectFilter(WorkerMetrics& metrics, const TokenEstimates& estimates, Options options,
-                const MemoryPressureLevel* pressure, WindowBudget* windows)
+                HeldBodies& held_bodies, const PlacementNeeds& placement, WindowBudget* windows)
       : metrics_(metrics),
         estimates_(estimates),
         options_(options),
-        pressure_(pressure),
+        held_bodies_(held_bodies),
+        placement_(placement),
         windows_(windows) {}
 
   Task<Result<Response>> handle(Request& request, Handler& next) override;
@@ -49,15 +57,21 @@ class InspectFilter final : public Filter {
 
   Task<Result<Response>> inspect(Request& request, RequestHead& head, Handler& next);
   Task<Result<Response>> inspect_rest(Request& request, Inspection inspection,
-                                      Task<Result<Chunk>> next_chunk, Handler& next);
+                                      Task<Result<Chunk>> next_chunk, Task<Result<Done>> holding,
+                                      Handler& next);
   bool wants_more(const Inspection& inspection) const;
+  bool needs_more(const Request& request, const Inspection& inspection) const;
   std::optional<Error> read(Request& request, Inspection& inspection, const Chunk& chunk) const;
+  static bool read(Inspection& inspection, std::string_view bytes, bool last);
+  Task<Result<Done>> hold(const Request& request, const Inspection& inspection,
+                          const Chunk& chunk) const;
   void end(Request& request, Inspection& inspection) const;
 
   WorkerMetrics& metrics_;
   const TokenEstimates& estimates_;
   const Options options_;
-  const MemoryPressureLevel* pressure_;
+  HeldBodies& held_bodies_;
+  const PlacementNeeds& placement_;
   WindowBudget* const windows_;
 };
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "evenkeel/base/buffer.h"
-#include "evenkeel/base/overload.h"
+#include "evenkeel/filter/held_bodies.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/worker_metrics.h"
 
@@ -18,12 +18,10 @@ namespace evenkeel {
 /// worker spends on such bodies, or that grows while memory is scarce, is no longer kept: it goes
 /// on as a stream, and the request cannot be retried.
 ///
-/// REQUIRES: `metrics` and `pressure` outlive it. Thread: the worker's.
-class ReplayBody final : public Body {
+/// REQUIRES: what is passed by reference outlives it. Thread: the worker's.
+class ReplayBody final : public Body, private HeldBody {
  public:
-  /// Larger bodies share half of what a worker may hold: a few that arrive slowly leave room for
-  /// the many that are small.
-  static constexpr std::uint64_t max_small_body = 64UL * 1024;
+  using HeldBody::max_small_body;
 
   /// How much one body and all bodies of a worker may hold, in bytes.
   struct Limits {
@@ -31,10 +29,11 @@ class ReplayBody final : public Body {
     std::uint64_t worker_bytes;
   };
 
-  /// `pressure` null: there is never any.
-  ReplayBody(BodyPtr body, Limits limits, ReplayMetrics& metrics,
-             const MemoryPressureLevel* pressure)
-      : body_(std::move(body)), metrics_(metrics), pressure_(pressure), limits_(limits) {}
+  ReplayBody(BodyPtr body, Limits limits, HeldBodies& held_bodies, const RequestIdentity& identity)
+      : HeldBody(held_bodies, identity, limits.worker_bytes),
+        body_(std::move(body)),
+        metrics_(held_bodies.metrics()),
+        max_bytes_(limits.body_bytes) {}
   ReplayBody(const ReplayBody&) = delete;
   ReplayBody& operator=(const ReplayBody&) = delete;
   ~ReplayBody() override { forget(); }
@@ -48,37 +47,54 @@ class ReplayBody final : public Body {
   /// and those that are still to be read.
   void commit(bool sent) override;
 
-  /// The next bytes, which stay to be read again after `rewind`, also if this body can keep no more
-  /// after them; `holds` then turns false. REQUIRES: nothing was rewound yet.
-  Task<Result<Chunk>> hold();
+  // ---- before it is read: what follows is read and held until `rewind` ----
+
+  /// The next bytes. One of the following must be called for them. Error body_timeout: it was ended
+  /// to make room for others.
+  Task<Result<Chunk>> receive();
+  /// Holds what was received last; false: there is no room.
+  bool hold(const Chunk& chunk);
+  /// Holds it however large the body is, and waits until there is room. What is still to come will
+  /// find room too. Errors: see HeldBody::wait_to_claim.
+  Task<Result<Done>> hold_all(const Chunk& chunk);
+  /// What was received last is not held, but stays to be read after `rewind`. Nothing more can be
+  /// received.
+  void lend(const Chunk& chunk);
   /// Further bytes can be held.
-  bool holds() const { return !unkept_; }
+  bool holds() const { return !lent_; }
+  /// Bytes that are held.
+  std::uint64_t size() const { return kept_bytes_; }
 
  private:
+  class Arrival;
+
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
-  Task<Result<Chunk>> wait_to_hold(Task<Result<Chunk>> next);
-  Result<Chunk> keep_held(Result<Chunk> chunk);
+  Task<Result<Chunk>> wait_to_receive(Task<Result<Chunk>> next);
+  Task<Result<Done>> wait_to_hold(Chunk chunk);
   Result<Chunk> keep(Result<Chunk> chunk);
+  void appended(const Chunk& chunk);
+  std::uint64_t needed_for(const Chunk& chunk) const;
   bool append(std::string_view bytes);
-  bool keep_block(std::string_view bytes, std::uint64_t limit);
-  bool memory_is_scarce() const {
-    return pressure_ != nullptr && pressure_->get() != MemoryPressure::none;
-  }
+  bool keep_block(std::string_view bytes, bool small);
+  void free_before(std::size_t block);
   Chunk replay();
   void forget();
+  void drop_copy() override;
+  void end_arrival() override;
 
   BodyPtr body_;
   ReplayMetrics& metrics_;
-  const MemoryPressureLevel* pressure_;
-  Limits limits_;
+  const std::uint64_t max_bytes_;
   std::uint64_t kept_bytes_ = 0;
-  std::int64_t held_ = 0;  // bytes of the blocks
   std::vector<ReadBuffer> blocks_;
-  std::size_t next_ = 0;         // the block to replay
-  bool lends_block_ = false;     // the last chunk lies in the block before `next_`
-  std::optional<Chunk> last_;    // the body's, without its bytes
-  std::optional<Chunk> unkept_;  // behind the blocks: the chunk that was held as the body lends it
+  std::size_t freed_ = 0;       // blocks before this one are empty
+  std::size_t next_ = 0;        // the block to replay
+  bool lends_block_ = false;    // the last chunk lies in the block before `next_`
+  std::optional<Chunk> last_;   // the body's, without its bytes
+  std::optional<Chunk> lent_;   // behind the blocks: the chunk that is read as the body lends it
+  Arrival* arrival_ = nullptr;  // of the bytes that are to be received
   bool keeps_ = true;
+  bool whole_ = true;  // all that was read is here
 };
 
 }  // namespace evenkeel

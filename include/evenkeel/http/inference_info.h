@@ -115,6 +115,9 @@ struct InferenceInfo : Pooled {
   bool body_is_held = false;
   /// Memory for held bodies, or for decompressing this one, ran out before enough of it was read.
   bool cut_short = false;
+  /// The rest of the body was not read, because the place of the request does not depend on it:
+  /// conditions on what it may say count as met.
+  bool rest_unread = false;
   /// The client did not ask for the stream's usage: evenkeel asks for it where the engine gives it.
   bool wants_usage = false;
   bool usage_added = false;  ///< the backend that has the request is asked for it

@@ -11,7 +11,6 @@
 #include "evenkeel/balance/outcome.h"
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/base/loop.h"
-#include "evenkeel/base/overload.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
@@ -22,6 +21,7 @@
 
 namespace evenkeel {
 
+class HeldBodies;
 class SessionSources;
 
 /// A backend as one worker reaches it.
@@ -52,11 +52,10 @@ struct ForwarderOptions {
   bool finds_stream_errors = false;
   /// The longest time from a request's first attempt to its last one.
   Duration max_retry_time = std::chrono::seconds(600);
-  /// How much of request bodies one worker holds for retries, all pools together.
+  /// What request bodies are kept in for retries. Null: they are not kept.
+  HeldBodies* held_bodies = nullptr;
+  /// How much one worker may hold of them, all pools together.
   std::uint64_t max_held_bytes = 64UL * 1024 * 1024;
-  /// While memory is scarce, no further bytes of request bodies are kept for a retry. Null: it
-  /// never is.
-  const MemoryPressureLevel* memory_pressure = nullptr;
 };
 
 /// The end of the filter chain for one pool. Thread: one worker's.

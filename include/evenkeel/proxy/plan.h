@@ -41,6 +41,7 @@ struct WorkerContext {
   MetricsRegistry& metrics_registry;
   unsigned index;
   RequestRecorder& recorder;
+  HeldBodies& held_bodies;
   const MemoryPressureLevel* memory_pressure = nullptr;  ///< null: there is never any
   /// The present catalog of models, which the worker replaces. Null: there is never any.
   const std::shared_ptr<const ModelCatalog>* models = nullptr;
@@ -122,6 +123,12 @@ class Plan final : public Handler {
     const Plan& own;
     const std::shared_ptr<Plan>* active;
   };
+  /// What the filter `inspect` reads on for.
+  struct Placement final : PlacementNeeds {
+    explicit Placement(const Plan& own_plan) : plan(own_plan) {}
+    bool need_more(const Request& request) const override { return plan.needs_more(request); }
+    const Plan& plan;
+  };
   using PoolNumbers = std::unordered_map<std::string_view, std::size_t>;  // by name
   /// One of the pools of a route, or a part of one.
   struct WeightedTarget {
@@ -139,6 +146,7 @@ class Plan final : public Handler {
     std::uint32_t index;          // of LabelIndex
     bool grpc_only;               // matches gRPC calls only
     bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
+    bool renames = false;         // backends may get another name of the model than clients gave
     std::optional<RetryPolicy> retry;
     const SloConfig* slo;  // null: the pools'
     std::optional<Priority> priority;
@@ -157,7 +165,12 @@ class Plan final : public Handler {
   Handler& build_filter_chain(Handler& last, GrpcFilter& grpc, bool inspects);
   Task<Result<Response>> handle_inspected(Request& request);
   bool needs_body(const Request& request) const;
+  bool needs_more(const Request& request) const;
+  static bool have_same_targets(const Route& one, const Route& other);
+  template <class Holds>
+  bool for_pool_or_fallback(const PoolConfig& pool, const Holds& holds) const;
   bool reads_bodies(const PoolConfig& pool) const;
+  bool renames(const PoolConfig& pool) const;
   const WeightedTarget& choose_target(Request& request, std::size_t route);
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
@@ -174,6 +187,7 @@ class Plan final : public Handler {
   std::deque<GrpcFilter> grpc_;  // of each pool, and of no pool
   ForwardingHeadersFilter forwarding_headers_;
   WorkerMetrics& worker_metrics_;
+  Placement placement_{*this};
   InspectFilter inspect_;
   Renewal renewal_;
   std::deque<RewriteFilter> rewrites_;   // of pools that need one

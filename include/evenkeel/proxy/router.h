@@ -43,6 +43,12 @@ struct RouteChoice {
   bool needs_body;
 };
 
+/// The routes that a request may get while its body is being read, in order.
+struct PossibleRoutes {
+  std::vector<std::size_t> routes;
+  bool open = false;  ///< which one depends on what the rest of the body says
+};
+
 /// Tries a few routes one after another; many are looked up by host and path first. Immutable; any
 /// thread.
 class Router {
@@ -56,6 +62,8 @@ class Router {
   /// body. Routes with conditions on the body match no request that was not inspected. Errors:
   /// likewise.
   Result<std::size_t> route_inspected(const Request& request) const;
+  /// What is known of a request with `info.inference` whose body is being read.
+  PossibleRoutes possible_routes(const Request& request) const;
   /// A route that matches by the request's head takes requests for this model, perhaps under other
   /// conditions on their bodies.
   bool takes_model(const Request& request, std::string_view model) const;
