@@ -198,6 +198,8 @@ json::object status_document(const RuntimeView& view) {
   document["uptime_seconds"] = seconds_of(view.now - status.started);
   document["config"] = std::move(config);
   document["workers"] = view.runtime.loops.size();
+  document["cpu_quota"] = status.cpu_quota ? json::value(*status.cpu_quota) : json::value();
+  document["busy_polling"] = status.config->busy_polling && status.may_busy_poll;
   document["connections"] = view.runtime.connections();
   document["requests_in_flight"] = in_flight;
   document["draining"] = status.draining;

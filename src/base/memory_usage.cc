@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -37,73 +36,35 @@ std::optional<std::uint64_t> read_entry(const std::string& path, std::string_vie
   return std::nullopt;
 }
 
-bool is_folder(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored);
-}
-
-/// The path of the process's cgroup in a line of /proc/self/cgroup, "4:memory:/a/b" (version 1) or
-/// "0::/a/b" (version 2); nothing in other lines.
-std::optional<std::string> path_in_line(const std::string& line, bool unified) {
-  const auto first = line.find(':');
-  const auto second = line.find(':', first + 1);
-  if (first == std::string::npos || second == std::string::npos) return std::nullopt;
-  const std::string controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
-  const bool found =
-      unified ? controllers == ",," : controllers.find(",memory,") != std::string::npos;
-  if (!found) return std::nullopt;
-  std::string path = line.substr(second + 1);
-  while (path.ends_with('/')) path.pop_back();
-  return path;
-}
-
 }  // namespace
 
-MemoryUsage::MemoryUsage(MemoryFiles files) : files_(std::move(files)) {
-  for (const bool unified : {false, true}) {  // on a mixed system, version 1 counts memory
-    std::ifstream file(files_.proc + "/self/cgroup");
-    std::string line;
-    while (cgroup_.empty() && std::getline(file, line)) {
-      const auto path = path_in_line(line, unified);
-      if (!path) continue;
-      const std::string root = files_.cgroups + (unified ? "" : "/memory");
-      // In a container the path may be the host's, and the root the container's own.
-      std::string own = root + *path;
-      if (!is_folder(own)) own = root;
-      if (!is_folder(own)) continue;
-      cgroup_ = std::move(own);
-      root_ = root;
-      unified_ = unified;
-    }
-  }
-}
+MemoryUsage::MemoryUsage(std::string root)
+    : root_(std::move(root)), cgroups_(cgroups_of("memory", root_)) {}
 
 std::optional<std::uint64_t> MemoryUsage::cgroup_limit() const {
-  if (cgroup_.empty()) return std::nullopt;
-  const char* const name = unified_ ? "/memory.max" : "/memory.limit_in_bytes";
   std::uint64_t least = unlimited_v1;
-  std::string folder = cgroup_;
-  while (true) {
-    least = std::min(least, read_number(folder + name).value_or(unlimited_v1));
-    if (folder.size() <= root_.size()) break;
-    folder.resize(folder.rfind('/'));
+  for (const Cgroup& cgroup : cgroups_) {
+    const char* const name = cgroup.unified ? "/memory.max" : "/memory.limit_in_bytes";
+    for (const std::string& folder : cgroup.folders)
+      least = std::min(least, read_number(folder + name).value_or(unlimited_v1));
   }
   return least < unlimited_v1 ? std::optional(least) : std::nullopt;
 }
 
 std::optional<std::uint64_t> MemoryUsage::machine_memory() const {
-  const auto kib = read_entry(files_.proc + "/meminfo", "MemTotal:");
+  const auto kib = read_entry(root_ + "/proc/meminfo", "MemTotal:");
   return kib ? std::optional(*kib * 1024) : std::nullopt;
 }
 
 std::uint64_t MemoryUsage::socket_buffers() const {
-  if (cgroup_.empty()) return 0;
-  if (unified_) return read_entry(cgroup_ + "/memory.stat", "sock ").value_or(0);
-  return read_number(cgroup_ + "/memory.kmem.tcp.usage_in_bytes").value_or(0);
+  if (cgroups_.empty()) return 0;
+  const std::string& own = cgroups_.front().folders.front();
+  if (cgroups_.front().unified) return read_entry(own + "/memory.stat", "sock ").value_or(0);
+  return read_number(own + "/memory.kmem.tcp.usage_in_bytes").value_or(0);
 }
 
 std::optional<std::uint64_t> MemoryUsage::used() const {
-  std::ifstream file(files_.proc + "/self/statm");
+  std::ifstream file(root_ + "/proc/self/statm");
   std::uint64_t total = 0;
   std::uint64_t resident = 0;
   std::uint64_t of_files = 0;

@@ -229,6 +229,11 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
   if (!upgrade_problem.empty()) lines.push_back("the last upgrade failed: " + upgrade_problem);
   const std::string state_file_problem{status["state_file_problem"].text()};
   if (!state_file_problem.empty()) lines.push_back("the state is not saved: " + state_file_problem);
+  const auto quota = status["cpu_quota"].number();
+  if (quota) {
+    lines.push_back(fmt::format("CPU quota {:.3g}, busy polling {}", *quota,
+                                status["busy_polling"].truth() ? "on" : "off"));
+  }
   lines.push_back(fmt::format("workers {}, connections {}, requests in flight {}",
                               count_text(status["workers"]), count_text(status["connections"]),
                               count_text(status["requests_in_flight"])));

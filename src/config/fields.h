@@ -200,6 +200,13 @@ struct Fields<DnsConfig> {
     visit(Key{"max_ttl", "Maximum time to cache an answer, whatever its TTL."}, &T::max_ttl,
           DurationForm{100ms, 24h});
   }
+
+  static void finish(Node& node, DnsConfig& dns) {
+    if (dns.max_ttl >= dns.min_ttl) return;
+    const bool is_default = !node.has("max_ttl") || !node.has("min_ttl");
+    node.fail("'max_ttl' is below 'min_ttl'",
+              is_default ? "give both: one of them has its default" : "");
+  }
 };
 
 template <>
@@ -267,13 +274,17 @@ struct Fields<Config> {
           &T::listeners, ListForm<StructForm<ListenerConfig>>{{}, "a list of listeners", false});
     visit(Key{"admin", "The admin listener, for operators and monitoring."}, &T::admin,
           StructForm<AdminConfig>{});
-    visit(Key{"workers", "Number of threads that proxy requests; `auto` is one per core."},
+    visit(Key{"workers",
+              "Number of threads that proxy requests. `auto` is one per CPU that the process may "
+              "use: those of its affinity mask, but no more than the CPU quota of its cgroup, "
+              "rounded up."},
           &T::workers, WorkersForm{});
     visit(
         Key{"busy_polling",
             "Whether a thread that expects its next event within microseconds looks for it for up "
             "to 20 us before it sleeps, which saves latency. `false` where others need the "
-            "processor meanwhile: on shared cores, and in a container whose CPU time is limited."},
+            "processor meanwhile: on shared cores. Without effect where the CPU quota of the "
+            "cgroup is below the number of workers."},
         &T::busy_polling, FlagForm{});
     visit(Key{"pools", "Groups of interchangeable servers.", true}, &T::pools,
           ListForm<StructForm<PoolConfig>>{{}, "a list of pools", false});

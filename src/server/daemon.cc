@@ -2,14 +2,15 @@
 
 #include <fmt/core.h>
 #include <malloc.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
-#include <thread>
 
 #include "evenkeel/admin/admin_server.h"
+#include "evenkeel/base/cpu_limit.h"
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/load.h"
@@ -34,6 +35,9 @@ constexpr int exit_done = 0;
 constexpr int exit_start_failed = 1;
 constexpr int exit_successor_failed = 1;
 constexpr int exit_drain_deadline = 3;
+
+/// As many as `workers` may say.
+constexpr unsigned max_workers = 1024;
 
 /// Short enough that a standby backend joins before waiting requests time out.
 constexpr Duration pool_tick_interval = std::chrono::milliseconds(100);
@@ -66,8 +70,8 @@ void print_listening(const std::string& name, const Endpoint& endpoint) {
   log::print("listening name=" + name + " address=" + endpoint.text());
 }
 
-unsigned worker_count(const Config& config) {
-  return config.workers != 0 ? config.workers : std::max(1u, std::thread::hardware_concurrency());
+unsigned worker_count(const Config& config, const CpuLimit& limit) {
+  return config.workers != 0 ? config.workers : std::min(limit.threads(), max_workers);
 }
 
 /// Everything that lives from start to exit.
@@ -87,6 +91,7 @@ class Daemon {
   int run();
 
  private:
+  void report_cpu_quota(const Config& config, unsigned workers) const;
   Result<Done> open_access_log(const AccessLogConfig& config, unsigned workers);
   Result<int> bind_admin(const Address& address);
   Result<Done> take_over(const Config& config);
@@ -113,6 +118,7 @@ class Daemon {
   ServiceNotifier notifier_;
   const std::string config_file_;
   const Program program_;
+  const CpuLimit cpu_limit_ = cpu_limit();
   RuntimeStatusPublisher status_;
   Loop loop_;
   MemoryGuard memory_guard_{loop_, status_};
@@ -161,7 +167,8 @@ Daemon::~Daemon() {
 
 std::vector<Problem> Daemon::start(LoadResult loaded) {
   const Config& config = loaded.config;
-  const unsigned workers = worker_count(config);
+  const unsigned workers = worker_count(config, cpu_limit_);
+  report_cpu_quota(config, workers);
   const auto failure = [this](const char* path, Error error) {
     return std::vector<Problem>{
         {.file = config_file_, .path = path, .message = std::move(error.detail)}};
@@ -173,7 +180,12 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   if (!opened) return failure("access_log.path", std::move(opened.error()));
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
-  workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), memory_guard_.pressure());
+  status_.update([&](RuntimeStatus& status) {
+    status.cpu_quota = cpu_limit_.quota;
+    status.may_busy_poll = !cpu_limit_.is_below(workers);
+  });
+  workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), memory_guard_.pressure(),
+                   !cpu_limit_.is_below(workers));
   reloader_.emplace(
       Reloader::Process{.loop = loop_,
                         .inherited = inherited_,
@@ -184,7 +196,8 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                         .access_log = access_log_.get(),
                         .take_over = [this](Binary which) { return take_over_by(which); },
                         .takeover_obstacle = takeover_obstacle(program_),
-                        .move_admin = [this](int fd) { move_admin(fd); }},
+                        .move_admin = [this](int fd) { move_admin(fd); },
+                        .may_busy_poll = !cpu_limit_.is_below(workers)},
       config_file_, workers, config.dns);
   state_saver_.emplace(loop_, *reloader_, status_);
   drain_.emplace(loop_, *workers_, notifier_);
@@ -217,6 +230,14 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   auto started = start_admin();
   if (!started) return failure("admin.tls", std::move(started.error()));
   return {};
+}
+
+void Daemon::report_cpu_quota(const Config& config, unsigned workers) const {
+  if (!cpu_limit_.quota) return;
+  const bool spares = config.busy_polling && cpu_limit_.is_below(workers);
+  log::info(fmt::format("the CPU quota of this cgroup is {:.3g} CPUs: {} worker{}{}",
+                        *cpu_limit_.quota, workers, workers == 1 ? "" : "s",
+                        spares ? ", without busy_polling" : ""));
 }
 
 /// Takes what the process that this one replaces has passed, if there is one; else what the last
@@ -502,7 +523,11 @@ Task<void> Daemon::drain_after_upgrade() {
 
 // ---- the process ------------------------------------------------------------------------------
 
+/// A process that takes over for a reload runs /proc/self/exe, and the kernel would call it "exe".
+void set_process_name() { prctl(PR_SET_NAME, "evenkeel"); }
+
 int run(LoadResult loaded, const std::string& file, const std::string& version, Program program) {
+  set_process_name();
   const std::string text = loaded.text;
   if (!loaded.ok()) {
     log::print(render_problems(loaded.problems, text));

@@ -270,7 +270,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   config_ = std::move(change.config);
   const auto former = std::exchange(pool_set_, std::move(change.pool_set));
   overrides_.set_weights(std::move(change.weights));
-  process_.loop.set_busy_polling(config_->busy_polling);
+  process_.loop.set_busy_polling(process_.may_busy_poll && config_->busy_polling);
   std::vector<ListenerAssignment> assignments;
   if (change.listeners) {
     assignments = listener_set_.commit(std::move(*change.listeners));

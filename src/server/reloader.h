@@ -82,6 +82,7 @@ class Reloader final : public Control {
     std::string takeover_obstacle = {};  ///< why no process can take over; empty: one can
     /// Gives the admin listener another socket, which it owns from then on.
     std::function<void(int fd)> move_admin = nullptr;
+    bool may_busy_poll = true;  ///< see WorkerGroup
   };
 
   /// Whether to open the sockets of new listeners, or only to check that this would succeed.

@@ -38,8 +38,9 @@ int compute_fd_reserve_threshold() {
 }  // namespace
 
 Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
-               const MemoryPressureLevel& memory_pressure)
+               const MemoryPressureLevel& memory_pressure, bool may_busy_poll)
     : index_(index),
+      may_busy_poll_(may_busy_poll),
       fd_reserve_threshold_(compute_fd_reserve_threshold()),
       metrics_registry_(metrics_registry),
       worker_metrics_(metrics_registry.worker_metrics(index)),
@@ -56,7 +57,7 @@ Worker::~Worker() {
 }
 
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set) {
-  loop_.set_busy_polling(config->busy_polling);
+  loop_.set_busy_polling(may_busy_poll_ && config->busy_polling);
   auto next = std::make_shared<Plan>(
       std::move(config), std::move(pool_set),
       WorkerContext{loop_, metrics_registry_, index_, recorder_, held_bodies_, &memory_pressure_,

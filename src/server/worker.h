@@ -27,7 +27,7 @@ class Worker final {
  public:
   /// `memory_pressure`: of the process; outlives the worker.
   Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
-         const MemoryPressureLevel& memory_pressure);
+         const MemoryPressureLevel& memory_pressure, bool may_busy_poll = true);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();
@@ -116,6 +116,7 @@ class Worker final {
   Worker& least_loaded();
 
   const unsigned index_;
+  const bool may_busy_poll_;
   const int fd_reserve_threshold_;
   MetricsRegistry& metrics_registry_;
   WorkerMetrics& worker_metrics_;

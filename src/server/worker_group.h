@@ -24,9 +24,9 @@ namespace evenkeel {
 class WorkerGroup {
  public:
   /// `own` is the control thread's loop. `access_log` is null when the log is off. All outlive the
-  /// group.
+  /// group. `may_busy_poll`: whether `busy_polling` of the file has an effect.
   WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry, AccessLog* access_log,
-              const MemoryPressureLevel& memory_pressure);
+              const MemoryPressureLevel& memory_pressure, bool may_busy_poll = true);
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
   ~WorkerGroup();

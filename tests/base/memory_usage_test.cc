@@ -19,7 +19,6 @@ class MemoryUsageTest : public testing::Test {
     std::string folder = testing::TempDir() + "memory-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     root = folder;
-    files = {.proc = root + "/proc", .cgroups = root + "/cgroup"};
     write("proc/meminfo", "MemFree: 1 kB\nMemTotal:       2048 kB\n");
   }
   void TearDown() override { std::filesystem::remove_all(root); }
@@ -29,43 +28,42 @@ class MemoryUsageTest : public testing::Test {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text;
   }
-  MemoryUsage usage() const { return MemoryUsage(files); }
+  MemoryUsage usage() const { return MemoryUsage(root); }
 
   std::string root;
-  MemoryFiles files;
 };
 
 TEST_F(MemoryUsageTest, HasTheSmallestLimitOfTheGroupsAroundIt) {
   write("proc/self/cgroup", "0::/slice/service\n");
-  write("cgroup/slice/service/memory.max", "max\n");
-  write("cgroup/slice/memory.max", "104857600\n");
+  write("sys/fs/cgroup/slice/service/memory.max", "max\n");
+  write("sys/fs/cgroup/slice/memory.max", "104857600\n");
   EXPECT_EQ(usage().cgroup_limit(), 100 * MiB);
 
-  write("cgroup/slice/service/memory.max", "52428800\n");
+  write("sys/fs/cgroup/slice/service/memory.max", "52428800\n");
   EXPECT_EQ(usage().cgroup_limit(), 50 * MiB);
 }
 
 TEST_F(MemoryUsageTest, HasNoLimitWhereNoGroupHasOne) {
   EXPECT_EQ(usage().cgroup_limit(), std::nullopt) << "no cgroups at all";
   write("proc/self/cgroup", "0::/\n");
-  write("cgroup/cgroup.procs", "");
+  write("sys/fs/cgroup/cgroup.procs", "");
   EXPECT_EQ(usage().cgroup_limit(), std::nullopt);
   EXPECT_EQ(usage().machine_memory(), 2 * MiB);
 }
 
 TEST_F(MemoryUsageTest, ReadsTheLimitOfACgroupOfVersionOne) {
   write("proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/a/b\n0::/\n");
-  write("cgroup/memory/a/b/memory.limit_in_bytes", "67108864\n");
-  write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "67108864\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(usage().cgroup_limit(), 64 * MiB);
 
-  write("cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+  write("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(usage().cgroup_limit(), std::nullopt);
 }
 
 TEST_F(MemoryUsageTest, FindsTheLimitOfAContainerThatSeesOnlyItsOwnGroup) {
   write("proc/self/cgroup", "4:memory:/docker/0123\n");
-  write("cgroup/memory/memory.limit_in_bytes", "67108864\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n");
   EXPECT_EQ(usage().cgroup_limit(), 64 * MiB);
 }
 
@@ -75,7 +73,7 @@ TEST_F(MemoryUsageTest, CountsTheProcessesOwnPagesAndSocketBuffers) {
   EXPECT_EQ(usage().used(), 200 * page);
 
   write("proc/self/cgroup", "0::/a\n");
-  write("cgroup/a/memory.stat", "anon 1\nfile 5\nsock 4096\n");
+  write("sys/fs/cgroup/a/memory.stat", "anon 1\nfile 5\nsock 4096\n");
   EXPECT_EQ(usage().used(), 200 * page + 4096);
 }
 

@@ -44,6 +44,22 @@ class Takeover(UpgradeCase):
             self.eventually(lambda: all(traffic.counts[kind] > counts[kind] for kind in counts), "traffic")
         traffic.end()
 
+    def test_a_process_that_takes_over_has_the_name_of_the_one_before(self):
+        self.start(self.backend(serve))
+        self.config["workers"] = 1
+        self.reload()
+        self.follow(1)
+        process_folder = pathlib.Path(f"/proc/{self.main}")
+        self.assertEqual((process_folder / "comm").read_text(), "evenkeel\n")
+        self.assertEqual((process_folder / "cmdline").read_text().split("\0")[0], str(self.binary))
+
+    def test_auto_is_a_worker_for_each_cpu_of_the_affinity_mask(self):
+        allowed = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, allowed)
+        os.sched_setaffinity(0, {min(allowed)})
+        self.start(self.backend(serve), workers="auto")
+        self.assertEqual(self.served.api("status")["workers"], 1)
+
     def test_commands_say_that_another_process_takes_over(self):
         self.start(self.backend(serve))
         self.config["workers"] = 1

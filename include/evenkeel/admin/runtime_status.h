@@ -56,6 +56,8 @@ struct RuntimeStatus {
   std::int32_t successor = 0;               ///< the process that has taken over; 0: none
   std::optional<ReplacedProcess> replaced;  ///< empty: it has ended, or there was none
   std::string state_file_problem;           ///< why it was not written; empty: it was, or is off
+  std::optional<double> cpu_quota;          ///< of its cgroup, in CPUs; empty: none
+  bool may_busy_poll = true;                ///< false: that is below the number of workers
   bool ready = false;
   bool draining = false;
   bool upgrading = false;  ///< another process is starting, with a copy of what operators have set

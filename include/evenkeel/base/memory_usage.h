@@ -4,21 +4,19 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "evenkeel/base/cgroup.h"
 
 namespace evenkeel {
-
-/// Where the kernel's files are; elsewhere in tests.
-struct MemoryFiles {
-  std::string proc = "/proc";
-  std::string cgroups = "/sys/fs/cgroup";
-};
 
 /// Reads the memory of this process from the kernel's files. Nothing where a file is missing.
 ///
 /// Thread: any, one at a time.
 class MemoryUsage {
  public:
-  explicit MemoryUsage(MemoryFiles files = {});
+  /// `root`: the folder of the kernel's files; elsewhere than "" in tests.
+  explicit MemoryUsage(std::string root = "");
 
   /// The limit of the process's cgroup, or the smallest of those above it, in bytes. Nothing: it
   /// has none.
@@ -32,10 +30,8 @@ class MemoryUsage {
  private:
   std::uint64_t socket_buffers() const;
 
-  MemoryFiles files_;
-  std::string cgroup_;   // the folder of the process's cgroup; empty: none that counts memory
-  std::string root_;     // the folder above which there are no cgroups
-  bool unified_ = true;  // cgroup v2
+  std::string root_;
+  std::vector<Cgroup> cgroups_;  // on a mixed system the first one, of version 1, counts memory
 };
 
 }  // namespace evenkeel
