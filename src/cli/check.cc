@@ -10,8 +10,19 @@
 
 namespace evenkeel {
 
+LoadResult load_for_check(const CheckOptions& options, const Environment& environment) {
+  LoadResult loaded = load_config(options.file, environment);
+  if (!options.strict) return loaded;
+  for (Problem& warning : loaded.warnings) {
+    warning.severity = Severity::error;
+    loaded.problems.push_back(std::move(warning));
+  }
+  loaded.warnings.clear();
+  return loaded;
+}
+
 CommandOutput check_command(const CheckOptions& options, const Environment& environment) {
-  return report_check(options, load_config(options.file, environment));
+  return report_check(options, load_for_check(options, environment));
 }
 
 CommandOutput report_check(const CheckOptions& options, const LoadResult& loaded) {

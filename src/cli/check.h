@@ -15,10 +15,13 @@ struct CommandOutput {
 };
 
 struct CheckOptions {
-  std::string file;   ///< "-": standard input
-  bool json = false;  ///< errors and warnings as a JSON list
+  std::string file;     ///< "-": standard input
+  bool json = false;    ///< errors and warnings as a JSON list
+  bool strict = false;  ///< warnings are errors
 };
 
+/// Reads the file. With `strict`, what was a warning is an error.
+LoadResult load_for_check(const CheckOptions& options, const Environment& environment);
 /// Every problem of the file. Exit codes: 0 none or only warnings, 1 errors.
 CommandOutput check_command(const CheckOptions& options, const Environment& environment);
 /// The same for a file that has been read.

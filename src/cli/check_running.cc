@@ -83,7 +83,7 @@ CommandOutput report_preview(const CheckOptions& options, const LoadResult& load
 
 CommandOutput check_running(const CheckOptions& options, AdminTarget given,
                             const Environment& environment) {
-  const LoadResult loaded = load_config(options.file, environment);
+  const LoadResult loaded = load_for_check(options, environment);
   if (!loaded.ok()) return report_check(options, loaded);
   auto client = AdminClient::open(completed(std::move(given), loaded.config));
   if (!client) {

@@ -49,6 +49,7 @@ void add_check_verb(CLI::App& app, Invocation& invocation) {
   auto target = std::make_shared<AdminTarget>();
   add_config_option(*verb, options->file);
   verb->add_flag("--json", options->json, "Print errors and warnings as a JSON list");
+  verb->add_flag("--strict", options->strict, "Take warnings for errors");
   verb->add_flag("--offline", *offline, "Do not look up host names");
   auto* running_flag =
       verb->add_flag("--running", *running,
@@ -65,9 +66,10 @@ void add_check_verb(CLI::App& app, Invocation& invocation) {
   verb->footer(
       "Checks the file as `run` and a reload do: syntax, keys, values, what they mean together, "
       "and\n"
-      "the certificates, keys and logs that the file names.\n"
-      "Exit codes: 0 the file can be used (there may be warnings), 1 it cannot, 2 usage,\n"
-      "5 the daemon does not answer.");
+      "the certificates, keys and logs that the file names. A backend whose name has no address now\n"
+      "is a warning, as in a running daemon.\n"
+      "Exit codes: 0 the file can be used (there may be warnings), 1 it cannot, or there are\n"
+      "warnings with --strict, 2 usage, 5 the daemon does not answer.");
   verb->callback([options, offline, running, target, &invocation] {
     Environment environment = process_environment();
     if (*offline) environment.resolve_error = nullptr;

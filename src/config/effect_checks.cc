@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::string_view expected_time = "expected-time";
 
-void warn(ParseContext& context, const std::string& path, std::string message, std::string help) {
-  if (context.report.has_problem(path)) return;
-  context.report.warn(context.mark_of(path), path, std::move(message), std::move(help));
-}
-
 // ---- settings of pickers
 
 // A setting that only some pickers read.
@@ -48,7 +43,7 @@ void check_settings(const PoolConfig& pool, const std::string& path, ParseContex
       return picker == pool.picker || picker == pool.shadow_picker;
     });
     if (!setting.is_set || is_read) continue;
-    warn(context, fmt::format("{}.{}", path, setting.key),
+    context.warn(fmt::format("{}.{}", path, setting.key),
          fmt::format("has no effect with `picker: {}`", pool.picker),
          fmt::format("read by `picker: {}` only: change the picker, or remove the key",
                      fmt::join(setting.pickers, "` and `picker: ")));
@@ -67,10 +62,10 @@ void check_weights(const PoolConfig& pool, const std::string& path, ParseContext
   const auto index = static_cast<std::size_t>(weighted - pool.backends.begin());
   const std::string key = indexed(path + ".backends", index) + ".weight";
   if (pool.picker == expected_time) {
-    warn(context, key, "is only for requests that generate no text with `picker: expected-time`",
+    context.warn(key, "is only for requests that generate no text with `picker: expected-time`",
          "others go by the speed that it learns of each backend: remove the weights");
   } else {
-    warn(context, key, fmt::format("has no effect with `picker: {}`", pool.picker),
+    context.warn(key, fmt::format("has no effect with `picker: {}`", pool.picker),
          "take `picker: weighted` or `least-connections`, or remove the weights");
   }
 }
@@ -91,14 +86,14 @@ void check_queue(const PoolConfig& pool, const std::string& path, ParseContext& 
   const QueueConfig& queue = pool.limits.queue;
   if (queue == QueueConfig{} || queue.size == 0 || may_queue(pool)) return;
   if (context.report.has_problem(path + ".limits")) return;
-  warn(context, path + ".limits.queue", "has no effect: without `max_in_flight` no request waits",
+  context.warn(path + ".limits.queue", "has no effect: without `max_in_flight` no request waits",
        "add `max_in_flight`, how many requests a backend may have, beside it");
 }
 
 void check_spares(const PoolConfig& pool, const std::string& path, ParseContext& context) {
   if (pool.spares == SparesConfig{} || has_standby(pool)) return;
   if (context.report.has_problem(path + ".backends")) return;
-  warn(context, path + ".spares", "has no effect: no backend of the pool is a standby one",
+  context.warn(path + ".spares", "has no effect: no backend of the pool is a standby one",
        "mark backends with `standby: true`, or remove the key");
 }
 
@@ -106,23 +101,33 @@ void check_spares(const PoolConfig& pool, const std::string& path, ParseContext&
 
 using PoolsByName = std::unordered_map<std::string_view, const PoolConfig*>;
 
-// Whether a request may be placed by `picker: expected-time`: in one of these pools, or in one that
-// takes what they cannot.
-bool reaches_scheduler(const std::vector<RouteTarget>& targets, const PoolsByName& pools) {
-  return std::ranges::any_of(targets, [&](const RouteTarget& target) {
-    auto found = pools.find(target.pool);
-    for (std::size_t steps = 0; steps <= pools.size() && found != pools.end(); ++steps) {
-      if (found->second->picker == expected_time) return true;
-      found = pools.find(found->second->fallback);
+// The pools whose requests `picker: expected-time` may place: there, or in a pool that takes what
+// they cannot.
+std::unordered_set<std::string_view> scheduled_pools(const Config& config,
+                                                     const PoolsByName& pools) {
+  std::unordered_set<std::string_view> scheduled;
+  std::unordered_set<std::string_view> seen;
+  for (const PoolConfig& pool : config.pools) {
+    std::vector<std::string_view> chain;  // up to one of which it is known
+    const PoolConfig* end = &pool;
+    while (end != nullptr && end->picker != expected_time && seen.insert(end->name).second) {
+      chain.push_back(end->name);
+      const auto next = pools.find(end->fallback);
+      end = next == pools.end() ? nullptr : next->second;
     }
-    return false;
-  });
+    if (end == nullptr) continue;
+    if (end->picker == expected_time) scheduled.insert(end->name);
+    if (scheduled.contains(end->name)) scheduled.insert(chain.begin(), chain.end());
+  }
+  return scheduled;
 }
 
 void check_route(const RouteConfig& route, const std::string& path, const PoolsByName& pools,
-                 ParseContext& context) {
-  if (route.slo != SloConfig{} && !reaches_scheduler(route.targets, pools)) {
-    warn(context, path + ".slo", "has no effect: no pool of the route has `picker: expected-time`",
+                 const std::unordered_set<std::string_view>& scheduled, ParseContext& context) {
+  const bool reaches_scheduler = std::ranges::any_of(
+      route.targets, [&](const RouteTarget& target) { return scheduled.contains(target.pool); });
+  if (route.slo != SloConfig{} && !reaches_scheduler) {
+    context.warn(path + ".slo", "has no effect: no pool of the route has `picker: expected-time`",
          "choose that picker in its pool, or remove the key");
   }
   if (route.match.grpc.empty()) return;
@@ -132,7 +137,7 @@ void check_route(const RouteConfig& route, const std::string& path, const PoolsB
     if (target.weight == 0 || found == pools.end()) continue;
     if (found->second->protocol != BackendProtocol::http1) continue;
     if (!reported.insert(target.pool).second) continue;
-    warn(context, path + ".match.grpc",
+    context.warn(path + ".match.grpc",
          fmt::format("gRPC needs HTTP/2, and the pool '{}' speaks HTTP/1.1 to its backends",
                      target.pool),
          "write `protocol: h2` in the pool");
@@ -145,7 +150,7 @@ void check_tenant_weights(const Config& config, ParseContext& context) {
   }
   for (std::size_t i = 0; i < config.tenants.size(); ++i) {
     if (config.tenants[i].weight == TenantConfig{}.weight) continue;
-    warn(context, indexed("tenants", i) + ".weight",
+    context.warn(indexed("tenants", i) + ".weight",
          "has no effect: no pool has `picker: expected-time`",
          "choose that picker in a pool, or remove the key");
   }
@@ -171,8 +176,9 @@ void check_effects(const Config& config, ParseContext& context) {
     check_spares(pool, path, context);
   }
   if (has_wrong_pool) return;
+  const auto scheduled = scheduled_pools(config, pools);
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
-    check_route(config.routes[i], indexed("routes", i), pools, context);
+    check_route(config.routes[i], indexed("routes", i), pools, scheduled, context);
   }
   check_tenant_weights(config, context);
 }

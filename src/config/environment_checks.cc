@@ -71,24 +71,35 @@ void resolve_all(HostErrors& errors, const Environment& environment) {
   resolve_remaining();
 }
 
+// A backend without an address joins when its name has one; a listener cannot be opened.
 void check_hosts(const Config& config, ParseContext& context) {
   if (!context.environment.resolve_error) return;
-  std::vector<UsedAddress> used = listen_addresses(config, context);
+  const auto names_of = [](std::vector<UsedAddress> all) {
+    std::erase_if(all, [](const UsedAddress& each) {
+      return each.address.host.empty() || parse_ip(each.address.host).has_value();
+    });
+    return all;
+  };
+  const std::vector<UsedAddress> listeners = names_of(listen_addresses(config, context));
   // With `dns.servers` the daemon does not use the system's resolver, which may know other names.
-  if (config.dns.servers.empty())
-    std::ranges::move(backend_addresses(config, context), std::back_inserter(used));
-  std::erase_if(used, [](const UsedAddress& each) {
-    return each.address.host.empty() || parse_ip(each.address.host).has_value();
-  });
+  std::vector<UsedAddress> backends;
+  if (config.dns.servers.empty()) backends = names_of(backend_addresses(config, context));
 
   HostErrors errors;
-  for (const UsedAddress& each : used) errors.emplace(each.address.host, std::nullopt);
+  for (const UsedAddress& each : listeners) errors.emplace(each.address.host, std::nullopt);
+  for (const UsedAddress& each : backends) errors.emplace(each.address.host, std::nullopt);
   resolve_all(errors, context.environment);
-  for (const UsedAddress& each : used) {
+  const auto text = [](const UsedAddress& used, const std::string& error) {
+    return fmt::format("the host name '{}' has no address: {}", used.address.host, error);
+  };
+  for (const UsedAddress& each : listeners) {
+    const auto& error = errors.at(each.address.host);
+    if (error) context.add(each.path, text(each, *error));
+  }
+  for (const UsedAddress& each : backends) {
     const auto& error = errors.at(each.address.host);
     if (!error) continue;
-    context.add(each.path,
-                fmt::format("the host name '{}' has no address: {}", each.address.host, *error));
+    context.warn(each.path, text(each, *error), "it gets requests once its name has one");
   }
 }
 
@@ -153,9 +164,9 @@ void check_state_file(const std::string& file, ParseContext& context) {
   if (file.empty() || context.report.has_problem(key)) return;
   const auto error = context.environment.file_error(FileUse::state, file);
   if (!error) return;
-  context.report.warn(context.mark_of(key), key, fmt::format("'{}' {}", file, *error),
-                      "create its folder and let this user write to it, or what the daemon learns "
-                      "is lost with it");
+  context.warn(key, fmt::format("'{}' {}", file, *error),
+               "create its folder and let this user write to it, or what the daemon learns "
+               "is lost with it");
 }
 
 void check_named_files(const Config& config, ParseContext& context) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "config/key_places.h"
+#include "config/synonyms.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
@@ -49,6 +51,11 @@ const KnownKey* key_without_space(std::string_view text, const std::vector<Known
 std::string help_for_colon(std::string_view text, const KnownKey& key) {
   return fmt::format("did you mean '{}: {}'? a ':' needs a space behind it", key.name,
                      shorten(text.substr(key.name.size() + 1)));
+}
+
+// Whether a word is another name for `meant` or a misspelling of it, not just a part of it.
+bool is_near(std::string_view word, std::string_view meant, const std::vector<std::string>& names) {
+  return edit_distance(word, meant, 3) < 3 || meaning_of(word, names).has_value();
 }
 
 bool is_variable_name(std::string_view name) {
@@ -197,12 +204,25 @@ void Node::report_unknown_key(std::size_t index, const std::vector<KnownKey>& kn
     matched_.emplace(joined->name, nullptr);
     return;
   }
-  const auto meant = nearest_word(key.name, names);
+  auto meant = nearest_word(key.name, names);
+  const auto shape = [&](std::string_view name) {
+    return std::ranges::find(known, name, &KnownKey::name)->shape;
+  };
+  const Tree& value = tree_.items[index];
+  std::vector<std::string> places;
+  if (!meant) {
+    places = places_of(key.name, false);
+  } else if (!fits(shape(*meant), value) || !is_near(key.name, *meant, names)) {
+    places = places_of(key.name, true);
+  }
+  if (!places.empty()) meant.reset();
   const auto missing_space = std::ranges::find_if(
       names, [&](const std::string& name) { return key.name.starts_with(name + " "); });
   std::string help = fmt::format("known keys: {}", fmt::join(names, ", "));
   if (meant) {
     help = fmt::format("did you mean '{}'?", *meant);
+  } else if (!places.empty()) {
+    help = fmt::format("did you mean '{}'?", fmt::join(places, "' or '"));
   } else if (missing_space != names.end()) {
     help = fmt::format("did you mean '{}:{}'?", *missing_space,
                        key.name.substr(missing_space->size()));
@@ -212,8 +232,24 @@ void Node::report_unknown_key(std::size_t index, const std::vector<KnownKey>& kn
   if (!meant) return;
   const auto it = std::ranges::find_if(
       known, [&](const KnownKey& candidate) { return candidate.name == *meant; });
-  const Tree& value = tree_.items[index];
   matched_.emplace(it->name, fits(it->shape, value) ? &value : nullptr);
+}
+
+// Where in the file the key belongs; empty: there is no such key, or there are too many. To look
+// takes a while, and is worth it only where it is shown.
+std::vector<std::string> Node::places_of(std::string_view key, bool only_below) const {
+  constexpr std::size_t max_listed = 4;
+  if (context_.report.size() >= Report::max_listed) return {};
+  KeyPlaces found = places_of_key(key, path_);
+  auto places = std::move(found.below);
+  if (only_below) {
+    std::erase_if(places, [key](std::string_view place) {
+      return place != key && !place.ends_with("." + std::string(key));
+    });
+  }
+  if (places.empty() && !only_below) places = std::move(found.elsewhere);
+  if (places.size() > max_listed) places.clear();
+  return places;
 }
 
 std::optional<Node> Node::child(std::string_view key) const {

@@ -27,6 +27,12 @@ struct ParseContext {
   void add(const std::string& path, std::string message, std::string help = {}) {
     report.add(mark_of(path), path, std::move(message), std::move(help));
   }
+
+  // Reports what does not keep the file from being used, unless its value is wrong anyway.
+  void warn(const std::string& path, std::string message, std::string help = {}) {
+    if (report.has_problem(path)) return;
+    report.warn(mark_of(path), path, std::move(message), std::move(help));
+  }
 };
 
 // What kind of value a key takes, in YAML's terms.
@@ -90,6 +96,7 @@ class Node {
   std::string found() const;
   std::string help_for_list(const std::vector<KnownKey>& keys) const;
   void report_unknown_key(std::size_t index, const std::vector<KnownKey>& known);
+  std::vector<std::string> places_of(std::string_view key, bool only_below) const;
   std::optional<std::string> expand(std::string_view text, bool& expanded) const;
   std::optional<std::string> variable(std::string_view reference) const;
 

@@ -81,9 +81,9 @@ void check_tenants(const Config& config, ParseContext& context) {
     }
     for (std::size_t j = 0; j < tenant.keys_sha256.size(); ++j)
       keys.push_back({indexed(path + ".keys_sha256", j), tenant.keys_sha256[j]});
-    if (tenant.keys_sha256.empty() && !named_by_proxies && !context.report.has_problem(path)) {
-      context.add(path, "no request can be of this tenant",
-                  "add its keys_sha256, or the tenant_header of a listener");
+    if (tenant.keys_sha256.empty() && !named_by_proxies) {
+      context.warn(path, "no request can be of this tenant",
+                   "add its keys_sha256, or the tenant_header of a listener");
     }
   }
   check_unique(names, "tenant name", context);
@@ -92,7 +92,7 @@ void check_tenants(const Config& config, ParseContext& context) {
     const std::string path = indexed("listeners", i) + ".tenant_header";
     if (config.listeners[i].tenant_header.empty() || !config.tenants.empty()) continue;
     if (context.report.has_problem("tenants")) continue;
-    context.add(path, "there are no tenants that it could name", "add them to `tenants`");
+    context.warn(path, "there are no tenants that it could name", "add them to `tenants`");
   }
 }
 
@@ -207,39 +207,63 @@ std::unordered_set<std::string> check_targets(const Config& config, ParseContext
   return used;
 }
 
+// "a -> b -> c -> a"
+std::string text_of_cycle(const std::vector<std::string_view>& cycle) {
+  constexpr std::size_t max_listed = 20;
+  const std::span listed(cycle.data(), std::min(cycle.size(), max_listed));
+  return fmt::format("{} ->{} {}", fmt::join(listed, " -> "),
+                     listed.size() < cycle.size() ? " ... ->" : "", cycle.front());
+}
+
+// Each cycle once, at its pool that comes first in the file. `pools`: the index of each name.
+void check_fallback_cycles(const Config& config,
+                           const std::unordered_map<std::string, std::size_t>& pools,
+                           ParseContext& context) {
+  constexpr std::size_t none = ~std::size_t{0};
+  const auto next_of = [&](std::size_t pool) {
+    const std::string& fallback = config.pools[pool].fallback;
+    const auto next = fallback.empty() ? pools.end() : pools.find(fallback);
+    return next == pools.end() ? none : next->second;
+  };
+  std::vector<std::size_t> walks(config.pools.size(), none);  // the first one that came by
+  for (std::size_t start = 0; start < config.pools.size(); ++start) {
+    std::size_t at = start;
+    while (at != none && walks[at] == none) {
+      walks[at] = start;
+      at = next_of(at);
+    }
+    if (at == none || walks[at] != start) continue;
+    std::vector<std::size_t> cycle{at};
+    for (std::size_t i = next_of(at); i != at; i = next_of(i)) cycle.push_back(i);
+    std::ranges::rotate(cycle, std::ranges::min_element(cycle));
+    std::vector<std::string_view> names;
+    for (const std::size_t pool : cycle) names.push_back(config.pools[pool].name);
+    context.add(indexed("pools", cycle.front()) + ".fallback",
+                fmt::format("the fallbacks form a cycle: {}", text_of_cycle(names)),
+                "remove one of them: the last pool has no fallback");
+  }
+}
+
 // Fallbacks are pools, and following them ends. Adds them to the pools that are used.
 void check_fallbacks(const Config& config, std::unordered_set<std::string>& used,
                      ParseContext& context) {
-  std::unordered_map<std::string, const PoolConfig*> pools;
+  std::unordered_map<std::string, std::size_t> pools;
   std::vector<std::string> names;
-  for (const PoolConfig& pool : config.pools) {
-    if (pools.emplace(pool.name, &pool).second) names.push_back(pool.name);
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    if (pools.emplace(config.pools[i].name, i).second) names.push_back(config.pools[i].name);
   }
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     const PoolConfig& pool = config.pools[i];
     const std::string path = indexed("pools", i) + ".fallback";
     if (pool.fallback.empty() || context.report.has_problem(path)) continue;
     used.insert(pool.fallback);
-    if (!pools.contains(pool.fallback)) {
-      const auto meant = meant_pool(pool.fallback, names, context);
-      if (meant) used.insert(*meant);
-      context.add(path, fmt::format("there is no pool '{}'", pool.fallback),
-                  meant ? fmt::format("did you mean '{}'?", *meant) : list_of(names));
-      continue;
-    }
-    std::string chain = pool.name;
-    const PoolConfig* next = &pool;
-    for (std::size_t steps = 0; steps < pools.size() && !next->fallback.empty(); ++steps) {
-      const auto found = pools.find(next->fallback);
-      if (found == pools.end()) break;
-      next = found->second;
-      chain += " -> " + next->name;
-      if (next->name != pool.name) continue;
-      context.add(path, fmt::format("the fallbacks form a cycle: {}", chain),
-                  "remove one of them: the last pool has no fallback");
-      break;
-    }
+    if (pools.contains(pool.fallback)) continue;
+    const auto meant = meant_pool(pool.fallback, names, context);
+    if (meant) used.insert(*meant);
+    context.add(path, fmt::format("there is no pool '{}'", pool.fallback),
+                meant ? fmt::format("did you mean '{}'?", *meant) : list_of(names));
   }
+  check_fallback_cycles(config, pools, context);
 }
 
 void check_reachability(const Config& config, ParseContext& context) {
@@ -254,10 +278,10 @@ void check_reachability(const Config& config, ParseContext& context) {
     }
     // Not added: whatever it hides, the earlier one hides, too.
     const std::string path = indexed("routes", *earlier);
-    context.add(indexed("routes", route),
-                fmt::format("never reached: {} in {} matches everything that this does", path,
-                            line_of(context, path)),
-                "the first match wins: put the narrower route first");
+    context.warn(indexed("routes", route),
+                 fmt::format("never reached: {} in {} matches everything that this does", path,
+                             line_of(context, path)),
+                 "the first match wins: put the narrower route first");
   }
 }
 
@@ -271,17 +295,15 @@ void warn_of_exact_paths(const Config& config, ParseContext& context) {
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
     const std::string& path = config.routes[i].match.path;
     const std::string key = indexed("routes", i) + ".match.path";
-    if (context.report.has_problem(key)) continue;
     if (looks_like_a_regex(path)) {
-      context.report.warn(
-          context.mark_of(key), key,
-          fmt::format("'{}' is compared as it stands, not as a regular expression", path),
-          "write '*' for any one segment, '**' at the end for all the rest");
+      context.warn(key,
+                   fmt::format("'{}' is compared as it stands, not as a regular expression", path),
+                   "write '*' for any one segment, '**' at the end for all the rest");
       continue;
     }
     if (!path.ends_with('/')) continue;
-    context.report.warn(context.mark_of(key), key, fmt::format("matches exactly '{}'", path),
-                        fmt::format("write '{}**' to match every path below it, too", path));
+    context.warn(key, fmt::format("matches exactly '{}'", path),
+                 fmt::format("write '{}**' to match every path below it, too", path));
   }
 }
 
@@ -303,9 +325,9 @@ void check_routes(const Config& config, ParseContext& context) {
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     const std::string& name = config.pools[i].name;
     const std::string path = indexed("pools", i) + ".name";
-    if (name.empty() || context.report.has_problem(path) || used.count(name) > 0) continue;
-    context.add(path, fmt::format("no route leads to the pool '{}'", name),
-                "add a route to it, or remove it");
+    if (name.empty() || used.count(name) > 0) continue;
+    context.warn(path, fmt::format("no route leads to the pool '{}'", name),
+                 "add a route to it, or remove it");
   }
   check_splits(config, context);
   check_reachability(config, context);

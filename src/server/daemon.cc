@@ -91,7 +91,8 @@ class Daemon {
   int run();
 
  private:
-  void report_cpu_quota(const Config& config, unsigned workers) const;
+  void note_cpu_quota(const Config& config, unsigned workers);
+  RuntimeAccess runtime_access();
   Result<Done> open_access_log(const AccessLogConfig& config, unsigned workers);
   Result<int> bind_admin(const Address& address);
   Result<Done> take_over(const Config& config);
@@ -168,7 +169,7 @@ Daemon::~Daemon() {
 std::vector<Problem> Daemon::start(LoadResult loaded) {
   const Config& config = loaded.config;
   const unsigned workers = worker_count(config, cpu_limit_);
-  report_cpu_quota(config, workers);
+  note_cpu_quota(config, workers);
   const auto failure = [this](const char* path, Error error) {
     return std::vector<Problem>{
         {.file = config_file_, .path = path, .message = std::move(error.detail)}};
@@ -180,10 +181,6 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   if (!opened) return failure("access_log.path", std::move(opened.error()));
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
-  status_.update([&](RuntimeStatus& status) {
-    status.cpu_quota = cpu_limit_.quota;
-    status.may_busy_poll = !cpu_limit_.is_below(workers);
-  });
   workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), memory_guard_.pressure(),
                    !cpu_limit_.is_below(workers));
   reloader_.emplace(
@@ -202,15 +199,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   state_saver_.emplace(loop_, *reloader_, status_);
   drain_.emplace(loop_, *workers_, notifier_);
   upgrade_.emplace(loop_, *reloader_, program_);
-  runtime_ = {.status = &status_,
-              .metrics_registry = metrics_registry_.get(),
-              .access_log = access_log_.get(),
-              .loops = workers_->loops(),
-              .control_loop = &loop_,
-              .connections = [this] { return workers_->connections(); },
-              .control = &*reloader_,
-              .backend_monitor = &reloader_->backend_monitor(),
-              .memory = &memory_guard_.figures()};
+  runtime_ = runtime_access();
 
   auto taken_over = take_over(config);
   if (!taken_over) return failure("", std::move(taken_over.error()));
@@ -232,7 +221,24 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   return {};
 }
 
-void Daemon::report_cpu_quota(const Config& config, unsigned workers) const {
+/// What the admin listener reads and changes. REQUIRES: all of it exists.
+RuntimeAccess Daemon::runtime_access() {
+  return {.status = &status_,
+          .metrics_registry = metrics_registry_.get(),
+          .access_log = access_log_.get(),
+          .loops = workers_->loops(),
+          .control_loop = &loop_,
+          .connections = [this] { return workers_->connections(); },
+          .control = &*reloader_,
+          .backend_monitor = &reloader_->backend_monitor(),
+          .memory = &memory_guard_.figures()};
+}
+
+void Daemon::note_cpu_quota(const Config& config, unsigned workers) {
+  status_.update([&](RuntimeStatus& status) {
+    status.cpu_quota = cpu_limit_.quota;
+    status.may_busy_poll = !cpu_limit_.is_below(workers);
+  });
   if (!cpu_limit_.quota) return;
   const bool spares = config.busy_polling && cpu_limit_.is_below(workers);
   log::info(fmt::format("the CPU quota of this cgroup is {:.3g} CPUs: {} worker{}{}",

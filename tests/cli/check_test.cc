@@ -53,5 +53,22 @@ TEST(CheckCommand, PrintsWarningsAndExitsWithZero) {
   EXPECT_THAT(json.out, HasSubstr("\"severity\": \"warning\""));
 }
 
+TEST(CheckCommand, TakesWarningsForErrorsIfItIsStrict) {
+  const std::string file = written("strict.yaml",
+                                   "pools: [{name: a, backends: [h:1]}]\n"
+                                   "routes: [{match: {path: /v1/}, pool: a}]\n");
+  const auto plain = check_command({.file = file, .strict = true}, {});
+  const auto json = check_command({.file = file, .json = true, .strict = true}, {});
+
+  EXPECT_EQ(plain.exit_code, 1);
+  EXPECT_EQ(plain.out, "");
+  EXPECT_THAT(plain.err, StartsWith(file + ":2:25: error: routes[0].match.path: "));
+  EXPECT_EQ(json.exit_code, 1);
+  EXPECT_THAT(json.out, HasSubstr("\"severity\": \"error\""));
+
+  const std::string good = EVENKEEL_SOURCE_DIR "/config/minimal.yaml";
+  EXPECT_EQ(check_command({.file = good, .strict = true}, {}).exit_code, 0);
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -45,13 +45,21 @@ access_log: {path: "${LOG_FILE}"}
 shutdown: {drain: 90 minutes}
 )";
 
-TEST(Check, ReportsFifteenMistakesInFifteenLines) {
+TEST(Check, ReportsFifteenMistakesInFifteenLinesTwoOfThemAsWarnings) {
   TestEnvironment held;
   held.unknown_hosts = {"nosuch.internal"};
 
-  const auto problems = lines_of(held.read(fifteen_mistakes).problems);
+  const auto read = held.read(fifteen_mistakes);
+  const auto problems = lines_of(read.problems);
 
-  EXPECT_EQ(problems.size(), 15u);
+  EXPECT_EQ(problems.size(), 13u);
+  EXPECT_THAT(
+      lines_of(read.warnings),
+      ElementsAre(
+          StartsWith("15:19 pools[0].backends[1].address: the host name 'nosuch.internal' has no "
+                     "address: no such host"),
+          "20:11 pools[1].name: no route leads to the pool 'unused'; add a route to it, or remove "
+          "it"));
   EXPECT_THAT(
       problems,
       ElementsAre(
@@ -62,15 +70,11 @@ TEST(Check, ReportsFifteenMistakesInFifteenLines) {
           "one of them another port",
           "8:1 wrokers: unknown key; did you mean 'workers'?",
           StartsWith("11:13 pools[0].engine: unknown engine 'vlm', available: vllm, sglang"),
-          "15:19 pools[0].backends[1].address: the host name 'nosuch.internal' has no address: no "
-          "such host",
           "16:19 pools[0].backends[2].address: duplicate backend '127.0.0.1:8000', the first is in "
           "line 14",
           "17:29 pools[0].limits.max_in_flight: -1 is out of range, expected 0 to 1000000",
           "17:41 pools[0].limits.queue.sise: unknown key; did you mean 'size'?",
           "19:5 pools[0].debug_headers: duplicate key; the first is in line 18",
-          "20:11 pools[1].name: no route leads to the pool 'unused'; add a route to it, or remove "
-          "it",
           "23:17 pools[1].keep_alive: aliases are not supported; write the value out",
           "26:11 routes[0].pool: there is no pool 'lama'; did you mean 'llama'?",
           "28:11 routes[1].pool: there is no pool 'elsewhere'; the pools are llama, unused",

@@ -177,6 +177,30 @@ TEST(ConfigReader, ListsTheKnownKeysWhenNoneIsSimilar) {
                           "readyz, tls"));
 }
 
+TEST(ConfigReader, NamesThePlaceOfAKeyThatStandsInAnother) {
+  const auto help_for = [](const std::string& text) {
+    const auto problems = read(text).problems;
+    return problems.empty() ? "" : problems.front().help;
+  };
+  EXPECT_EQ(help_for(pool_with("    max_in_flight: 8\n")),
+            "did you mean 'limits.max_in_flight'?");
+  EXPECT_EQ(help_for(pool_with("    queue: {size: 8}\n")), "did you mean 'limits.queue'?");
+  EXPECT_EQ(help_for(pool_with("    interval: 2s\n")),
+            "did you mean 'health.interval' or 'metrics.interval'?");
+  EXPECT_EQ(help_for(pool_with("    timeout: 2s\n")),
+            "did you mean 'limits.queue.timeout' or 'health.timeout' or 'metrics.timeout'?");
+  EXPECT_EQ(help_for(pool_with("    maxconn: 8\n")), "did you mean 'limits.max_in_flight'?")
+      << "what HAProxy calls it";
+  EXPECT_EQ(help_for(pool_with("    health: {max_in_flight: 8}\n")),
+            "did you mean 'pools[].limits.max_in_flight'?");
+  EXPECT_EQ(help_for(with_pool("max_in_flight: 8\n")),
+            "did you mean 'pools[].limits.max_in_flight'?");
+  EXPECT_EQ(help_for(with_pool("routes: [{model: llama, pool: llama}]\n")),
+            "did you mean 'match.model'?");
+  EXPECT_EQ(help_for(with_pool("routes: [{match: {split: {llama: 1}}, pool: llama}]\n")),
+            "did you mean 'routes[].split'?");
+}
+
 TEST(ConfigReader, SuggestsAKeyForItsLongerName) {
   EXPECT_THAT(problems_of(pool_with("    timeouts: {connect_timeout: 5s}\n")),
               ElementsAre(HasSubstr("did you mean 'connect'?")));

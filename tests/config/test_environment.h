@@ -55,4 +55,8 @@ inline std::vector<std::string> problems_of(const std::string& text) {
   return lines_of(read(text).problems);
 }
 
+inline std::vector<std::string> warnings_of(const std::string& text) {
+  return lines_of(read(text).warnings);
+}
+
 }  // namespace evenkeel

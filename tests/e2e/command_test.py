@@ -90,6 +90,17 @@ class Check(case.Case):
         problems = json.loads(self.check(text, "--json").stdout)
         self.assertEqual([each["severity"] for each in problems], ["warning"])
 
+    def test_what_a_run_accepts_is_at_most_a_warning(self):
+        text = ("tenants: [{name: acme}]\n"
+                "pools: [{name: used, backends: ['no-such-host.invalid:1']}, {name: spare, backends: ['127.0.0.1:1']}]\n"
+                "routes: [{pool: used}, {match: {path: /v1/**}, pool: used}]\n")
+        ended = self.check(text)
+        self.assertEqual((ended.returncode, ended.stdout), (0, f"{self.path}: ok\n"))
+        for warning in ("tenants[0]: no request can be of this tenant", "no-such-host.invalid' has no address",
+                        "no route leads to the pool 'spare'", "routes[1]: never reached"):
+            self.assertIn(warning, ended.stderr)
+        self.assertEqual(self.check(text, "--strict").returncode, 1)
+
     def test_a_valid_file_passes(self):
         ended = self.check(SMALLEST)
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))

@@ -1,0 +1,18 @@
+// Where keys are that stand in the wrong place of a file.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace evenkeel::config_file {
+
+// The places of a key, or of the one that was probably meant, that the struct at `path`
+// ("pools[0]") does not have.
+struct KeyPlaces {
+  std::vector<std::string> below;      // that struct, from there: "limits.max_in_flight"
+  std::vector<std::string> elsewhere;  // the nearest, from the top: "pools[].limits.max_in_flight"
+};
+KeyPlaces places_of_key(std::string_view key, std::string_view path);
+
+}  // namespace evenkeel::config_file
