@@ -43,15 +43,16 @@ bool may_be_out_of_step(const Response& response) {
   return type == nullptr || !type->value().starts_with("application/json");
 }
 
-/// Why a 101 is not the answer to the request; null: it is. Of an upgrade that a client has asked
-/// for over HTTP/1.1, the client checks the rest.
-const char* problem_of_upgrade(const Request& request, const Response& response) {
+/// Why a 101 is not the answer to the request; null: it is. A tunnel is beyond routes and limits,
+/// so a client's own check of the answer does not do: the client may want the tunnel.
+const char* problem_of_upgrade(const Request& request, const Response& response, bool upgrades) {
   if (request.upgrade.empty() || request.body == nullptr) return "unrequested protocol upgrade";
-  if (!request.is_extended_connect) return nullptr;
   const auto protocol = response.fields.value(FieldId::upgrade);
-  if (!protocol || !equals_ignore_case(*protocol, request.upgrade)) {
+  const bool only_one = response.fields.count(FieldId::upgrade) == 1;
+  if (!only_one || !equals_ignore_case(*protocol, request.upgrade)) {
     return "the backend switched to another protocol";
   }
+  if (!upgrades) return "the backend's 101 has no connection: upgrade";
   const auto key = request.fields.value("sec-websocket-key");
   const auto accept = response.fields.value("sec-websocket-accept");
   const bool accepted = key && accept && *accept == websocket_accept(*key);
@@ -496,7 +497,7 @@ Task<Result<Response>> Http1Link::send(Request& request) {
     if (problem) co_return mark_unusable(backend_error(problem->fault, problem->detail));
 
     if (response.status == 101) {
-      if (const char* wrong = problem_of_upgrade(request, response)) {
+      if (const char* wrong = problem_of_upgrade(request, response, message_info.upgrades)) {
         co_return mark_unusable(backend_error(Fault::backend_protocol, wrong));
       }
       reusable_ = false;

@@ -221,6 +221,8 @@ std::optional<HeadError> take_connection_fields(const ConnectionOptions& options
     }
   });
   if (problem != nullptr) return HeadError{fault, problem};
+  // Without a key no answer could be told from one that opens a tunnel by mistake (RFC 6455, 4.1).
+  if (!request.upgrade.empty() && !request.fields.value("sec-websocket-key")) request.upgrade = {};
   return std::nullopt;
 }
 
@@ -262,6 +264,8 @@ std::optional<HeadError> accept_response(Head& head, std::string_view method, Re
   if (auto problem = read_connection_options(head.fields, fault, options)) return problem;
   message_info.keep_alive =
       head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
+
+  message_info.upgrades = head.minor_version == 1 && options.upgrade;
 
   const int status = head.status;
   const bool interim = status < 200;

@@ -27,6 +27,7 @@ struct Http1MessageInfo {
   Framing framing;
   bool keep_alive = false;
   bool expects_continue = false;
+  bool upgrades = false;  ///< the options of the connection of a response say so
 };
 
 /// Why a head is refused.

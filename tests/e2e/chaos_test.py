@@ -65,7 +65,7 @@ class Server:
 
     def tunnel(self, request):
         request.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
-                 b"Connection: upgrade\r\n\r\nhello")
+                     b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nConnection: upgrade\r\n\r\nhello")
         request.send(request.stream.read_some())
         request.stream.close()
 
@@ -133,7 +133,8 @@ class Client:
         self._chance.choice([stream.close, stream.reset, stream.wait_closed])()
 
     def upgrade(self, stream):
-        stream.send(b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nraw")
+        stream.send(b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+                    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nraw")
         stream.read_head()
         stream.send(b"x" * 1000)
         stream.close()

@@ -1088,7 +1088,8 @@ Task<Result<Response>> upgrade(Request& request, std::shared_ptr<BodyFeed> feed,
 }
 
 constexpr std::string_view upgrade_request =
-    "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 TEST_F(Http1Frontend, TunnelsInBothDirections) {
   Collected said;

@@ -294,11 +294,13 @@ TEST_F(Http1LinkDeadlines, DoesNotTimeOutATunnelInWhichTheClientSends) {
   auto feed = new_feed();
   Request request = get("/ws");
   request.upgrade = "websocket";
+  request.fields.add("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
   request.body = std::make_unique<ScriptedBody>(feed);
   Exchange exchange;
   start(request, exchange);
   backend->send(
-      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+      "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n");
 
   expect_timeout_after_the_last_byte(*feed, exchange);
 }

@@ -329,31 +329,36 @@ TEST(AcceptRequest, AcceptsWebSocketUpgrades) {
 TEST(AcceptRequest, AcceptsAWebSocketUpgradeWithAnEmptyBody) {
   const AcceptedRequest accepted(
       "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-      "Content-Length: 0\r\n\r\n");
+      "Sec-WebSocket-Key: k\r\nContent-Length: 0\r\n\r\n");
 
   EXPECT_EQ(accepted.request.upgrade, "websocket");
 }
 
 TEST(AcceptRequest, IgnoresOtherUpgrades) {
   const auto upgrade = [](const std::string& text) {
-    return std::string(AcceptedRequest(text).request.upgrade);
+    return std::string(AcceptedRequest(text + "Sec-WebSocket-Key: k\r\n\r\n").request.upgrade);
   };
-  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n"), "");
+  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n"), "");
   EXPECT_EQ(
-      upgrade("GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
+      upgrade("GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"),
       "");
   EXPECT_EQ(
-      upgrade("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
+      upgrade("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"),
       "");
-  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"),
+  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n"),
             "");
   EXPECT_EQ(
       upgrade(
-          "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, h2c\r\n\r\n"),
+          "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, h2c\r\n"),
       "");
   EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: "
-                    "upgrade\r\nUpgrade: websocket\r\n\r\n"),
+                    "upgrade\r\nUpgrade: websocket\r\n"),
             "");
+  EXPECT_EQ(AcceptedRequest("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: "
+                            "websocket\r\n\r\n")
+                .request.upgrade,
+            "")
+      << "without a key";
 }
 
 TEST(AcceptRequest, SupportsOnlyTheContinueExpectation) {

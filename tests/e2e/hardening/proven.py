@@ -310,7 +310,7 @@ WEBSOCKETS = [
     proven("WS-H2-AHEAD", "a request of HTTP/1.1 as DATA of an extended CONNECT, which the server refuses", "it does not reach the server",
            "websockets_http2.Handshake.test_what_was_sent_ahead_of_a_refusal_is_no_request"),
     proven("WS-H2-ACCEPT", "a 101 whose `Sec-WebSocket-Accept` or `Upgrade` is wrong, from the server", "502; its connection is closed",
-           "websockets_http2.Handshake.test_a_wrong_accept_is_a_broken_backend", "wire:Http1Link.ChecksTheAcceptForAClientThatCannot"),
+           "websockets_http2.Handshake.test_a_wrong_accept_is_a_broken_backend", "wire:Http1Link.ChecksTheAnswerToAnUpgrade"),
     proven("WS-H2-NO-TUNNEL", "a 200 from the server, also to a client that says it calls gRPC", "501, no failure of the server",
            "websockets_http2.Handshake.test_an_answer_without_a_tunnel_is_no_success"),
     proven("WS-H2-FIELDS", "malformed pseudo-fields, targets, lengths and connection fields in an extended CONNECT",
