@@ -34,13 +34,35 @@ void complete_head(RequestHead& head, const Fields& fields) {
   const std::string_view for_sglang = fields.value(FieldId::x_body_compressed).value_or("");
   if (head.content_encoding.empty() || is_read_encoding(for_sglang))
     head.content_encoding = for_sglang;
-  if (!head.path.starts_with(kserve_models)) return;
+  if (head.path.find(kserve_models) == head.path.npos) return;
   head.inference_header_length = fields.value("inference-header-content-length").value_or("");
 }
 
 /// OpenAI's, which alone have `stream_options`.
 bool takes_stream_options(std::string_view path) {
-  return path == "/v1/chat/completions" || path == "/v1/completions";
+  return path.ends_with("/v1/chat/completions") || path.ends_with("/v1/completions");
+}
+
+/// True if the path or a gRPC message names the model, where it is never replaced.
+bool is_kserve(InferenceApi api) {
+  return api == InferenceApi::kserve_infer || api == InferenceApi::kserve_generate ||
+         api == InferenceApi::kserve_grpc;
+}
+
+/// Nothing is known of the API.
+bool is_other(InferenceApi api) {
+  return api == InferenceApi::other || api == InferenceApi::ollama_model;
+}
+
+/// A body that is no JSON is malformed.
+bool must_be_json(InferenceApi api, std::string_view content_type) {
+  if (!is_other(api)) return is_json_type(content_type);
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
+  constexpr std::string_view suffix = "+json";
+  return equals_ignore_case(type, "application/json") ||
+         (type.size() > suffix.size() &&
+          equals_ignore_case(type.substr(type.size() - suffix.size()), suffix));
 }
 
 /// The estimate for all of a body of which only a part was read. Most bytes of one with images are
@@ -52,9 +74,9 @@ std::uint64_t scaled(std::uint64_t tokens, const InferenceRequest& asked, std::u
   return static_cast<std::uint64_t>(static_cast<double>(tokens) * parts);
 }
 
-JsonPlaces places_of(RequestReader& reader, bool is_kserve, bool takes_stream_options) {
+JsonPlaces places_of(RequestReader& reader, bool names_model, bool takes_stream_options) {
   JsonPlaces places{.is_json = reader.object_begin().has_value(),
-                    .names_model = !is_kserve,
+                    .names_model = names_model,
                     .model_values = reader.take_model_values(),
                     .object_begin = {}};
   if (takes_stream_options && !reader.stream_options()) {
@@ -76,8 +98,8 @@ Counter& counter_of(InspectionMetrics& metrics, RequestReader::Decoded decoded, 
 struct InspectFilter::Inspection {
   std::unique_ptr<RequestReader> reader;
   ReplayBody* held = nullptr;  // null: the body of the request can be read again without it
-  std::string_view content_type;
-  bool is_kserve = false;
+  InferenceApi api = InferenceApi::other;
+  bool must_be_json = false;
   bool takes_stream_options = false;
   std::uint64_t size = 0;
   bool last = false;
@@ -101,24 +123,27 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   // `m%2Fversions%2F1` is the name of a model, which it does not have.
   std::string decoded_storage;
   head.path = with_decoded_slashes(*path, decoded_storage);
-  const bool as_decoded = head.path.data() != path->data() && inference_api_of(head);
-  if (!as_decoded) head.path = *path;
-  if (!as_decoded && !inference_api_of(head)) return next.handle(request);
+  const auto decoded_api =
+      head.path.data() != path->data() ? inference_api_of(head) : std::nullopt;
+  if (!decoded_api || is_other(*decoded_api)) head.path = *path;
+  const auto api = inference_api_of(head);
+  if (!api) return next.handle(request);
   try {
-    return inspect(request, head, next);
+    return inspect(request, head, *api, next);
   } catch (const std::bad_alloc&) {  // as if it were a coroutine
     return Error{.fault = Fault::out_of_memory};
   }
 }
 
 /// Most bodies are all there: it suspends only for the rest of the others.
-Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& head, Handler& next) {
+Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& head,
+                                              InferenceApi api, Handler& next) {
   complete_head(head, request.fields);
   request.info.inference = std::make_unique<InferenceInfo>();
   Inspection inspection{
       .reader = RequestReader::create(head, request.info.inference->request, windows_),
-      .content_type = head.content_type,
-      .is_kserve = head.is_grpc || head.path.starts_with(kserve_models),
+      .api = api,
+      .must_be_json = must_be_json(api, head.content_type),
       .takes_stream_options = takes_stream_options(head.path)};
   if (inspection.reader == nullptr) {
     metrics_.inspection().unread.add();
@@ -190,13 +215,15 @@ std::optional<Error> InspectFilter::read(Request& request, Inspection& inspectio
     if (inspection.reads_on) good = read(inspection, rest, chunk.last);
   }
   if (good) return std::nullopt;
-  if (is_json_type(inspection.content_type)) {
+  const bool is_empty = inspection.size == 0 && is_other(inspection.api);
+  if (inspection.must_be_json && !is_empty) {
     metrics_.inspection().malformed.add();
     return inspection.reader->error();
   }
   // It need not be JSON, and says nothing.
   InferenceRequest& asked = request.info.inference->request;
   asked = {.task = asked.task};
+  request.info.inference->places.names_model = !is_other(inspection.api);
   inspection.is_read = false;
   return std::nullopt;
 }
@@ -234,7 +261,10 @@ void InspectFilter::end(Request& request, Inspection& inspection) const {
   const auto decoded = inspection.is_read ? reader.decoded() : RequestReader::Decoded::none;
   counter_of(metrics_.inspection(), decoded, inspection.last).add();
   if (inspection.is_read) {
-    info.places = places_of(reader, inspection.is_kserve, inspection.takes_stream_options);
+    const bool may_name_model =
+        !is_other(inspection.api) || !info.request.model.empty() || reader.object_begin();
+    info.places = places_of(reader, may_name_model && !is_kserve(inspection.api),
+                            inspection.takes_stream_options);
   }
   inspection.reader.reset();
   request.body->rewind();

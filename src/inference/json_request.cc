@@ -132,7 +132,7 @@ void JsonRequest::on_key_bytes(bool ended) {
       plain ? std::string() : json::decode_string(captured_, max_key_bytes + 1);
   const std::string_view key = plain ? scanner_.text() : std::string_view(decoded);
   // Ollama's options are a map, whose keys are taken as they are.
-  if (api_ != InferenceApi::ollama || object == Slot::ollama_options) {
+  if (!is_go() || object == Slot::ollama_options) {
     begin_member(object, key);
   } else {
     begin_member(object, go_field_name(key));
@@ -146,7 +146,7 @@ void JsonRequest::begin_member(Slot object, std::string_view key) {
     value_slot_ = member_slot(object, key);
   }
   // In Go, null leaves the name that an earlier member gave.
-  if (api_ == InferenceApi::ollama && value_slot_ == Slot::model) return;
+  if (is_go() && value_slot_ == Slot::model) return;
   facts_.clear(value_slot_);
   tensor_.clear(value_slot_);
   if (value_slot_ == Slot::role) from_user_ = false;
@@ -193,6 +193,7 @@ void JsonRequest::begin_container(bool object) {
   slots_[depth] = slot;
   if (value_slot_ == Slot::stream_options) container_begin_ = scanner_.offset() - 1;
   if (value_slot_ == Slot::image && object) count_image();
+  if (value_slot_ == Slot::model) into_.model_mistyped = true;
   switch (slot) {
     case Slot::message:
       from_user_ = false;
@@ -281,6 +282,7 @@ void JsonRequest::end_captured() {
       break;
     case Slot::datatype: tensor_.set_datatype(text); break;
     case Slot::model:
+    case Slot::model_name:
       model_values_.push_back({scanner_.value_begin(), scanner_.offset()});
       [[fallthrough]];
     default: set_text(std::move(text));

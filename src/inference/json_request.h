@@ -43,6 +43,10 @@ class JsonRequest final : public RequestReader {
     std::uint32_t images = 0;
   };
 
+  /// Read by Go's encoding/json.
+  bool is_go() const {
+    return api_ == InferenceApi::ollama || api_ == InferenceApi::ollama_model;
+  }
   void on_token(json::Token token);
   void on_key_bytes(bool ended);
   void begin_member(Slot object, std::string_view key);

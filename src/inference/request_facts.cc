@@ -55,7 +55,8 @@ void RequestFacts::update_limit() {
 }
 
 bool RequestFacts::is_text(Slot slot) {
-  return slot == Slot::model || (slot >= Slot::user && slot <= Slot::sequence_id);
+  return slot == Slot::model || slot == Slot::model_name ||
+         (slot >= Slot::user && slot <= Slot::sequence_id);
 }
 
 bool RequestFacts::is_integer(Slot slot) {
@@ -64,7 +65,11 @@ bool RequestFacts::is_integer(Slot slot) {
 
 void RequestFacts::clear(Slot slot) {
   switch (slot) {
-    case Slot::model: into_.model.clear(); return;
+    case Slot::model:
+      into_.model.clear();
+      into_.model_mistyped = false;
+      has_model_ = false;
+      return;
     case Slot::stream: into_.stream = default_stream_; return;
     case Slot::stream_options:
     case Slot::include_usage: into_.include_usage = false; return;
@@ -93,7 +98,12 @@ void RequestFacts::clear(Slot slot) {
 
 void RequestFacts::set(Slot slot, std::string text) {
   if (slot == Slot::model) {
+    // As Go's `cmp.Or(model, name)`.
+    if (text.empty() && !has_model_) return;
+    has_model_ = !text.empty();
     into_.model = std::move(text);
+  } else if (slot == Slot::model_name) {
+    if (!has_model_) into_.model = std::move(text);
   } else if (auto* name = session(slot)) {
     *name = std::move(text);
     into_.session = first_given(sessions_);
@@ -104,7 +114,9 @@ void RequestFacts::set(Slot slot, std::string text) {
 }
 
 void RequestFacts::set(Slot slot, const json::Number& number) {
-  if (auto* known_limit = limit(slot)) {
+  if (slot == Slot::model) {
+    into_.model_mistyped = true;
+  } else if (auto* known_limit = limit(slot)) {
     *known_limit = count_of(number);
     update_limit();
   } else if (slot == Slot::choices) {
@@ -118,6 +130,7 @@ void RequestFacts::set(Slot slot, const json::Number& number) {
 }
 
 void RequestFacts::set(Slot slot, bool truth) {
+  if (slot == Slot::model) into_.model_mistyped = true;
   if (slot == Slot::stream) into_.stream = truth;
   if (slot == Slot::include_usage) into_.include_usage = truth;
   if (slot == Slot::sequence_start) into_.starts_sequence = truth;

@@ -40,6 +40,7 @@ class RequestFacts {
 
   InferenceRequest& into_;
   bool default_stream_;
+  bool has_model_ = false;  // under its own name
   std::array<std::optional<std::uint32_t>, 6> limits_;
   std::array<std::string, 4> sessions_;
   std::array<std::string, 3> users_;

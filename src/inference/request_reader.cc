@@ -21,6 +21,7 @@ struct KnownPath {
   bool streams = false;  // unless the body says otherwise
 };
 
+/// The paths of which more is known than that their bodies may name a model.
 constexpr KnownPath known_paths[] = {
     {"/v1/chat/completions", InferenceApi::openai_chat, InferenceTask::chat},
     {"/v1/completions", InferenceApi::openai_completions, InferenceTask::completion},
@@ -66,11 +67,12 @@ struct Target {
   std::string_view model;  // of a path that names one, as it stands there
 };
 
-// /v2/models/M[/versions/V]/VERB
+// [PREFIX]/v2/models/M[/versions/V]/VERB
 std::optional<Target> kserve_target(std::string_view path) {
-  constexpr std::string_view prefix = "/v2/models/";
-  if (!path.starts_with(prefix)) return std::nullopt;
-  path.remove_prefix(prefix.size());
+  constexpr std::string_view models = "/v2/models/";
+  const std::size_t at = path.find(models);
+  if (at == std::string_view::npos) return std::nullopt;
+  path.remove_prefix(at + models.size());
   const std::string_view model = path.substr(0, path.find('/'));
   path.remove_prefix(model.size());
   constexpr std::string_view versions = "/versions/";
@@ -86,25 +88,52 @@ std::optional<Target> kserve_target(std::string_view path) {
   return Target{InferenceApi::kserve_generate, InferenceTask::completion, streams, model};
 }
 
-std::optional<Target> target_of(const RequestHead& head) {
-  if (head.method != "POST") return std::nullopt;
-  const auto known = std::ranges::find(known_paths, head.path, &KnownPath::path);
-  if (known == std::end(known_paths)) return kserve_target(head.path);
-  if (head.is_grpc != (known->api == InferenceApi::kserve_grpc)) return std::nullopt;
-  return Target{known->api, known->task, known->streams, {}};
+/// The known path that the path is, or ends with: an API may have a prefix. Null: none.
+const KnownPath* known_path(std::string_view path) {
+  const auto* const exact = std::ranges::find(known_paths, path, &KnownPath::path);
+  if (exact != std::end(known_paths)) return exact;
+  const KnownPath* longest = nullptr;
+  for (const KnownPath& each : known_paths) {
+    if (each.api == InferenceApi::kserve_grpc || !path.ends_with(each.path)) continue;
+    if (longest == nullptr || each.path.size() > longest->path.size()) longest = &each;
+  }
+  return longest;
 }
 
-/// The bodies of these paths are forms, those of all others are not.
+/// [PREFIX]/api/VERB
+bool is_ollama(std::string_view path) {
+  constexpr std::string_view directory = "/api";
+  return path.substr(0, path.rfind('/')).ends_with(directory);
+}
+
+bool has_body_to_read(std::string_view method) {
+  return method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE";
+}
+
+std::optional<Target> target_of(const RequestHead& head) {
+  if (!has_body_to_read(head.method)) return std::nullopt;
+  if (const auto kserve = kserve_target(head.path); kserve && !head.is_grpc) return kserve;
+  if (const KnownPath* const known = known_path(head.path)) {
+    if (head.is_grpc != (known->api == InferenceApi::kserve_grpc)) return std::nullopt;
+    return Target{known->api, known->task, known->streams, {}};
+  }
+  if (head.is_grpc) return std::nullopt;
+  const bool ollama = is_ollama(head.path);
+  return Target{ollama ? InferenceApi::ollama_model : InferenceApi::other, InferenceTask::other};
+}
+
+/// The bodies of these paths are forms.
 bool is_form(std::string_view path) {
-  return path == "/v1/audio/transcriptions" || path == "/v1/audio/translations";
+  return path.ends_with("/v1/audio/transcriptions") || path.ends_with("/v1/audio/translations");
 }
 
 std::unique_ptr<RequestReader> text_reader(const RequestHead& head, InferenceApi api,
                                            InferenceRequest& into) {
-  if (is_form(head.path)) {
+  const bool must_be_form = is_form(head.path);
+  if (must_be_form || api == InferenceApi::other) {
     const std::string boundary = FormRequest::boundary_of(head.content_type);
-    if (boundary.empty()) return nullptr;
-    return std::make_unique<FormRequest>(boundary, into);
+    if (!boundary.empty()) return std::make_unique<FormRequest>(boundary, into);
+    if (must_be_form) return nullptr;
   }
   const std::string_view length = head.inference_header_length;
   if (length.empty()) return std::make_unique<JsonRequest>(api, into);

@@ -93,6 +93,11 @@ constexpr Member ollama_members[] = {
     {"options", ollama_options},
 };
 
+constexpr Member ollama_model_members[] = {
+    {"name", model_name},
+    {"source", model_name},  // of a copy
+};
+
 constexpr Member infer_members[] = {
     {"inputs", tensors},
     {"parameters", kserve_parameters},
@@ -115,9 +120,11 @@ std::span<const Member> root_members(InferenceApi api) {
     case InferenceApi::rerank: return rerank_members;
     case InferenceApi::score: return score_members;
     case InferenceApi::ollama: return ollama_members;
+    case InferenceApi::ollama_model: return ollama_model_members;
     case InferenceApi::kserve_infer: return infer_members;
     case InferenceApi::kserve_generate: return generate_members;
-    case InferenceApi::kserve_grpc: break;
+    case InferenceApi::kserve_grpc:
+    case InferenceApi::other: break;
   }
   return {};
 }

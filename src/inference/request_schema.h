@@ -19,6 +19,7 @@ enum class Slot : std::uint8_t {
 
   // Facts, each a plain value.
   model,
+  model_name,  ///< Ollama: the model, where `model` does not name it
   stream,
   include_usage,
   sequence_start,

@@ -177,6 +177,30 @@ class Routes(Inspect):
         for result, count in (("complete", 1), ("unread", 2), ("partial", 1)):
             self.assertEqual(daemon.metric("evenkeel_inspected_requests_total", result=result), count, result)
 
+    def test_any_path_s_body_may_name_the_model(self):
+        daemon = self.pools([{"match": {"model": "big"}, "pool": "big"}, {"match": {"model": "tiny"}, "pool": "tiny"}],
+                            big={}, tiny={"model": "served"})
+        for path in ("/v1/messages/count_tokens", "/tokenize", "/v1/moderations", "/v1/images/generations", "/classify",
+                     "/pooling", "/invocations", "/v1/responses/compact", "/prefix/v1/chat/completions", "/next/year"):
+            for kind in ("application/json", "application/vnd.api+json; charset=utf-8", "text/plain", None):
+                fields = [("content-type", kind)] if kind else []
+                body = chat("big")
+                self.assertEqual(self.pool_of(daemon, body, path, fields), "big", path)
+                self.assertEqual(self.received("big"), body)
+                self.assertEqual(self.pool_of(daemon, chat(), path, fields), "tiny", path)
+                self.assertEqual(self.received("tiny"), chat("served"), "the pool's name")
+        self.assertEqual(self.pool_of(daemon, b'{"name": "big"}', "/api/show"), "big")
+
+    def test_other_bodies_pass_through_a_pool_that_renames(self):
+        daemon = self.pools(pool={"model": "served"})
+        form = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\n' + b"x" * 2_000_000 + b"\r\n--b--\r\n"
+        for body, kind in ((b"\0\1 file", "application/octet-stream"), (b"a=1&b=2", "application/x-www-form-urlencoded"),
+                           (form, "multipart/form-data; boundary=b"), (b'{"a":1}\n{"a":2}\n', "application/x-ndjson"),
+                           (b"[1]", "application/json")):
+            self.assertEqual(self.pool_of(daemon, body, "/v1/files", [("content-type", kind)]), "pool", kind)
+            self.assertEqual(self.received("pool"), body)
+        self.assertEqual(self.pool_of(daemon, b"{,}", "/v1/x", [("content-type", "application/json")]), 400)
+
     def test_by_task_and_size(self):
         daemon = self.pools([{"match": {"task": "embedding"}, "pool": "embed"},
                              {"match": {"task": ["chat", "completion"], "prompt_tokens": {"min": 1000}},

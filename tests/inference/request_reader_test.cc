@@ -607,13 +607,64 @@ TEST(RequestReader, KnowsTheApis) {
   EXPECT_EQ(inference_api_of(post("/v2/models/m/infer")), InferenceApi::kserve_infer);
   EXPECT_EQ(inference_api_of(post("/v2/models/m/versions/1/generate")),
             InferenceApi::kserve_generate);
-  EXPECT_FALSE(inference_api_of(post("/v2/models//infer")));
-  EXPECT_FALSE(inference_api_of(post("/v2/models/org/name/infer")));
-  EXPECT_FALSE(inference_api_of(post("/v2/models/m")));
-  EXPECT_FALSE(inference_api_of(post("/v2/models/m/versions/1")));
-  EXPECT_FALSE(inference_api_of(post("/v1/models")));
+  for (const std::string_view path : {"/v2/models//infer", "/v2/models/org/name/infer",
+                                      "/v2/models/m", "/v2/models/m/versions/1", "/v1/models"}) {
+    EXPECT_EQ(inference_api_of(post(path)), InferenceApi::other) << path;
+  }
   EXPECT_FALSE(inference_api_of({.method = "GET", .path = chat_path}));
   EXPECT_FALSE(inference_api_of({.method = "POST", .path = chat_path, .is_grpc = true}));
+}
+
+TEST(RequestReader, KnowsTheApisBehindAPrefix) {
+  EXPECT_EQ(inference_api_of(post("/openai/v1/chat/completions")), InferenceApi::openai_chat);
+  EXPECT_EQ(inference_api_of(post("/claude/v1/messages")), InferenceApi::anthropic_messages);
+  EXPECT_EQ(inference_api_of(post("/ollama/api/chat")), InferenceApi::ollama);
+  EXPECT_EQ(inference_api_of(post("/triton/v2/models/m/infer")), InferenceApi::kserve_infer);
+  EXPECT_EQ(inference_api_of(post("/subscore")), InferenceApi::other);
+}
+
+TEST(RequestReader, ReadsTheModelOfAnyPath) {
+  for (const std::string_view path :
+       {"/v1/messages/count_tokens", "/tokenize", "/v1/moderations", "/v1/images/generations",
+        "/classify", "/pooling", "/invocations", "/v1/responses/compact", "/of/next/year"}) {
+    const auto request = facts(path, R"({"messages":[{"model":"no"}],"model":"m","stream":true})");
+    EXPECT_EQ(request.model, "m") << path;
+    EXPECT_TRUE(request.stream) << path;
+    EXPECT_EQ(request.task, InferenceTask::other) << path;
+  }
+  for (const std::string_view method : {"PUT", "PATCH", "DELETE"}) {
+    const RequestHead head{.method = method, .path = "/x", .content_type = "application/json"};
+    EXPECT_EQ(read_request(head, R"({"model":"m"})").request.model, "m") << method;
+  }
+}
+
+TEST(RequestReader, ReadsTheModelOfAFormOfAnyPath) {
+  RequestHead head = post("/v1/images/edits");
+  head.content_type = "multipart/form-data; boundary=b";
+  const ReadRequest read = read_request(
+      head, "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b--\r\n");
+
+  EXPECT_EQ(read.request.model, "m");
+}
+
+TEST(RequestReader, ReadsOllamasNamesOfAModel) {
+  EXPECT_EQ(facts("/api/show", R"({"Name":"m"})").model, "m");
+  EXPECT_EQ(facts("/api/show", R"({"name":"no","model":"m"})").model, "m");
+  EXPECT_EQ(facts("/api/show", R"({"model":"m","name":"no"})").model, "m");
+  EXPECT_EQ(facts("/api/show", R"({"name":"m","model":""})").model, "m");
+  EXPECT_EQ(facts("/api/copy", R"({"source":"m","destination":"n"})").model, "m");
+  EXPECT_EQ(facts("/v1/x", R"({"name":"no"})").model, "");
+  EXPECT_EQ(read_request("/api/pull", R"({"name":"m"})").model_values.size(), 1u);
+}
+
+TEST(RequestReader, TellsThatAModelIsNoString) {
+  for (const std::string_view value : {"1", "true", "{}", R"(["m"])"}) {
+    const auto request = chat(R"({"model":)" + std::string(value) + "}");
+    EXPECT_TRUE(request.model_mistyped) << value;
+    EXPECT_EQ(request.model, "") << value;
+  }
+  for (const std::string_view body : {R"({"model":1,"model":"m"})", R"({"model":null})", "{}"})
+    EXPECT_FALSE(chat(body).model_mistyped) << body;
 }
 
 }  // namespace

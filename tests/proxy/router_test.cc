@@ -265,8 +265,13 @@ TEST_F(RoutesByBody, WaitForTheBodyOnlyIfItCanTell) {
   EXPECT_EQ(by_head("/v1/chat/completions"), "rest") << "it has no body";
   request.body = make_body("{}");
   EXPECT_EQ(by_head("/v1/chat/completions"), "llama?");
-  EXPECT_EQ(by_head("/v1/files"), "rest") << "its body is of no API that is read";
+  EXPECT_EQ(by_head("/v1/files"), "llama?") << "any body may name a model";
   EXPECT_EQ(by_head("/v2/x"), "v2") << "an earlier route matches by its head";
+  request.method = "GET";
+  EXPECT_EQ(by_head("/v1/chat/completions"), "rest") << "the body of a GET is not read";
+  request.method = "POST";
+  request.fields.add("content-type", "application/grpc");
+  EXPECT_EQ(by_head("/v1/files"), "rest") << "no gRPC call whose messages are read";
 }
 
 TEST_F(RoutesByBody, AreFoundByModelTaskAndSize) {

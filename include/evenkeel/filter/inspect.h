@@ -24,7 +24,7 @@ class PlacementNeeds {
   virtual bool need_more(const Request& request) const = 0;
 };
 
-/// Reads the body of requests to models, up to `max_body_bytes`, into `info.inference`, and passes
+/// Reads the body of requests that may name a model, up to `max_body_bytes`, into `info.inference`, and passes
 /// the request on when the body has ended, when nothing that follows would tell more, or when that
 /// much was read. Beyond that it reads on only while the place of the request needs more. What was
 /// read is kept for the backend, and for retries. A body that is not well-formed is refused
@@ -55,7 +55,8 @@ class InspectFilter final : public Filter {
  private:
   struct Inspection;
 
-  Task<Result<Response>> inspect(Request& request, RequestHead& head, Handler& next);
+  Task<Result<Response>> inspect(Request& request, RequestHead& head, InferenceApi api,
+                                 Handler& next);
   Task<Result<Response>> inspect_rest(Request& request, Inspection inspection,
                                       Task<Result<Chunk>> next_chunk, Task<Result<Done>> holding,
                                       Handler& next);

@@ -48,6 +48,7 @@ struct InferenceRequest {
   /// The client asks for usage at the end of the stream (OpenAI's `stream_options`).
   bool include_usage = false;
   std::string model;                        ///< empty: none was given
+  bool model_mistyped = false;              ///< it was given, but not as a string
   std::optional<std::uint32_t> max_tokens;  ///< the most that it may generate, for each choice
   std::uint32_t choices = 1;                ///< OpenAI's `n`
   std::uint64_t prompt_bytes = 0;           ///< text of the prompt in UTF-8, without JSON's escapes
@@ -98,7 +99,8 @@ struct BodyRange {
 /// Where a JSON body can be changed. Of other bodies: nowhere.
 struct JsonPlaces {
   bool is_json = false;
-  bool names_model = true;  ///< the API has a member `model`; KServe's has the name in the path
+  /// The body may name the model. False: it is in the path (KServe), or none is given.
+  bool names_model = true;
   std::vector<BodyRange> model_values;  ///< of each `model` of the outermost object, with quotes
   /// Where a member `stream_options` can be inserted: behind the brace that opens the object.
   /// Nothing if the API has no such member, or the request has one.

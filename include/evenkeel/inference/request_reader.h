@@ -33,9 +33,11 @@ enum class InferenceApi : std::uint8_t {
   rerank,              ///< /rerank, /v1/rerank, /v2/rerank
   score,               ///< /score, /v1/score
   ollama,              ///< /api/chat, /api/generate, /api/embed, /api/embeddings
+  ollama_model,        ///< other paths below Ollama's /api/: `model`, or `name`, or `source`
   kserve_infer,        ///< /v2/models/M[/versions/V]/infer: the model is in the path
   kserve_generate,     ///< /v2/models/M[/versions/V]/generate[_stream]
   kserve_grpc,         ///< inference.GRPCInferenceService/ModelInfer and ModelStreamInfer
+  other,               ///< any other path: JSON or a form that may name a model
 };
 
 /// The head of a request, as far as it decides how its body is read.
@@ -49,7 +51,8 @@ struct RequestHead {
   bool is_grpc = false;
 };
 
-/// The API that a request uses; nothing for other requests (GET, an unknown path).
+/// The API of a request with a body that is read; nothing for other requests (GET, other gRPC
+/// calls). A known path counts behind a prefix, too.
 std::optional<InferenceApi> inference_api_of(const RequestHead& head);
 
 /// Reads one body. Bytes may be cut anywhere; nothing is kept of them but what InferenceRequest
