@@ -105,8 +105,8 @@ std::optional<Cgroup> find_cgroup(std::string_view controller, bool unified,
     if (is_folder(folder)) return Cgroup{unified, up_to_mount(folder, mount.path)};
   }
   // The path is the host's, and what is mounted the container's own cgroup.
-  const auto own = std::ranges::find_if(
-      mounts, [](const CgroupMount& mount) { return is_folder(mount.path); });
+  const auto own =
+      std::ranges::find_if(mounts, [](const CgroupMount& mount) { return is_folder(mount.path); });
   if (own == mounts.end()) return std::nullopt;
   return Cgroup{unified, {own->path}};
 }

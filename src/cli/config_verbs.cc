@@ -66,7 +66,8 @@ void add_check_verb(CLI::App& app, Invocation& invocation) {
   verb->footer(
       "Checks the file as `run` and a reload do: syntax, keys, values, what they mean together, "
       "and\n"
-      "the certificates, keys and logs that the file names. A backend whose name has no address now\n"
+      "the certificates, keys and logs that the file names. A backend whose name has no address "
+      "now\n"
       "is a warning, as in a running daemon.\n"
       "Exit codes: 0 the file can be used (there may be warnings), 1 it cannot, or there are\n"
       "warnings with --strict, 2 usage, 5 the daemon does not answer.");

@@ -44,9 +44,9 @@ void check_settings(const PoolConfig& pool, const std::string& path, ParseContex
     });
     if (!setting.is_set || is_read) continue;
     context.warn(fmt::format("{}.{}", path, setting.key),
-         fmt::format("has no effect with `picker: {}`", pool.picker),
-         fmt::format("read by `picker: {}` only: change the picker, or remove the key",
-                     fmt::join(setting.pickers, "` and `picker: ")));
+                 fmt::format("has no effect with `picker: {}`", pool.picker),
+                 fmt::format("read by `picker: {}` only: change the picker, or remove the key",
+                             fmt::join(setting.pickers, "` and `picker: ")));
   }
 }
 
@@ -63,10 +63,10 @@ void check_weights(const PoolConfig& pool, const std::string& path, ParseContext
   const std::string key = indexed(path + ".backends", index) + ".weight";
   if (pool.picker == expected_time) {
     context.warn(key, "is only for requests that generate no text with `picker: expected-time`",
-         "others go by the speed that it learns of each backend: remove the weights");
+                 "others go by the speed that it learns of each backend: remove the weights");
   } else {
     context.warn(key, fmt::format("has no effect with `picker: {}`", pool.picker),
-         "take `picker: weighted` or `least-connections`, or remove the weights");
+                 "take `picker: weighted` or `least-connections`, or remove the weights");
   }
 }
 
@@ -87,14 +87,14 @@ void check_queue(const PoolConfig& pool, const std::string& path, ParseContext& 
   if (queue == QueueConfig{} || queue.size == 0 || may_queue(pool)) return;
   if (context.report.has_problem(path + ".limits")) return;
   context.warn(path + ".limits.queue", "has no effect: without `max_in_flight` no request waits",
-       "add `max_in_flight`, how many requests a backend may have, beside it");
+               "add `max_in_flight`, how many requests a backend may have, beside it");
 }
 
 void check_spares(const PoolConfig& pool, const std::string& path, ParseContext& context) {
   if (pool.spares == SparesConfig{} || has_standby(pool)) return;
   if (context.report.has_problem(path + ".backends")) return;
   context.warn(path + ".spares", "has no effect: no backend of the pool is a standby one",
-       "mark backends with `standby: true`, or remove the key");
+               "mark backends with `standby: true`, or remove the key");
 }
 
 // ---- routes and tenants
@@ -128,7 +128,7 @@ void check_route(const RouteConfig& route, const std::string& path, const PoolsB
       route.targets, [&](const RouteTarget& target) { return scheduled.contains(target.pool); });
   if (route.slo != SloConfig{} && !reaches_scheduler) {
     context.warn(path + ".slo", "has no effect: no pool of the route has `picker: expected-time`",
-         "choose that picker in its pool, or remove the key");
+                 "choose that picker in its pool, or remove the key");
   }
   if (route.match.grpc.empty()) return;
   std::unordered_set<std::string_view> reported;
@@ -138,9 +138,9 @@ void check_route(const RouteConfig& route, const std::string& path, const PoolsB
     if (found->second->protocol != BackendProtocol::http1) continue;
     if (!reported.insert(target.pool).second) continue;
     context.warn(path + ".match.grpc",
-         fmt::format("gRPC needs HTTP/2, and the pool '{}' speaks HTTP/1.1 to its backends",
-                     target.pool),
-         "write `protocol: h2` in the pool");
+                 fmt::format("gRPC needs HTTP/2, and the pool '{}' speaks HTTP/1.1 to its backends",
+                             target.pool),
+                 "write `protocol: h2` in the pool");
   }
 }
 
@@ -151,8 +151,8 @@ void check_tenant_weights(const Config& config, ParseContext& context) {
   for (std::size_t i = 0; i < config.tenants.size(); ++i) {
     if (config.tenants[i].weight == TenantConfig{}.weight) continue;
     context.warn(indexed("tenants", i) + ".weight",
-         "has no effect: no pool has `picker: expected-time`",
-         "choose that picker in a pool, or remove the key");
+                 "has no effect: no pool has `picker: expected-time`",
+                 "choose that picker in a pool, or remove the key");
   }
 }
 

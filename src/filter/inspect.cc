@@ -123,8 +123,7 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   // `m%2Fversions%2F1` is the name of a model, which it does not have.
   std::string decoded_storage;
   head.path = with_decoded_slashes(*path, decoded_storage);
-  const auto decoded_api =
-      head.path.data() != path->data() ? inference_api_of(head) : std::nullopt;
+  const auto decoded_api = head.path.data() != path->data() ? inference_api_of(head) : std::nullopt;
   if (!decoded_api || is_other(*decoded_api)) head.path = *path;
   const auto api = inference_api_of(head);
   if (!api) return next.handle(request);
@@ -136,8 +135,8 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
 }
 
 /// Most bodies are all there: it suspends only for the rest of the others.
-Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& head,
-                                              InferenceApi api, Handler& next) {
+Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& head, InferenceApi api,
+                                              Handler& next) {
   complete_head(head, request.fields);
   request.info.inference = std::make_unique<InferenceInfo>();
   Inspection inspection{

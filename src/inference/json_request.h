@@ -44,9 +44,7 @@ class JsonRequest final : public RequestReader {
   };
 
   /// Read by Go's encoding/json.
-  bool is_go() const {
-    return api_ == InferenceApi::ollama || api_ == InferenceApi::ollama_model;
-  }
+  bool is_go() const { return api_ == InferenceApi::ollama || api_ == InferenceApi::ollama_model; }
   void on_token(json::Token token);
   void on_key_bytes(bool ended);
   void begin_member(Slot object, std::string_view key);

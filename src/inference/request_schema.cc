@@ -94,8 +94,7 @@ constexpr Member ollama_members[] = {
 };
 
 constexpr Member ollama_model_members[] = {
-    {"name", model_name},
-    {"source", model_name},  // of a copy
+    {"name", model_name}, {"source", model_name},  // of a copy
 };
 
 constexpr Member infer_members[] = {

@@ -37,11 +37,13 @@ struct WorkerGroup::Change {
 };
 
 WorkerGroup::WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry,
-                         AccessLog* access_log, const MemoryPressureLevel& memory_pressure, bool may_busy_poll)
+                         AccessLog* access_log, const MemoryPressureLevel& memory_pressure,
+                         bool may_busy_poll)
     : own_(own) {
   for (unsigned i = 0; i < count; ++i) {
     AccessLogRing* ring = access_log == nullptr ? nullptr : &access_log->ring(i);
-    workers_.push_back(std::make_unique<Worker>(i, metrics_registry, ring, memory_pressure, may_busy_poll));
+    workers_.push_back(
+        std::make_unique<Worker>(i, metrics_registry, ring, memory_pressure, may_busy_poll));
     loops_.push_back(&workers_.back()->loop());
   }
 }

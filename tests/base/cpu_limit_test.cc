@@ -135,7 +135,8 @@ TEST(CpuLimits, FollowTheAffinityMaskOfTheProcess) {
     CPU_SET(first, &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     EXPECT_EQ(cpu_limit().cpus, 1u);
-  }).join();
+  })
+      .join();
 }
 
 }  // namespace

@@ -182,8 +182,7 @@ TEST(ConfigReader, NamesThePlaceOfAKeyThatStandsInAnother) {
     const auto problems = read(text).problems;
     return problems.empty() ? "" : problems.front().help;
   };
-  EXPECT_EQ(help_for(pool_with("    max_in_flight: 8\n")),
-            "did you mean 'limits.max_in_flight'?");
+  EXPECT_EQ(help_for(pool_with("    max_in_flight: 8\n")), "did you mean 'limits.max_in_flight'?");
   EXPECT_EQ(help_for(pool_with("    queue: {size: 8}\n")), "did you mean 'limits.queue'?");
   EXPECT_EQ(help_for(pool_with("    interval: 2s\n")),
             "did you mean 'health.interval' or 'metrics.interval'?");

@@ -472,10 +472,9 @@ TEST(ConfigValidation, RefusesFallbacksThatFormACycle) {
       "- {name: b, fallback: a, backends: [127.0.0.1:2]}\n"
       "- {name: c, fallback: a, backends: [127.0.0.1:3]}\n"
       "routes: [{match: {path: /**}, split: {a: 1, b: 1, c: 1}}]\n");
-  EXPECT_THAT(
-      problems,
-      ElementsAre(
-          HasSubstr("pools[0].fallback: the fallbacks form a cycle: a -> b -> a; remove one")));
+  EXPECT_THAT(problems,
+              ElementsAre(HasSubstr(
+                  "pools[0].fallback: the fallbacks form a cycle: a -> b -> a; remove one")));
   EXPECT_THAT(problems_of("pools: [{name: a, fallback: a, backends: [127.0.0.1:1]}]\n"),
               ElementsAre(HasSubstr("the fallbacks form a cycle: a -> a")));
 }

@@ -125,13 +125,14 @@ TEST_F(TunnelChain, OpensNoTunnelThatDoesNotAnswerTheRequest) {
       {upgrade, start + "Connection: close\r\nUpgrade: websocket\r\n" + accept + "\r\n"},
       {upgrade, start + "Connection: Upgrade\r\n" + accept + "\r\n"},
       {upgrade, start + "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n" + accept + "\r\n"},
-      {upgrade, start + "Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n" + accept +
-                    "\r\n"},
+      {upgrade,
+       start + "Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n" + accept + "\r\n"},
       {upgrade, start + "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "
                         "S3PPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"},
       {upgrade, h2c},
-      {upgrade, "HTTP/1.0 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-                    accept + "\r\n"},
+      {upgrade,
+       "HTTP/1.0 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+           accept + "\r\n"},
       {without_key, std::string(upgraded)},
       {to_h2c, h2c},
       {plain_get, std::string(upgraded)},

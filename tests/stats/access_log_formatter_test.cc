@@ -216,11 +216,12 @@ TEST(AccessLogFormatter, IncludesWhatIsKnownOfARequestToAModel) {
                        "\n"));
 
   inference = {.task = "other"};
-  EXPECT_THAT(line_of(entry),
-              HasSubstr(R"("model":null,"task":"other","stream":false,"max_tokens":null,)"
-                        R"("prompt_bytes":0,"prompt_tokens":null,"completion_tokens":null,)"
-                        R"("cached_tokens":null,"finish_reason":null,"body_ms":0.000,"ttft_ms":null,)"
-                        R"("tpot_ms":null,"max_gap_ms":null,)"));
+  EXPECT_THAT(
+      line_of(entry),
+      HasSubstr(R"("model":null,"task":"other","stream":false,"max_tokens":null,)"
+                R"("prompt_bytes":0,"prompt_tokens":null,"completion_tokens":null,)"
+                R"("cached_tokens":null,"finish_reason":null,"body_ms":0.000,"ttft_ms":null,)"
+                R"("tpot_ms":null,"max_gap_ms":null,)"));
 }
 
 AccessLogInference inference_filled_with(std::string_view bytes) {

@@ -368,10 +368,9 @@ const PacedRequest paced_requests[] = {
     {{"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "\r", "\n"}},
     {{"POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n",
       "0\r\n\r\n"}},
-    {{"POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
-      "4\r\nbody\r\n0\r\n", "x-trailer: 1\r\n", "\r\n"}},
-    {{"POST /1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
-      "body"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", "4\r\nbody\r\n0\r\n",
+      "x-trailer: 1\r\n", "\r\n"}},
+    {{"POST /1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", "body"}},
 };
 
 class TimedHttp1Frontend : public Http1Frontend {

@@ -339,17 +339,13 @@ TEST(AcceptRequest, IgnoresOtherUpgrades) {
     return std::string(AcceptedRequest(text + "Sec-WebSocket-Key: k\r\n\r\n").request.upgrade);
   };
   EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n"), "");
-  EXPECT_EQ(
-      upgrade("GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"),
-      "");
-  EXPECT_EQ(
-      upgrade("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"),
-      "");
-  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n"),
+  EXPECT_EQ(upgrade("GET / HTTP/1.0\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"),
             "");
+  EXPECT_EQ(upgrade("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"),
+            "");
+  EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n"), "");
   EXPECT_EQ(
-      upgrade(
-          "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, h2c\r\n"),
+      upgrade("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, h2c\r\n"),
       "");
   EXPECT_EQ(upgrade("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: "
                     "upgrade\r\nUpgrade: websocket\r\n"),

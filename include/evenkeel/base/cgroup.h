@@ -14,8 +14,8 @@ struct Cgroup {
 };
 
 /// The cgroups that may limit what a controller ("cpu", "memory") counts: the one of version 1 and
-/// the one of version 2, as far as there are any. The mounts tell where they are: in a container the
-/// kernel may name the path on the host, of which only the container's own part is mounted.
+/// the one of version 2, as far as there are any. The mounts tell where they are: in a container
+/// the kernel may name the path on the host, of which only the container's own part is mounted.
 /// `root`: the folder of the kernel's files; elsewhere than "" in tests.
 std::vector<Cgroup> cgroups_of(std::string_view controller, const std::string& root = "");
 
