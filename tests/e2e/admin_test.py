@@ -42,8 +42,9 @@ class Admin(case.Case):
             stream.exchange()
             self.eventually(lambda: daemon.api("status")["requests_in_flight"] == 0)
             status = daemon.api("status")
-        self.assertEqual(set(status), {"version", "uptime_seconds", "config", "workers", "connections",
-                                       "requests_in_flight", "draining", "upgrade_problem",
+        self.assertEqual(set(status), {"version", "uptime_seconds", "config", "workers", "cpu_quota",
+                                       "busy_polling", "connections", "requests_in_flight", "draining",
+                                       "upgrade_problem",
                                        "state_file_problem", "taken_over_by"})
         self.assertIn(status["version"], command("version").stdout)
         self.assertGreater(status["uptime_seconds"], 0)
