@@ -41,7 +41,8 @@ struct Fields<BackendConfig> {
         &T::standby, FlagForm{});
     visit(Key{"api_key_file",
               "File with the API key of the server. Requests and checks carry it as "
-              "`authorization: Bearer KEY`, in place of the client's own.",
+              "`authorization: Bearer KEY`, in place of the client's own credentials: its "
+              "`authorization`, `x-api-key`, `api-key` and the like do not reach this server.",
               false, "none"},
           &T::api_key_file, TextForm{"the path of a file", check_not_empty});
     visit(

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "evenkeel/filter/forwarded_client.h"
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/http/request_id.h"
 
 namespace evenkeel {
@@ -80,15 +81,17 @@ void remove_forged(Fields& fields, bool trusted, const Believed& believed, bool&
   });
 }
 
-/// Removes the fields in which only trusted proxies name tenants: another's, and those that
-/// contradict each other.
+/// Removes the fields in which only trusted proxies name tenants: another's, those that contradict
+/// each other, and those that a backend may read as such because of how they are spelled.
 void remove_forged_tenants(Fields& fields, bool trusted, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto has_name = [&](const Field& field) {
       return equals_ignore_case(field.name(), name);
     };
-    if (trusted && std::count_if(fields.begin(), fields.end(), has_name) <= 1) continue;
-    fields.remove_if(has_name);
+    const bool believed = trusted && std::count_if(fields.begin(), fields.end(), has_name) <= 1;
+    fields.remove_if([&](const Field& field) {
+      return is_spelling_of(field.name(), name) && !(believed && has_name(field));
+    });
   }
 }
 
@@ -161,7 +164,10 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
   if (asks_why) [[unlikely]] {
     fields.add("x-evenkeel-explain", listener != nullptr ? "proxy" : "client");
   }
-  if (!tenant_headers_.empty()) remove_forged_tenants(fields, listener != nullptr, tenant_headers_);
+  if (!tenant_headers_.empty()) {
+    remove_forged_tenants(fields, listener != nullptr, tenant_headers_);
+    identity.reserved_fields = &tenant_headers_;
+  }
   fields.add("x-request-id", id, FieldId::x_request_id);
   fields.add("x-forwarded-for", chain, FieldId::x_forwarded_for);
   if (!believed.proto) {

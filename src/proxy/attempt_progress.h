@@ -10,28 +10,40 @@
 
 #include "evenkeel/balance/retry_budget.h"
 #include "evenkeel/balance/scheduler.h"
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/proxy/forwarder.h"
 
 namespace evenkeel {
 
-/// Replaces the client's credentials by the backend's own key, and restores them for a backend that
-/// has none.
+/// Replaces the client's credentials by the backend's own key, whatever fields they are in, and
+/// restores them for a backend that has none.
 class Credentials {
  public:
   void apply_to(Request& request, std::string_view key) {
     if (key.empty() && !replaced_) return;
-    if (!replaced_) client_value_ = request.fields.value(FieldId::authorization);
-    replaced_ = true;
-    request.fields.remove(FieldId::authorization);
-    const auto value = key.empty() ? client_value_ : key;
-    if (value) request.fields.add("authorization", *value, FieldId::authorization);
+    if (!std::exchange(replaced_, !key.empty())) {
+      take_from(request.fields);
+    } else {
+      request.fields.remove(FieldId::authorization);  // another backend's key
+    }
+    if (!key.empty()) return request.fields.add("authorization", key, FieldId::authorization);
+    for (const Field& field : clients_) request.fields.add(field);
+    clients_.clear();
   }
   /// The request leaves the pool, whose keys are no other's.
   void restore(Request& request) { apply_to(request, {}); }
 
  private:
+  void take_from(Fields& fields) {
+    fields.remove_if([this](const Field& field) {
+      const bool is_taken = holds_credential(field);
+      if (is_taken) clients_.add(field);
+      return is_taken;
+    });
+  }
+
   bool replaced_ = false;
-  std::optional<std::string_view> client_value_;
+  Fields clients_;
 };
 
 /// What a retry that has not begun has taken from its pool's budget. Given back if it never does.

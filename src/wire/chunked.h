@@ -26,7 +26,7 @@ class ChunkedDecoder {
 
   /// After `done`: the trailer section without the fields that are forbidden in trailers (framing,
   /// routing, authentication, content).
-  const Fields& trailers() const { return trailers_; }
+  Fields& trailers() { return trailers_; }
   const char* detail() const { return detail_; }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "chunked.h"
 #include "evenkeel/base/decimal.h"
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/http/status.h"
 #include "message_rules.h"
 
@@ -72,6 +73,7 @@ bool may_be_nominated(std::string_view name) {
     case FieldId::x_forwarded_host:
     case FieldId::x_forwarded_proto:
     case FieldId::x_request_id: return false;
+    case FieldId::other: return !names_credential(name);
     default: return true;
   }
 }

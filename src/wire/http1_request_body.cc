@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "message_rules.h"
 #include "refusal.h"
 
 namespace evenkeel {
@@ -31,7 +32,10 @@ std::optional<Result<Chunk>> Http1RequestBody::deliver(char* bytes, std::size_t 
     }
     chunk.bytes = decoded.payload;
     chunk.last = decoded.step == ChunkedDecoder::Step::done;
-    if (chunk.last && decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
+    if (chunk.last && decoder_.trailers().size() > 0) [[unlikely]] {
+      remove_reserved(decoder_.trailers(), info_.identity);
+      if (decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
+    }
     total_ += chunk.bytes.size();
     if (!info_.identity.is_streaming && total_ > options_.body_bytes) {
       return fail(Fault::body_too_large, describe_limit(MessageLimit::body, options_));

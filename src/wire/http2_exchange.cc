@@ -57,6 +57,10 @@ class Http2ServerStream::RequestBody final : public Body {
   Result<Chunk> counted(Result<Chunk> chunk) {
     if (!chunk) return chunk;
     RequestInfo& info = stream_.request_.info;
+    if (chunk->trailers != nullptr) {
+      remove_reserved(stream_.trailers_, info.identity);
+      if (stream_.trailers_.size() == 0) chunk->trailers = nullptr;
+    }
     info.outcome.bytes_in += chunk->bytes.size();
     rate_.received(chunk->bytes.size());
     stream_.head_.expects_continue = false;

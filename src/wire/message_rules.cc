@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
@@ -79,7 +80,7 @@ bool is_underscore_alias(std::string_view name) {
   return field_id(plain) != FieldId::other ||
          equals_ignore_case(plain.substr(0, 12), "x-forwarded-") ||
          equals_ignore_case(plain.substr(0, 11), "x-evenkeel-") ||
-         equals_ignore_case(plain, "x-real-ip");
+         equals_ignore_case(plain, "x-real-ip") || names_credential(plain);
 }
 
 bool is_forbidden_in_trailers(std::string_view sent_name) {
@@ -99,7 +100,16 @@ bool is_forbidden_in_trailers(std::string_view sent_name) {
   for (const std::string_view forbidden : forbidden_names) {
     if (equals_ignore_case(name, forbidden)) return true;
   }
-  return false;
+  return names_credential(name);
+}
+
+void remove_reserved(Fields& trailers, const RequestIdentity& identity) {
+  if (identity.reserved_fields == nullptr) return;
+  trailers.remove_if([&](const Field& field) {
+    return std::any_of(
+        identity.reserved_fields->begin(), identity.reserved_fields->end(),
+        [&](const std::string& name) { return is_spelling_of(field.name(), name); });
+  });
 }
 
 }  // namespace evenkeel

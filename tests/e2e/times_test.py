@@ -85,7 +85,7 @@ class Http2Client:
 
 class Times(case.Case):
     def setUp(self):
-        self.length = 0.3 * min(slowness(), 4)
+        self.length = 0.4 * min(slowness(), 3)
         self.quiet = False  # the server does not pause
 
     def pause(self, count=1):
@@ -112,7 +112,7 @@ class Times(case.Case):
 
     def assert_pauses(self, seconds, count, what):
         """So many pauses are in a time."""
-        low, high = count * self.length - 0.005, (count + 0.9) * self.length
+        low, high = (count - 0.25) * self.length, (count + 0.9) * self.length
         self.assertTrue(low <= seconds < high, f"{what}: {seconds * 1000:.0f} ms, which is {seconds / self.length:.2f} "
                         f"pauses and not {count}")
 

@@ -200,6 +200,8 @@ TEST_F(ForwardingHeaders, OnlyTrustedProxiesNameTenants) {
   EXPECT_EQ(tenants(true, {{"X-Tenant", "acme"}, {"x-tenant", "beta"}, {"a", "b"}}), "a: b\n");
   EXPECT_EQ(tenants(false, {{"X-Tenant", "acme"}, {"a", "b"}}), "a: b\n");
   EXPECT_EQ(tenants(false, {{"x-tenants", "acme"}}), "x-tenants: acme\n");
+  EXPECT_EQ(tenants(false, {{"X_Tenant", "acme"}, {"a", "b"}}), "a: b\n");
+  EXPECT_EQ(tenants(true, {{"x_tenant", "beta"}, {"X-Tenant", "acme"}}), "X-Tenant: acme\n");
 }
 
 #ifndef EVENKEEL_SANITIZED

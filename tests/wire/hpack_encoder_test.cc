@@ -169,6 +169,11 @@ TEST(HpackEncoder, NeverIndexesSecrets) {
               (std::vector<std::string>{"authorization", "proxy-authorization", "cookie"}));
   }
   EXPECT_EQ(connection.decoder.table_bytes(), 0u);
+  for (const char* name : {"x-api-key", "API-Key", "x-goog-api-key", "Ocp-Apim-Subscription-Key"}) {
+    for (int i = 0; i < 3; ++i) connection.send({{name, "k1"}});
+    EXPECT_EQ(connection.never_indexed.size(), 1u) << name;
+  }
+  EXPECT_EQ(connection.decoder.table_bytes(), 0u);
   connection.send({{"cookie", "long=0123456789abcdef0123"}, {"server", "x"}});
   EXPECT_TRUE(connection.never_indexed.empty());
 }

@@ -230,6 +230,21 @@ TEST_F(Http1Frontend, ParsesTheSameByteByByte) {
             "HTTP/1.1 200 OK\r\ncontent-length: 18\r\n\r\nPOST /x abcx-t: 1\n");
 }
 
+TEST_F(Http1Frontend, PassesNoTrailerThatOnlyTrustedProxiesMaySend) {
+  const std::vector<std::string> reserved{"X-Tenant"};
+  answer_with([&](Request& request) {
+    request.info.identity.reserved_fields = &reserved;
+    return echo(request);
+  });
+  auto client = connect();
+  const std::string start = "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+
+  client->send(start + "x-t: 1\r\nx-tenant: acme\r\nX_TENANT: acme\r\n\r\n");
+  EXPECT_TRUE(client->read_message().ends_with("POST /x x-t: 1\n"));
+  client->send(start + "x_tenant: acme\r\n\r\n");
+  EXPECT_TRUE(client->read_message().ends_with("POST /x "));
+}
+
 TEST_F(Http1Frontend, AcceptsHeadsLargerThanTheFirstBuffer) {
   auto client = connect();
   const std::string large(20000, 'v');

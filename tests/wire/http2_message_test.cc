@@ -253,10 +253,11 @@ TEST(Http2Section, RemovesAField) {
 TEST(MessageRules, ForbiddenTrailersAreRecognized) {
   for (const char* name :
        {"content-length", "Transfer-Encoding", "host", "authorization", "set-cookie",
-        "content_length", "x_forwarded_for", "x_request_id", "cache-control", "te", "cookie"}) {
+        "content_length", "x_forwarded_for", "x_request_id", "cache-control", "te", "cookie",
+        "x-api-key", "X_Api_Key", "api-key", "x-goog-api-key", "proxy_authorization"}) {
     EXPECT_TRUE(is_forbidden_in_trailers(name)) << name;
   }
-  for (const char* name : {"grpc-status", "grpc-message", "x-checksum", "my_metadata",
+  for (const char* name : {"grpc-status", "grpc-message", "x-checksum", "my_metadata", "idempotency-key",
                            "grpc-status-details-bin", "date"}) {
     EXPECT_FALSE(is_forbidden_in_trailers(name)) << name;
   }
