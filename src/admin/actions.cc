@@ -14,11 +14,12 @@
 #include "admin/on_loop.h"
 #include "evenkeel/admin/control.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/config/spelling.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_weight_body_bytes = 16 * 1024;
+constexpr std::size_t max_body_bytes = 16 * 1024;
 constexpr std::uint32_t max_weight = 1000;
 /// What the control loop takes at most for a change that it makes at once.
 constexpr Duration change_timeout = std::chrono::seconds(5);
@@ -28,6 +29,10 @@ constexpr Duration change_queue_timeout = std::chrono::seconds(75);
 /// As long as a client may wait (`ctl reload --wait`).
 constexpr Duration reload_timeout = std::chrono::hours(1);
 
+constexpr double max_drain_seconds = 365.0 * 24 * 3600;
+constexpr std::string_view drain_usage =
+    "the body is empty, or {\"for_seconds\": N}: the backend is undrained after so long, a year at "
+    "most";
 constexpr std::string_view weight_usage = "the body is {\"weight\": N}, N from 1 to 1000";
 constexpr std::string_view no_answer =
     "the control loop has not answered in time; the change may still be made";
@@ -103,27 +108,60 @@ AdminReply ambiguous_backend(const PoolSet& pool_set, const BackendCall& call,
                                       call.id, names));
 }
 
-AdminReply no_such_backend(const BackendCall& call) {
-  if (call.pool) {
-    return error_reply(404, fmt::format("pool '{}' has no backend '{}'", *call.pool, call.id));
-  }
-  return error_reply(
-      404, fmt::format("no pool has a backend '{}'; /api/v1/backends lists them", call.id));
+/// {"name": N}; nothing: it is something else.
+std::optional<double> parse_number(std::string_view body, std::string_view name) {
+  boost::system::error_code error;
+  const boost::json::value document = boost::json::parse({body.data(), body.size()}, error);
+  const boost::json::object* object = error ? nullptr : document.if_object();
+  const boost::json::value* number =
+      object == nullptr ? nullptr : object->if_contains({name.data(), name.size()});
+  if (number == nullptr || object->size() != 1 || !number->is_number()) return std::nullopt;
+  const auto value = number->to_number<double>(error);
+  return error ? std::nullopt : std::optional(value);
 }
 
 /// {"weight": N}; nothing: it is something else.
 std::optional<std::uint32_t> parse_weight(std::string_view body) {
-  boost::system::error_code error;
-  const boost::json::value document = boost::json::parse({body.data(), body.size()}, error);
-  const boost::json::object* object = error ? nullptr : document.if_object();
-  const boost::json::value* weight = object == nullptr ? nullptr : object->if_contains("weight");
-  if (weight == nullptr || object->size() != 1) return std::nullopt;
-  if (!weight->is_number()) return std::nullopt;
-  const auto number = weight->to_number<double>(error);
-  if (error || !(number >= 1 && number <= max_weight)) return std::nullopt;
-  const auto whole = static_cast<std::uint32_t>(number);
-  if (static_cast<double>(whole) != number) return std::nullopt;
+  const auto number = parse_number(body, "weight");
+  if (!number || !(*number >= 1 && *number <= max_weight)) return std::nullopt;
+  const auto whole = static_cast<std::uint32_t>(*number);
+  if (static_cast<double>(whole) != *number) return std::nullopt;
   return whole;
+}
+
+/// {"for_seconds": N}; nothing: it is something else.
+std::optional<Duration> parse_period(std::string_view body) {
+  const auto seconds = parse_number(body, "for_seconds");
+  if (!seconds || !(*seconds > 0 && *seconds <= max_drain_seconds)) return std::nullopt;
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
+}
+
+/// "; did you mean 'a', 'b'?"; empty: none is near.
+std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& known) {
+  const auto near = near_names(name, known);
+  if (near.empty()) return {};
+  return fmt::format("; did you mean '{}'?", fmt::join(near, "', '"));
+}
+
+AdminReply no_such_backend(const PoolSet& pool_set, const BackendCall& call) {
+  std::vector<std::string_view> pools;
+  std::vector<std::string_view> backends;
+  bool has_pool = !call.pool;
+  for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
+    const std::string_view pool = entry.state->spec().name;
+    pools.push_back(pool);
+    if (call.pool && pool != *call.pool) continue;
+    has_pool = true;
+    for (const BackendPtr& backend : entry.state->backends()) backends.push_back(backend->id());
+  }
+  if (!has_pool) {
+    return error_reply(404, fmt::format("there is no pool '{}'{}", *call.pool,
+                                        did_you_mean(*call.pool, pools)));
+  }
+  const std::string whose = call.pool ? fmt::format("pool '{}' has no", *call.pool) : "no pool has a";
+  std::string meant = did_you_mean(call.id, backends);
+  if (meant.empty()) meant = "; /api/v1/backends lists them";
+  return error_reply(404, fmt::format("{} backend '{}'{}", whose, call.id, meant));
 }
 
 }  // namespace
@@ -143,16 +181,20 @@ std::optional<BackendCall> parse_backend_call(std::string_view path, std::string
 
 Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& request) {
   std::optional<std::uint32_t> weight;
+  std::optional<Duration> period;  // of a drain; none: it lasts
+  if (request.body.size() > max_body_bytes) co_return error_reply(413, "body larger than 16 KiB");
   if (call.action == BackendAction::weight) {
-    if (request.body.size() > max_weight_body_bytes) {
-      co_return error_reply(413, "body larger than 16 KiB");
-    }
     weight = parse_weight(request.body);
     if (!weight) co_return error_reply(422, weight_usage);
   }
+  if (call.action == BackendAction::drain && !request.body.empty() && request.body != "{}") {
+    period = parse_period(request.body);
+    if (!period) co_return error_reply(422, drain_usage);
+    if (runtime_.control == nullptr) co_return error_reply(503, no_control);
+  }
   const auto pool_set = runtime_.status->snapshot()->pool_set;
   const auto positions = find_backends(*pool_set, call);
-  if (positions.empty()) co_return no_such_backend(call);
+  if (positions.empty()) co_return no_such_backend(*pool_set, call);
   if (positions.size() > 1) co_return ambiguous_backend(*pool_set, call, positions);
 
   const PoolState& pool = *pool_set->pools()[positions[0].pool].state;
@@ -164,20 +206,29 @@ Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& 
   if (weight) {
     failed = co_await set_weight(*call.pool, call.id, *weight);
   } else {
-    failed = co_await set_drained(backend, call.action == BackendAction::drain);
+    const bool drains = call.action == BackendAction::drain;
+    failed = co_await set_drained(backend, *call.pool, drains, period);
   }
   if (failed.status != 200) co_return failed;
   const std::string what = weight ? fmt::format("weight {} set", *weight)
-                           : call.action == BackendAction::drain ? std::string("drained")
-                                                                 : std::string("undrained");
+                           : call.action == BackendAction::undrain ? std::string("undrained")
+                           : period ? fmt::format("drained for {:.0f} s", seconds_of(*period))
+                                    : std::string("drained");
   log::info(
       fmt::format("pool {}: backend {}: {} by {}", *call.pool, call.id, what, request.client));
   co_return backend_reply(call);
 }
 
 /// 200, or why not.
-Awaitable<AdminReply> AdminActions::set_drained(BackendPtr backend, bool drained) {
-  const auto change = [backend, drained, status = runtime_.status] {
+Awaitable<AdminReply> AdminActions::set_drained(BackendPtr backend, std::string pool, bool drained,
+                                                std::optional<Duration> period) {
+  std::optional<Control::Time> end;
+  if (period) {
+    end = std::chrono::system_clock::now() +
+          std::chrono::duration_cast<std::chrono::system_clock::duration>(*period);
+  }
+  const auto change = [backend, pool = std::move(pool), drained, end, status = runtime_.status,
+                       control = runtime_.control] {
     const auto now = status->snapshot();
     if (now->upgrading || now->successor != 0) return false;
     if (drained) {
@@ -185,6 +236,7 @@ Awaitable<AdminReply> AdminActions::set_drained(BackendPtr backend, bool drained
     } else {
       backend->put_back(OutOfRotation::draining);
     }
+    if (control != nullptr) control->set_drain_end(pool, backend->id(), end);
     return true;  // not Done: see LoopCall
   };
   const auto done = co_await on_loop(io_, *runtime_.control_loop, change, change_timeout);
@@ -212,7 +264,7 @@ Awaitable<AdminReply> AdminActions::set_weight(std::string pool, std::string id,
 AdminReply AdminActions::backend_reply(const BackendCall& call) {
   const RuntimeView view(runtime_);
   const auto positions = find_backends(*view.status->pool_set, call);
-  if (positions.empty()) return no_such_backend(call);
+  if (positions.empty()) return no_such_backend(*view.status->pool_set, call);
   history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
   return json_reply(
       200, to_text(backend_document(view, history_, positions[0].pool, positions[0].backend)));

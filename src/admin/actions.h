@@ -49,7 +49,8 @@ class AdminActions {
   Awaitable<AdminReply> check(std::string text);
 
  private:
-  Awaitable<AdminReply> set_drained(BackendPtr backend, bool drained);
+  Awaitable<AdminReply> set_drained(BackendPtr backend, std::string pool, bool drained,
+                                    std::optional<Duration> period);
   Awaitable<AdminReply> set_weight(std::string pool, std::string id, std::uint32_t weight);
   AdminReply backend_reply(const BackendCall& call);
 

@@ -15,6 +15,7 @@
 #include "admin/json_text.h"
 #include "admin/on_loop.h"
 #include "admin/requests_document.h"
+#include "evenkeel/balance/unavailable.h"
 #include "evenkeel/stats/render_metrics.h"
 
 namespace evenkeel {
@@ -107,19 +108,22 @@ std::string not_ready_reason(const RuntimeStatus& status, Instant now) {
   if (!status.ready) return "starting";
   const ReadyzRule rule = status.config->admin.readyz;
   if (rule == ReadyzRule::ignore_pools) return {};
-  std::string unavailable;
+  constexpr std::size_t max_named = 3;
+  std::vector<std::string> unavailable;  // "chat: all backends are drained"
   std::size_t available = 0;
   for (const PoolSet::PoolEntry& pool : status.pool_set->pools()) {
-    if (pool.state->available(now) > 0) {
+    const PoolState& state = *pool.state;
+    if (state.available(now) > 0) {
       ++available;
-    } else if (unavailable.empty()) {
-      unavailable = pool.state->spec().name;
+    } else if (unavailable.size() < max_named) {
+      unavailable.push_back(state.spec().name + ": " + why_unavailable(state.backends(), now));
     }
   }
   if (rule == ReadyzRule::all_pools && !unavailable.empty()) {
-    return "pool " + unavailable + " has no backend that is up";
+    return fmt::format("not every pool has a backend that is up; {}", fmt::join(unavailable, "; "));
   }
-  return available > 0 ? "" : "no pool has a backend that is up";
+  if (available > 0) return {};
+  return fmt::format("no pool has a backend that is up; {}", fmt::join(unavailable, "; "));
 }
 
 }  // namespace

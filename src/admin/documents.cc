@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/balance/unavailable.h"
 #include "evenkeel/upstream/backend_monitor.h"
 
 namespace evenkeel {
@@ -218,6 +219,7 @@ json::array pools_document(const RuntimeView& view) {
     backends["total"] = state.backends().size();
     json::object document;
     document["name"] = state.spec().name;
+    document["unavailable"] = text_or_null(why_unavailable(state.backends(), view.now));
     document["picker"] = state.spec().picker;
     document["waiting"] = state.queue().waiting;
     document["in_flight"] = state.in_flight();
@@ -280,7 +282,10 @@ json::object backend_document(const RuntimeView& view, const BackendStateHistory
   document["standby"] = spec.standby;
   document["state"] = state_of(backend, view.now);
   document["since"] = rfc3339(history.since(pool_index, backend_index));
-  document["reason"] = text_or_null(reason_of(backend, monitored, view.now));
+  const auto drain_end = view.status->drain_ends.find({pool.spec().name, spec.id});
+  std::string reason = reason_of(backend, monitored, view.now);
+  if (drain_end != view.status->drain_ends.end()) reason += " until " + rfc3339(drain_end->second);
+  document["reason"] = text_or_null(reason);
   document["in_flight"] = load.in_flight();
   document["replaced_in_flight"] = replaced_in_flight(*view.status, pool.spec().name, backend);
   // A request that waits in our queue waits for any backend of the pool; how many wait inside this

@@ -13,6 +13,7 @@
 #include "balance/pool_refusal.h"
 #include "balance/pool_scheduler.h"
 #include "balance/request_queue.h"
+#include "evenkeel/balance/unavailable.h"
 
 namespace evenkeel {
 namespace {
@@ -423,12 +424,12 @@ std::optional<Lease> Pool::acquire_trial(const BackendPtr& backend, bool safe_me
 }
 
 Error Pool::no_backend_error() const {
-  const bool excluded_some =
-      std::any_of(state_->backends().begin(), state_->backends().end(),
-                  [](const auto& each) { return usable_or_spare(each->load()); });
-  return refusal(Fault::no_backend, state_->spec().name,
-                 excluded_some ? "no backend is left to try" : "no backend is up",
-                 state_->spec().recovery_time);
+  std::string why = "no backend is left to try";
+  if (!has_in_rotation(state_->backends(), {})) {
+    why = why_unavailable(state_->backends(), loop_.now());
+    if (why.empty()) why = "the pool has no backend";
+  }
+  return refusal(Fault::no_backend, state_->spec().name, why, state_->spec().recovery_time);
 }
 
 /// The client should come back when the queue of now will have been served.

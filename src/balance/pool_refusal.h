@@ -11,12 +11,12 @@
 
 namespace evenkeel {
 
-inline Error refusal(Fault fault, std::string_view pool, const char* why, Duration retry_after) {
+inline Error refusal(Fault fault, std::string_view pool, std::string_view why, Duration retry_after) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(retry_after).count();
   return Error{.fault = fault,
                .side = Side::proxy,
                .retry_after_ms = static_cast<std::uint32_t>(ms),
-               .detail = std::string(pool) + ": " + why};
+               .detail = std::string(pool).append(": ").append(why)};
 }
 
 }  // namespace evenkeel

@@ -238,21 +238,30 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
                               count_text(status["workers"]), count_text(status["connections"]),
                               count_text(status["requests_in_flight"])));
   lines.emplace_back();
-  TextTable table({{"POOL"},
-                   {"PICKER", left, 2},
-                   {"UP", right},
-                   {"OF", right},
-                   {"IN FLIGHT", right},
-                   {"WAITING", right},
-                   {"FULL", right, 1}});
+  std::vector<TableColumn> columns{{"POOL"},
+                                   {"PICKER", left, 2},
+                                   {"UP", right},
+                                   {"OF", right},
+                                   {"IN FLIGHT", right},
+                                   {"WAITING", right},
+                                   {"FULL", right, 1}};
+  const bool any_unavailable = std::ranges::any_of(pools.items(), [](const JsonValue& pool) {
+    return !pool["unavailable"].text().empty();
+  });
+  if (any_unavailable) columns.push_back({"WHY", left});
+  TextTable table(columns);
+  const auto add = [&](std::vector<std::string> cells) {
+    cells.resize(columns.size());
+    table.add(std::move(cells));
+  };
   for (const JsonValue& pool : pools.items()) {
-    table.add({pool["name"].text(), pool["picker"].text(), count_text(pool["backends"]["up"]),
-               count_text(pool["backends"]["total"]), count_text(pool["in_flight"]),
-               count_text(pool["waiting"]), percent_text(pool["saturation"].number())});
+    add({pool["name"].text(), pool["picker"].text(), count_text(pool["backends"]["up"]),
+         count_text(pool["backends"]["total"]), count_text(pool["in_flight"]),
+         count_text(pool["waiting"]), percent_text(pool["saturation"].number()),
+         pool["unavailable"].text()});
     for (const JsonValue& subset : pool["subsets"].items()) {
-      table.add({"  " + std::string(subset["name"].text()), "",
-                 count_text(subset["backends"]["up"]), count_text(subset["backends"]["total"]),
-                 count_text(subset["in_flight"]), "", ""});
+      add({"  " + std::string(subset["name"].text()), "", count_text(subset["backends"]["up"]),
+           count_text(subset["backends"]["total"]), count_text(subset["in_flight"])});
     }
   }
   for (std::string& line : lines) line = printable(line);

@@ -85,11 +85,15 @@ std::string usage_error(const CLI::App& app, const ParsedVerb& verb, const CLI::
   return error.what();
 }
 
+/// One hint: a whole page of help would push the error off the screen.
+int print_usage_error(const std::string& verb, const std::string& error) {
+  fmt::print(stderr, "{0}: {1}\nTry '{0} --help'.\n", verb, printable(error));
+  return exit_usage;
+}
+
 int report_usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const ParsedVerb verb = parsed_verb(app);
-  fmt::print(stderr, "{}: {}\n\n{}", verb.name, printable(usage_error(app, verb, error)),
-             app.help());
-  return exit_usage;
+  return print_usage_error(verb.name, usage_error(app, verb, error));
 }
 
 /// `evenkeel help VERB` is `evenkeel VERB --help`.
@@ -106,9 +110,8 @@ int report_unknown_verb(const CLI::App& app, const std::string& word) {
       meant = fmt::format("{} {}", other, word);
     }
   }
-  fmt::print(stderr, "evenkeel: unknown verb '{}'{}\n\n{}", printable(word), did_you_mean(meant),
-             app.help());
-  return exit_usage;
+  return print_usage_error("evenkeel",
+                           fmt::format("unknown verb '{}'{}", word, did_you_mean(meant)));
 }
 
 void add_verbs(CLI::App& app, Invocation& invocation) {

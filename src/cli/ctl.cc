@@ -23,6 +23,7 @@
 #include "cli/terminal.h"
 #include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
+#include "evenkeel/config/spelling.h"
 #include "evenkeel/inference/json_value.h"
 
 namespace evenkeel {
@@ -101,12 +102,13 @@ class Ctl {
   int requests();
   int explain();
   int drain();
-  int wait_until_idle(const JsonValue& drained);
-  int post_action(std::string_view action, const std::string& body = {});
+  int wait_until_idle(const JsonValue& drained, std::optional<Instant> deadline);
+  int post_actions(std::string_view action, const std::string& body = {});
+  std::optional<std::vector<std::string>> backends_of_pool();
   int print_backend(const JsonValue& backend) const;
   int reload();
   int upgrade();
-  std::string backend_path(std::string_view action) const;
+  std::string backend_path(const std::string& backend, std::string_view action) const;
   ApiResult get(std::string_view what);
   ApiResult post(const std::string& path, const std::string& body, Duration time);
   ApiResult check_response(Result<AdminResponse> answer) const;
@@ -123,9 +125,9 @@ int Ctl::run() {
     case CtlVerb::requests: return requests();
     case CtlVerb::explain: return explain();
     case CtlVerb::drain: return drain();
-    case CtlVerb::undrain: return post_action("undrain");
+    case CtlVerb::undrain: return post_actions("undrain");
     case CtlVerb::weight:
-      return post_action("weight", fmt::format("{{\"weight\":{}}}", options_.weight));
+      return post_actions("weight", fmt::format("{{\"weight\":{}}}", options_.weight));
     case CtlVerb::reload: return reload();
     case CtlVerb::upgrade: return upgrade();
   }
@@ -162,11 +164,12 @@ int Ctl::backends() {
 int Ctl::requests() {
   const ApiResult result = get("requests/recent");
   if (!result.ok()) return result.exit_code;
+  const JsonValue shown = filtered_requests(result.document, options_.requests);
   if (options_.json) {
-    fmt::print("{}", result.text);
+    fmt::print("{}\n", json_text(shown));
     return exit_done;
   }
-  print_lines(requests_text(result.document, terminal_width()));
+  print_lines(requests_text(shown, terminal_width()));
   return exit_done;
 }
 
@@ -182,17 +185,15 @@ int Ctl::explain() {
 }
 
 int Ctl::drain() {
-  if (!options_.wait) return post_action("drain");
-  const ApiResult posted = post(backend_path("drain"), {}, request_timeout);
-  return posted.ok() ? wait_until_idle(posted.document) : posted.exit_code;
+  if (!options_.drain_for) return post_actions("drain");
+  return post_actions("drain",
+                      fmt::format("{{\"for_seconds\":{}}}", seconds_of(*options_.drain_for)));
 }
 
 /// Polls until the drained backend has no requests in flight.
-int Ctl::wait_until_idle(const JsonValue& drained) {
+int Ctl::wait_until_idle(const JsonValue& drained, std::optional<Instant> deadline) {
   const std::string id = drained["id"].text();
   const std::string pool = drained["pool"].text();
-  const std::optional<Instant> deadline =
-      options_.timeout ? std::optional(Clock::now() + *options_.timeout) : std::nullopt;
   while (true) {
     const ApiResult result = get("backends");
     if (!result.ok()) return result.exit_code;
@@ -216,10 +217,45 @@ int Ctl::wait_until_idle(const JsonValue& drained) {
   }
 }
 
-int Ctl::post_action(std::string_view action, const std::string& body) {
-  const ApiResult result = post(backend_path(action), body, request_timeout);
-  if (!result.ok()) return result.exit_code;
-  return print_backend(result.document);
+/// To each backend, also after one that was refused. Returns the first exit code that is not 0.
+int Ctl::post_actions(std::string_view action, const std::string& body) {
+  auto backends = options_.backends;
+  if (backends.empty()) {
+    auto all = backends_of_pool();
+    if (!all) return exit_failed;
+    backends = std::move(*all);
+  }
+  std::optional<Instant> deadline;
+  if (options_.timeout) deadline = Clock::now() + *options_.timeout;
+  int exit_code = exit_done;
+  std::vector<JsonValue> changed;
+  for (const std::string& backend : backends) {
+    ApiResult result = post(backend_path(backend, action), body, request_timeout);
+    if (exit_code == exit_done) exit_code = result.exit_code;
+    if (result.ok()) changed.push_back(std::move(result.document));
+  }
+  for (const JsonValue& backend : changed) {
+    const int done = options_.wait ? wait_until_idle(backend, deadline) : print_backend(backend);
+    if (exit_code == exit_done) exit_code = done;
+  }
+  return exit_code;
+}
+
+/// The ids of all backends of the pool; nothing: it has been printed why there are none.
+std::optional<std::vector<std::string>> Ctl::backends_of_pool() {
+  const ApiResult result = get("backends");
+  if (!result.ok()) return std::nullopt;
+  std::vector<std::string> ids;
+  std::vector<std::string> pools;
+  for (const JsonValue& backend : result.document.items()) {
+    pools.push_back(backend["pool"].text());
+    if (pools.back() == options_.pool) ids.push_back(backend["id"].text());
+  }
+  if (!ids.empty()) return ids;
+  const auto meant = nearest_word(options_.pool, pools);
+  print_error(fmt::format("there is no pool '{}'{}", options_.pool,
+                          meant ? fmt::format("; did you mean '{}'?", *meant) : ""));
+  return std::nullopt;
 }
 
 int Ctl::print_backend(const JsonValue& backend) const {
@@ -259,9 +295,8 @@ int Ctl::upgrade() {
   return exit_done;
 }
 
-std::string Ctl::backend_path(std::string_view action) const {
-  std::string path =
-      fmt::format("/api/v1/backends/{}/{}", percent_encoded(options_.backend), action);
+std::string Ctl::backend_path(const std::string& backend, std::string_view action) const {
+  std::string path = fmt::format("/api/v1/backends/{}/{}", percent_encoded(backend), action);
   if (!options_.pool.empty()) path += "?pool=" + percent_encoded(options_.pool);
   return path;
 }

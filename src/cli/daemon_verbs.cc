@@ -1,6 +1,9 @@
 // quick, ctl, top.
+#include <charconv>
 #include <functional>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "cli/option_values.h"
@@ -46,6 +49,17 @@ void add_admin_options(CLI::App& verb, CtlOptions& options) {
   verb.add_flag("--json", options.json, "Print the daemon's JSON documents");
 }
 
+/// The last of the words is the weight: CLI11 gives a list of words all that follow.
+void take_weight(CtlOptions& options) {
+  const std::string text = options.backends.empty() ? "" : options.backends.back();
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), options.weight);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  if (!is_number || options.weight < 1 || options.weight > 1000)
+    throw CLI::ValidationError("weight", "'" + text + "' is no whole number from 1 to 1000");
+  options.backends.pop_back();
+}
+
 /// Adds the commands of `ctl`.
 class CtlCommands {
  public:
@@ -65,11 +79,21 @@ class CtlCommands {
     return command;
   }
 
-  CLI::App* add_for_backend(const char* name, const char* help, CtlVerb verb) {
+  CLI::App* add_for_backends(const char* name, const char* help, CtlVerb verb) {
     auto* command = add(name, help, verb);
-    command->add_option("backend", options_->backend, "Its id, such as gpu1:8000")->required();
-    command->add_option("--pool", options_->pool, "Its pool, where several pools have it")
+    const bool weighs = verb == CtlVerb::weight;
+    command->add_option(weighs ? "backend... weight" : "backend", options_->backends,
+                        weighs ? "Ids, such as gpu1:8000, then the weight, 1 to 1000"
+                               : "Ids, such as gpu1:8000");
+    command
+        ->add_option("--pool", options_->pool,
+                     "Their pool, where several pools have them; without ids: all of its backends")
         ->type_name("NAME");
+    command->parse_complete_callback([options = options_, weighs] {
+      if (weighs) take_weight(*options);
+      if (options->backends.empty() && options->pool.empty())
+        throw CLI::RequiredError("a backend or --pool");
+    });
     return command;
   }
 
@@ -79,6 +103,27 @@ class CtlCommands {
   Invocation& invocation_;
   Run run_;
 };
+
+void add_request_filters(CLI::App& command, const std::shared_ptr<CtlOptions>& options) {
+  RequestFilter& filter = options->requests;
+  command
+      .add_option_function<std::string>(
+          "--slow",
+          [&filter](const std::string& time) {
+            filter.slowest_first = true;
+            if (time.empty()) return;
+            const auto min = parse_duration(time);
+            if (!min) throw CLI::ValidationError("--slow", "'" + time + "' is no time such as 2s");
+            filter.min_duration = *min;
+          },
+          "The slowest first; with a time such as 2s only those that took as long")
+      ->expected(0, 1)
+      ->type_name("TIME");
+  command.add_flag("--errors", filter.errors, "Only those that failed");
+  command.add_option("--tenant", filter.tenant, "Only those of a tenant")->type_name("NAME");
+  command.add_option("--model", filter.model, "Only those to a model")->type_name("NAME");
+  command.add_option("--pool", filter.pool, "Only those of a pool")->type_name("NAME");
+}
 
 }  // namespace
 
@@ -108,24 +153,29 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
   CtlCommands commands(*ctl, options, invocation, std::move(run));
   commands.add("status", "Show the daemon and its pools", CtlVerb::status);
   commands.add("backends", "Show state and load of every backend", CtlVerb::backends);
-  commands.add("requests", "Show the last requests to models, with their tokens and times",
-               CtlVerb::requests);
+  add_request_filters(*commands.add("requests",
+                                    "Show the last requests to models, with their tokens and times",
+                                    CtlVerb::requests),
+                      options);
   commands
       .add("explain", "Show why picker expected-time placed a request as it did", CtlVerb::explain)
       ->add_option("request", options->request, "Its x-request-id")
       ->required();
-  auto* drain = commands.add_for_backend("drain", "Send a backend no new requests", CtlVerb::drain);
-  auto* wait = drain->add_flag("--wait", options->wait, "Wait until it has no requests in flight");
+  auto* drain =
+      commands.add_for_backends("drain", "Send backends no new requests", CtlVerb::drain);
+  add_duration_option(*drain, "--for", "Undrain them after this time; default: they stay drained",
+                      [options](Duration time) {
+                        if (time.count() == 0)
+                          throw CLI::ValidationError("--for", "must be more than 0");
+                        options->drain_for = time;
+                      });
+  auto* wait = drain->add_flag("--wait", options->wait, "Wait until they have none in flight");
   add_duration_option(*drain, "--timeout", "With --wait: give up after this time (exit code 3)",
                       [options](Duration timeout) { options->timeout = timeout; })
       ->needs(wait);
-  commands.add_for_backend("undrain", "Send it new requests again", CtlVerb::undrain);
-  commands
-      .add_for_backend("weight", "Give it a weight, until the file gives it another",
-                       CtlVerb::weight)
-      ->add_option("weight", options->weight, "1 to 1000")
-      ->required()
-      ->check(CLI::Range(1, 1000));
+  commands.add_for_backends("undrain", "Send them new requests again", CtlVerb::undrain);
+  commands.add_for_backends("weight", "Give backends a weight, until the file gives another",
+                            CtlVerb::weight);
   auto* reload =
       commands.add("reload", "Reload the file, or say why it is refused", CtlVerb::reload);
   reload->add_flag("--wait", options->wait, "Wait as long as it takes, instead of 10 s");

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,9 +55,14 @@ std::string clock_text(const JsonValue& request) {
   return time.size() > 20 ? time.substr(11, 12) : time;
 }
 
-constexpr std::array<RequestColumn, 13> request_columns = {{
+constexpr std::array<RequestColumn, 15> request_columns = {{
     {{"TIME", left, 8}, clock_text},
     {{"MODEL", left}, [](const JsonValue& request) { return request["model"].text(); }},
+    {{"TENANT", left, 7},
+     [](const JsonValue& request) {
+       const std::string& tenant = request["tenant"].text();
+       return tenant.empty() ? std::string("-") : tenant;
+     }},
     {{"TASK", left, 9}, [](const JsonValue& request) { return request["task"].text(); }},
     {{"STATUS", right},
      [](const JsonValue& request) {
@@ -76,9 +83,33 @@ constexpr std::array<RequestColumn, 13> request_columns = {{
      [](const JsonValue& request) { return latency_text(request["duration_seconds"].number()); }},
     {{"ENDED BY", left, 6}, outcome_text},
     {{"BACKEND", left, 7}, backend_text},
+    {{"ID", left, 2}, [](const JsonValue& request) { return request["request_id"].text(); }},
 }};
 
 }  // namespace
+
+JsonValue filtered_requests(const JsonValue& requests, const RequestFilter& filter) {
+  const auto took = [](const JsonValue& request) {
+    return request["duration_seconds"].number().value_or(0);
+  };
+  const auto is_named = [](const std::string& wanted, const JsonValue& name) {
+    return wanted.empty() || name.text() == wanted;
+  };
+  std::vector<JsonValue> shown;
+  for (const JsonValue& request : requests.items()) {
+    const bool failed =
+        request["status"].number().value_or(0) >= 400 || !request["reason"].text().empty();
+    if (filter.errors && !failed) continue;
+    if (took(request) < seconds_of(filter.min_duration)) continue;
+    if (!is_named(filter.tenant, request["tenant"]) || !is_named(filter.model, request["model"]) ||
+        !is_named(filter.pool, request["pool"])) {
+      continue;
+    }
+    shown.push_back(request);
+  }
+  if (filter.slowest_first) std::ranges::sort(shown, std::ranges::greater(), took);
+  return JsonValue(std::move(shown));
+}
 
 Lines requests_text(const JsonValue& requests, std::optional<std::size_t> width) {
   if (requests.items().empty()) {

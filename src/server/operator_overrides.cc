@@ -49,6 +49,8 @@ std::string usual_id(const std::vector<PoolSet::ResolvedBackend>& servers, std::
 SavedState OperatorOverrides::save(const PoolSet& pool_set, const Config& config) {
   record_drained(pool_set, config);
   SavedState state{.drained = drained_, .addresses = addresses_of_names(pool_set)};
+  for (const auto& [key, end] : drain_ends_)
+    state.drain_ends[key] = std::chrono::time_point_cast<std::chrono::milliseconds>(end);
   for (const auto& [key, weight] : weights_)
     state.weights[key] = {weight, configured_weight(config, key.first, key.second)};
   return state;
@@ -73,6 +75,7 @@ std::map<OperatorOverrides::Key, std::string> OperatorOverrides::addresses_of_na
 
 void OperatorOverrides::restore(SavedState state, const Config& config) {
   drained_ = std::move(state.drained);
+  drain_ends_.insert(state.drain_ends.begin(), state.drain_ends.end());
   for (const auto& [key, address] : state.addresses)
     ids_[{key.first, configured_address(key.second), address}] = key.second;
   for (const auto& [key, weight] : state.weights) {
@@ -113,6 +116,35 @@ void OperatorOverrides::record_drained(const PoolSet& pool_set, const Config& co
   std::erase_if(drained_, [&](const auto& key) {
     return find_backend(config, key.first, key.second) == nullptr;
   });
+  std::erase_if(drain_ends_, [&](const auto& each) { return !drained_.contains(each.first); });
+}
+
+void OperatorOverrides::set_drain_end(const std::string& pool, const std::string& backend,
+                                      std::optional<std::chrono::system_clock::time_point> end) {
+  if (end) {
+    drain_ends_[{pool, backend}] = *end;
+  } else {
+    drain_ends_.erase({pool, backend});
+  }
+}
+
+std::vector<OperatorOverrides::Key> OperatorOverrides::end_drains(
+    const PoolSet& pool_set, std::chrono::system_clock::time_point now) {
+  std::vector<Key> ended;
+  const auto is_over = [now](const auto& each) { return each.second <= now; };
+  if (std::ranges::none_of(drain_ends_, is_over)) return ended;
+  for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
+    for (const BackendPtr& backend : pool.state->backends()) {
+      const auto end = drain_ends_.find({pool.state->spec().name, backend->id()});
+      if (end == drain_ends_.end() || !is_over(*end)) continue;
+      if (backend->load().is_out(OutOfRotation::draining)) ended.push_back(end->first);
+      backend->put_back(OutOfRotation::draining);
+      drained_.erase(end->first);
+      drain_ends_.erase(end);
+    }
+  }
+  // Those that DNS does not know now stay until it does: a change that is being built drains them.
+  return ended;
 }
 
 OperatorOverrides::Drained OperatorOverrides::drained_outside(const PoolSet& pool_set) const {

@@ -1,11 +1,15 @@
 // What operators set over the admin API in place of the file's settings.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/upstream/pool_set.h"
 
@@ -21,6 +25,7 @@ class OperatorOverrides {
   using Weights = decltype(BuildInputs::weights);
   using Drained = decltype(BuildInputs::drained);
   using Ids = decltype(BuildInputs::ids);
+  using DrainEnds = decltype(RuntimeStatus::drain_ends);
 
   /// What a process that replaces this one needs.
   SavedState save(const PoolSet& pool_set, const Config& config);
@@ -46,6 +51,14 @@ class OperatorOverrides {
   /// The drained backends that `pool_set` does not have: of the others, the Load knows.
   Drained drained_outside(const PoolSet& pool_set) const;
 
+  /// When the drain of a backend ends by itself; nothing: not before an operator ends it.
+  void set_drain_end(const std::string& pool, const std::string& backend,
+                     std::optional<std::chrono::system_clock::time_point> end);
+  const DrainEnds& drain_ends() const { return drain_ends_; }
+  /// Ends the drains whose time is over. Returns which.
+  std::vector<std::pair<std::string, std::string>> end_drains(
+      const PoolSet& pool_set, std::chrono::system_clock::time_point now);
+
  private:
   using Key = std::pair<std::string, std::string>;
 
@@ -56,6 +69,7 @@ class OperatorOverrides {
 
   Weights weights_;
   Drained drained_;
+  DrainEnds drain_ends_;  // of some of these
   Ids ids_;
 };
 

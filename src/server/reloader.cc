@@ -542,7 +542,29 @@ Task<void> Reloader::run_dns_update() {
 void Reloader::tick_pools() {
   const Instant now = process_.loop.read_clock();
   for (const PoolSet::PoolEntry& pool : pool_set_->pools()) pool.state->tick(now);
+  end_drains();
   apply_models();
+}
+
+void Reloader::set_drain_end(const std::string& pool, const std::string& backend,
+                             std::optional<Time> end) {
+  overrides_.set_drain_end(pool, backend, end);
+  publish_drain_ends();
+}
+
+void Reloader::end_drains() {
+  for (const auto& [pool, backend] :
+       overrides_.end_drains(*pool_set_, std::chrono::system_clock::now())) {
+    log::info(fmt::format("pool {}: backend {}: undrained, the time of its drain is over", pool,
+                          backend));
+  }
+  publish_drain_ends();
+}
+
+void Reloader::publish_drain_ends() {
+  if (process_.status.snapshot()->drain_ends == overrides_.drain_ends()) return;
+  process_.status.update(
+      [this](RuntimeStatus& status) { status.drain_ends = overrides_.drain_ends(); });
 }
 
 void Reloader::apply_models() {

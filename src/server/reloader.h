@@ -146,6 +146,8 @@ class Reloader final : public Control {
   Task<Result<ReloadPreview>> preview(std::string text) override;
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override;
+  void set_drain_end(const std::string& pool, const std::string& backend,
+                     std::optional<Time> end) override;
 
   /// Moves standby backends into and out of rotation, learns weights, and tells the workers which
   /// models there are. Call it every 100 ms.
@@ -184,6 +186,8 @@ class Reloader final : public Control {
 
   std::vector<MonitorSpec> specs_to_monitor() const;
   void apply_models();
+  void end_drains();
+  void publish_drain_ends();
 
   Process process_;
   const std::string file_;

@@ -99,13 +99,14 @@ bool read_observed(std::string_view kind, const SavedState::Key& key, StateWords
   return true;
 }
 
+/// Further from now than 292 years a difference in nanoseconds would overflow.
+constexpr std::int64_t year_2200 = 7'258'118'400'000;
+
 /// One fact; of an unknown kind, from a newer version, nothing. False: it is malformed.
 bool read_line(std::string_view line, SavedState& state) {
   StateWords words(line);
   const std::string kind = words.text();
   if (kind == "saved") {
-    // Further from now than 292 years a difference in nanoseconds would overflow.
-    constexpr std::int64_t year_2200 = 7'258'118'400'000;
     state.saved_at = SavedState::Time(milliseconds(words.number<std::int64_t>(0, year_2200)));
     return words.complete();
   }
@@ -116,6 +117,8 @@ bool read_line(std::string_view line, SavedState& state) {
   if (read_observed(kind, key, words, state)) return true;
   if (kind == "drained") {
     state.drained.insert(key);
+  } else if (kind == "drain_end") {
+    state.drain_ends[key] = SavedState::Time(milliseconds(words.number<std::int64_t>(0, year_2200)));
   } else if (kind == "weight") {
     SavedState::Weight& weight = state.weights[key];
     weight.weight = words.number<std::uint32_t>(0, max_count);
@@ -133,6 +136,10 @@ std::string checksum(std::string_view facts) { return fmt::format("{:016x}", has
 void add_operators_facts(std::string& facts, const SavedState& state) {
   for (const auto& [pool, backend] : state.drained)
     facts += fmt::format("drained {} {}\n", pool, backend);
+  for (const auto& [key, end] : state.drain_ends) {
+    facts += fmt::format("drain_end {} {} {}\n", key.first, key.second,
+                         end.time_since_epoch().count());
+  }
   for (const auto& [key, weight] : state.weights) {
     facts += fmt::format("weight {} {} {} {}\n", key.first, key.second, weight.weight,
                          weight.configured);

@@ -37,6 +37,7 @@ struct SavedState {
 
   Time saved_at{};
   OperatorOverrides::Drained drained;
+  std::map<Key, Time> drain_ends;  ///< of those that end by themselves
   std::map<Key, Weight> weights;
   /// Of servers behind names whose id may not be enough to find them again, as `IP:port`.
   std::map<Key, std::string> addresses;

@@ -209,6 +209,7 @@ struct SlowControl final : Control {
   Task<Result<Done>> set_weight(std::string, std::string, std::uint32_t) override {
     return Result<Done>(Done{});
   }
+  void set_drain_end(const std::string&, const std::string&, std::optional<Time>) override {}
   Signal released;
   std::atomic<bool> begun{false};
 };

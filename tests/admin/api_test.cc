@@ -37,6 +37,28 @@ TEST_F(AdminApi, DrainClosesABackendUntilUndrain) {
   EXPECT_TRUE(backend(0, 0).load().in_rotation());
 }
 
+TEST_F(AdminApi, ADrainMayEndByItself) {
+  EXPECT_EQ(post("/api/v1/backends/127.0.0.1:8001/drain", R"({"for_seconds": 600})").status, 200);
+  EXPECT_EQ(post("/api/v1/backends/127.0.0.1:8001/drain").status, 200);
+  EXPECT_THAT(control_.drain_ends,
+              ElementsAre("chat 127.0.0.1:8001 ends", "chat 127.0.0.1:8001 lasts"));
+  for (const char* body : {"600", R"({"for_seconds": 0})", R"({"for_seconds": "10m"})",
+                           R"({"for_seconds": 1e12})", R"({"for": 600})"}) {
+    const RawReply reply = post("/api/v1/backends/127.0.0.1:8001/drain", body);
+    EXPECT_EQ(reply.status, 422) << body;
+    EXPECT_THAT(reply.body, HasSubstr("for_seconds")) << body;
+  }
+}
+
+TEST_F(AdminApi, NamesTheBackendsThatAreNear) {
+  EXPECT_THAT(post("/api/v1/backends/127.0.0.1:8011/drain?pool=chat").body,
+              HasSubstr("did you mean '127.0.0.1:8001'"));
+  EXPECT_THAT(post("/api/v1/backends/127.0.0.1:8001/drain?pool=chta").body,
+              HasSubstr("there is no pool 'chta'; did you mean 'chat'?"));
+  EXPECT_THAT(post("/api/v1/backends/elsewhere/drain").body,
+              HasSubstr("no pool has a backend 'elsewhere'; /api/v1/backends lists them"));
+}
+
 TEST_F(AdminApi, ListsTheLastRequestsToModelsTheLastOneFirst) {
   RecentRequest first{.started = 1'795'281'203'004'500, .model = "llama", .task = "chat"};
   first.request_id = "r-1";
@@ -89,7 +111,7 @@ TEST_F(AdminApi, UnknownPathOrBackendIs404) {
   const std::map<std::string_view, std::string_view> wrong = {
       {"/api/v1/backends/127.0.0.1:9/drain", "no pool has a backend '127.0.0.1:9'"},
       {"/api/v1/backends/127.0.0.1:8001/drain?pool=embed", "pool 'embed' has no backend"},
-      {"/api/v1/backends/127.0.0.1:8001/drain?pool=", "pool '' has no backend"},
+      {"/api/v1/backends/127.0.0.1:8001/drain?pool=", "there is no pool ''"},
       {"/api/v1/backends/127.0.0.1:8001/explode", "no such endpoint"},
       {"/api/v1/backends//drain", "no such endpoint"},
       {"/api/v1/backends/drain", "no such endpoint"},
@@ -259,6 +281,15 @@ TEST_F(AdminApi, StateSinceSurvivesAReload) {
   EXPECT_EQ(history.since(0, 1), start);
 }
 
+TEST_F(AdminApi, TellsWhyAPoolHasNoBackend) {
+  EXPECT_THAT(get("/api/v1/pools").body, HasSubstr(R"("name":"chat","unavailable":null)"));
+  for (const char* id : {"127.0.0.1:8001", "127.0.0.1:8002"})
+    post(std::string("/api/v1/backends/") + id + "/drain?pool=chat");
+
+  EXPECT_THAT(get("/api/v1/pools").body,
+              HasSubstr(R"("name":"chat","unavailable":"all backends are drained")"));
+}
+
 TEST_F(AdminApi, ReadyzFollowsTheDaemonAndItsPools) {
   EXPECT_EQ(get("/readyz").body, "ready\n");
   EXPECT_THAT(get("/readyz?verbose").body, HasSubstr("pool chat: 2 of 2 backends up\n"));
@@ -270,7 +301,9 @@ TEST_F(AdminApi, ReadyzFollowsTheDaemonAndItsPools) {
   backend(1, 1).load().take_out(OutOfRotation::unhealthy);
   const RawReply none = get("/readyz");
   EXPECT_EQ(none.status, 503);
-  EXPECT_EQ(none.body, "no pool has a backend that is up\n");
+  EXPECT_EQ(none.body,
+            "no pool has a backend that is up; chat: all backends are down; embed: all backends "
+            "are down\n");
 
   status_.update([](RuntimeStatus& status) { status.draining = true; });
   const RawReply draining = get("/readyz");
@@ -283,7 +316,8 @@ TEST_F(RunningAdmin, ReadyzMayRequireEveryPoolOrNone) {
   backend(1, 0).load().take_out(OutOfRotation::unhealthy);
   backend(1, 1).load().take_out(OutOfRotation::unhealthy);
   EXPECT_EQ(get("/readyz").status, 503);
-  EXPECT_EQ(get("/readyz").body, "pool embed has no backend that is up\n");
+  EXPECT_EQ(get("/readyz").body,
+            "not every pool has a backend that is up; embed: all backends are down\n");
 
   status_.update([](RuntimeStatus& status) {
     Config config = *status.config;

@@ -53,11 +53,17 @@ struct RecordingControl final : Control {
     return Result<Done>(Done{});
   }
 
+  void set_drain_end(const std::string& pool, const std::string& backend,
+                     std::optional<Time> end) override {
+    drain_ends.push_back(pool + " " + backend + (end ? " ends" : " lasts"));
+  }
+
   int reloads = 0;
   int upgrades = 0;
   bool busy = false;  // refuses previews and upgrades
   std::vector<Problem> problems;
   std::vector<std::string> weights;
+  std::vector<std::string> drain_ends;
   std::vector<std::string> previews;
 };
 

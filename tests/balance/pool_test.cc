@@ -1,5 +1,6 @@
 #include "evenkeel/balance/pool.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -79,6 +80,28 @@ TEST_F(PoolAcquire, FailsWhenAllBackendsAreExcluded) {
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().fault, Fault::no_backend);
   EXPECT_EQ(result.error().side, Side::proxy);
+}
+
+TEST_F(PoolAcquire, SaysWhyNoBackendIsUp) {
+  given(some_pool(2, 0));
+  const auto why = [&] { return acquire().take().error().detail; };
+
+  backend(0)->load().take_out(OutOfRotation::draining);
+  backend(1)->load().take_out(OutOfRotation::unhealthy);
+  EXPECT_THAT(why(), ::testing::HasSubstr(": no backend is up: 1 drained, 1 down"));
+  backend(1)->load().take_out(OutOfRotation::draining);
+  EXPECT_THAT(why(), ::testing::HasSubstr(": all backends are drained"));
+  for (const auto& [reason, word] : {std::pair{OutOfRotation::starting, "starting"},
+                                     std::pair{OutOfRotation::sleeping, "asleep"},
+                                     std::pair{OutOfRotation::unresolved, "without an address"}}) {
+    for (std::size_t i : {0u, 1u}) {
+      backend(i)->load().clear(OutOfRotation::draining);
+      backend(i)->load().clear(OutOfRotation::unhealthy);
+      backend(i)->load().take_out(reason);
+    }
+    EXPECT_THAT(why(), ::testing::HasSubstr(std::string(": all backends are ") + word));
+    for (std::size_t i : {0u, 1u}) backend(i)->load().clear(reason);
+  }
 }
 
 TEST_F(PoolAcquire, FailsInAnEmptyPool) {

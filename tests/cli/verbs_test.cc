@@ -52,7 +52,7 @@ std::optional<TopOptions> top(std::vector<std::string> words) {
 TEST(CtlVerbs, DrainTakesABackendAndHowLongToWait) {
   const auto plain = ctl({"drain", "gpu1:8000"}).value();
   EXPECT_EQ(plain.verb, CtlVerb::drain);
-  EXPECT_EQ(plain.backend, "gpu1:8000");
+  EXPECT_THAT(plain.backends, testing::ElementsAre("gpu1:8000"));
   EXPECT_FALSE(plain.wait);
 
   const auto waiting =
@@ -64,6 +64,36 @@ TEST(CtlVerbs, DrainTakesABackendAndHowLongToWait) {
   EXPECT_EQ(ctl({"drain"}), std::nullopt);
   EXPECT_EQ(ctl({"drain", "h:1", "--timeout", "90s"}), std::nullopt) << "only with --wait";
   EXPECT_EQ(ctl({"drain", "h:1", "--wait", "--timeout", "soon"}), std::nullopt);
+}
+
+TEST(CtlVerbs, DrainsSeveralBackendsOrAPoolForATime) {
+  const auto several = ctl({"drain", "gpu1:8000", "gpu2:8000", "--for", "10m"}).value();
+  EXPECT_THAT(several.backends, testing::ElementsAre("gpu1:8000", "gpu2:8000"));
+  EXPECT_EQ(several.drain_for, 10min);
+
+  const auto pool = ctl({"undrain", "--pool", "chat"}).value();
+  EXPECT_THAT(pool.backends, testing::IsEmpty());
+  EXPECT_EQ(pool.pool, "chat");
+
+  const auto weights = ctl({"weight", "gpu1:8000", "gpu2:8000", "5"}).value();
+  EXPECT_THAT(weights.backends, testing::ElementsAre("gpu1:8000", "gpu2:8000"));
+  EXPECT_EQ(weights.weight, 5u);
+  EXPECT_EQ(ctl({"weight", "--pool", "chat", "5"}).value().weight, 5u);
+  EXPECT_EQ(ctl({"weight", "5"}), std::nullopt);
+  EXPECT_EQ(ctl({"drain", "h:1", "--for", "0s"}), std::nullopt);
+  EXPECT_EQ(ctl({"drain", "h:1", "--for", "soon"}), std::nullopt);
+}
+
+TEST(CtlVerbs, RequestsTakeFilters) {
+  const RequestFilter all = ctl({"requests"}).value().requests;
+  EXPECT_EQ(all, RequestFilter{});
+  const RequestFilter slow = ctl({"requests", "--slow"}).value().requests;
+  EXPECT_EQ(slow, RequestFilter{.slowest_first = true});
+  const RequestFilter some =
+      ctl({"requests", "--slow", "2s", "--errors", "--tenant", "acme"}).value().requests;
+  EXPECT_EQ(some, (RequestFilter{
+                      .slowest_first = true, .min_duration = 2s, .errors = true, .tenant = "acme"}));
+  EXPECT_EQ(ctl({"requests", "--slow", "very"}), std::nullopt);
 }
 
 TEST(CtlVerbs, WeightIsAWholeNumberFrom1To1000) {

@@ -200,8 +200,9 @@ class Usage(case.Case):
                 (["load", "http://h:1", "--prompt-tokens", "x"], "--prompt-tokens: ", "evenkeel load")):
             ended = command(*arguments)
             self.assertEqual((ended.returncode, ended.stdout), (2, ""), arguments)
+            self.assertEqual(len(ended.stderr.splitlines()), 2, ended.stderr)
             self.assertIn(message, ended.stderr.splitlines()[0])
-            self.assertIn(f"\nUsage: {usage} [OPTIONS]", ended.stderr)
+            self.assertEqual(ended.stderr.splitlines()[1], f"Try '{usage} --help'.")
 
     def test_help_lists_every_verb_and_every_verb_has_help(self):
         listed = command("--help").stdout

@@ -125,6 +125,30 @@ class Changes(Driven):
         self.ctl(daemon, "drain", backend.address)
         answer = exchange(daemon.address)
         self.assertEqual((answer.status, answer.reason), (503, "no_backend"))
+        self.assertIn(b"its only backend is drained", answer.body)
+        self.assertRegex(self.ctl(daemon, "status").stdout, r"(?m)^pool .* its only backend is drained$")
+
+    def test_several_backends_or_a_pool_are_drained_at_once(self):
+        first, second = self.answering(2)
+        daemon = self.start_daemon(first, second)
+        self.ctl(daemon, "drain", first.address, second.address)
+        self.assertEqual({each["state"] for each in daemon.api("backends")}, {"draining"})
+        self.ctl(daemon, "undrain", "--pool", "pool")
+        self.assertEqual({each["state"] for each in daemon.api("backends")}, {"up"})
+        half = self.ctl(daemon, "drain", "nowhere:1", first.address, code=1)
+        self.assertIn("no pool has a backend 'nowhere:1'", half.stderr)
+        self.assertEqual(daemon.backend(first.address)["state"], "draining")
+        self.assertIn("did you mean 'pool'?", self.ctl(daemon, "drain", "--pool", "pol", code=1).stderr)
+
+    def test_a_drain_for_a_time_ends_by_itself_also_after_a_reload(self):
+        first, second = self.answering(2)
+        daemon = self.start_daemon(first, second)
+        self.ctl(daemon, "drain", first.address, "--for", "3s")
+        self.assertIn("drained by an operator until 20", daemon.backend(first.address)["reason"])
+        self.ctl(daemon, "reload")
+        self.assertEqual(daemon.backend(first.address)["state"], "draining")
+        self.eventually(lambda: daemon.backend(first.address)["state"] == "up", "the end of the drain")
+        daemon.wait_line("undrained, the time of its drain is over")
 
     def test_a_weight_shifts_the_traffic_until_the_file_sets_another(self):
         first, second = self.answering(2)

@@ -75,6 +75,44 @@ TEST(OperatorOverrides, RecordsWhichBackendsAreDrained) {
   EXPECT_THAT(overrides.drained(), IsEmpty());
 }
 
+TEST(OperatorOverrides, EndsADrainWhenItsTimeIsOver) {
+  using namespace std::chrono_literals;
+  OperatorOverrides overrides;
+  const Config config = with_backends({{1, 1}, {2, 1}});
+  const auto pool_set = built(config);
+  const Load& first = pool_set->pools()[0].state->backends()[0]->load();
+  const Load& second = pool_set->pools()[0].state->backends()[1]->load();
+  for (const BackendPtr& each : pool_set->pools()[0].state->backends())
+    each->load().take_out(OutOfRotation::draining);
+  const auto now = std::chrono::system_clock::now();
+  overrides.set_drain_end("chat", "127.0.0.1:1", now + 10min);
+
+  SavedState saved = overrides.save(*pool_set, config);
+  OperatorOverrides next;
+  next.restore(std::move(saved), config);
+
+  EXPECT_THAT(next.end_drains(*pool_set, now + 9min), IsEmpty());
+  EXPECT_TRUE(first.is_out(OutOfRotation::draining));
+  EXPECT_THAT(next.end_drains(*pool_set, now + 10min), ElementsAre(Key("chat", "127.0.0.1:1")));
+  EXPECT_TRUE(first.in_rotation());
+  EXPECT_TRUE(second.is_out(OutOfRotation::draining)) << "its drain has no end";
+  EXPECT_THAT(next.end_drains(*pool_set, now + 11min), IsEmpty());
+}
+
+TEST(OperatorOverrides, ADrainThatAnOperatorSetsAnewLasts) {
+  using namespace std::chrono_literals;
+  OperatorOverrides overrides;
+  const Config config = with_backends({{1, 1}});
+  const auto pool_set = built(config);
+  pool_set->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  const auto now = std::chrono::system_clock::now();
+
+  overrides.set_drain_end("chat", "127.0.0.1:1", now + 10min);
+  overrides.set_drain_end("chat", "127.0.0.1:1", std::nullopt);
+
+  EXPECT_THAT(overrides.end_drains(*pool_set, now + 11min), IsEmpty());
+}
+
 TEST(OperatorOverrides, ForgetsTheDrainOfABackendThatTheFileHasNoMore) {
   OperatorOverrides overrides;
   const Config config = with_backends({{1, 1}, {2, 1}});

@@ -68,6 +68,7 @@ LearnedTraffic some_traffic() {
 
 const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                       .drained = {gpu1, {"chat", "gpus:8000@10.0.0.1"}},
+                      .drain_ends = {{gpu1, SavedState::Time(1'763'832'600'000ms)}},
                       .weights = {{gpu2, {7, 1}}},
                       .addresses = {{gpu2, "10.0.0.2:8000"}},
                       .observed = {{gpu1,
@@ -119,6 +120,7 @@ TEST(SavedState, IsNotReadWhenDamagedOrOfAnotherVersion) {
 TEST(SavedState, IsReadAsFarAsItIsWhole) {
   SavedState operators{.saved_at = some.saved_at,
                        .drained = some.drained,
+                       .drain_ends = some.drain_ends,
                        .weights = some.weights,
                        .addresses = some.addresses,
                        .damaged = true};

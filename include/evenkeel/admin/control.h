@@ -1,7 +1,9 @@
 // What operators may change while the daemon runs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,11 @@ class Control {
   /// weight for it. Errors name the backend or the cause.
   virtual Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                         std::uint32_t weight) = 0;
+
+  /// When the drain of a backend ends by itself; nothing: it lasts until an operator ends it.
+  using Time = std::chrono::system_clock::time_point;
+  virtual void set_drain_end(const std::string& pool, const std::string& backend,
+                             std::optional<Time> end) = 0;
 };
 
 }  // namespace evenkeel

@@ -55,6 +55,8 @@ struct RuntimeStatus {
   std::string upgrade_problem;              ///< why the last upgrade failed; empty: none did
   std::int32_t successor = 0;               ///< the process that has taken over; 0: none
   std::optional<ReplacedProcess> replaced;  ///< empty: it has ended, or there was none
+  /// When drains end by themselves, by pool and id; the others last.
+  std::map<std::pair<std::string, std::string>, std::chrono::system_clock::time_point> drain_ends;
   std::string state_file_problem;           ///< why it was not written; empty: it was, or is off
   std::optional<double> cpu_quota;          ///< of its cgroup, in CPUs; empty: none
   bool may_busy_poll = true;                ///< false: that is below the number of workers

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "evenkeel/admin/client.h"
 #include "evenkeel/base/clock.h"
@@ -12,17 +13,32 @@ namespace evenkeel {
 
 enum class CtlVerb { status, backends, requests, explain, drain, undrain, weight, reload, upgrade };
 
+/// Which of the last requests to show.
+struct RequestFilter {
+  bool slowest_first = false;
+  Duration min_duration{};  ///< that they took
+  bool errors = false;      ///< only those that failed: a fault, or a status of 400 or more
+  std::string tenant;       ///< empty: any
+  std::string model;        ///< likewise
+  std::string pool;         ///< likewise
+
+  bool operator==(const RequestFilter&) const = default;
+};
+
 struct CtlOptions {
   CtlVerb verb = CtlVerb::status;
   AdminTarget target;       ///< what is empty: as `config_file` says, else 127.0.0.1:9901
   std::string config_file;  ///< the daemon's, for its admin listener; empty: none
-  std::string backend;      ///< for drain, undrain and weight: a backend's id
-  std::string pool;         ///< its pool; empty: the only one that has it
+  /// For drain, undrain and weight: ids; empty: all backends of `pool`.
+  std::vector<std::string> backends;
+  std::string pool;         ///< theirs; empty: the only one that has each
   std::string request;      ///< for explain: a request's id
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
-  std::optional<Duration> timeout;  ///< for drain with `wait`; none: no limit
-  bool json = false;                ///< print the daemon's JSON document
+  std::optional<Duration> timeout;    ///< for drain with `wait`; none: no limit
+  std::optional<Duration> drain_for;  ///< for drain: how long it lasts; none: until `undrain`
+  RequestFilter requests;             ///< for requests
+  bool json = false;                  ///< print the daemon's JSON document
 
   bool operator==(const CtlOptions&) const = default;
 };
