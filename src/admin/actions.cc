@@ -155,10 +155,11 @@ AdminReply no_such_backend(const PoolSet& pool_set, const BackendCall& call) {
     for (const BackendPtr& backend : entry.state->backends()) backends.push_back(backend->id());
   }
   if (!has_pool) {
-    return error_reply(404, fmt::format("there is no pool '{}'{}", *call.pool,
-                                        did_you_mean(*call.pool, pools)));
+    return error_reply(
+        404, fmt::format("there is no pool '{}'{}", *call.pool, did_you_mean(*call.pool, pools)));
   }
-  const std::string whose = call.pool ? fmt::format("pool '{}' has no", *call.pool) : "no pool has a";
+  const std::string whose =
+      call.pool ? fmt::format("pool '{}' has no", *call.pool) : "no pool has a";
   std::string meant = did_you_mean(call.id, backends);
   if (meant.empty()) meant = "; /api/v1/backends lists them";
   return error_reply(404, fmt::format("{} backend '{}'{}", whose, call.id, meant));

@@ -11,7 +11,8 @@
 
 namespace evenkeel {
 
-inline Error refusal(Fault fault, std::string_view pool, std::string_view why, Duration retry_after) {
+inline Error refusal(Fault fault, std::string_view pool, std::string_view why,
+                     Duration retry_after) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(retry_after).count();
   return Error{.fault = fault,
                .side = Side::proxy,

@@ -238,16 +238,11 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
                               count_text(status["workers"]), count_text(status["connections"]),
                               count_text(status["requests_in_flight"])));
   lines.emplace_back();
-  std::vector<TableColumn> columns{{"POOL"},
-                                   {"PICKER", left, 2},
-                                   {"UP", right},
-                                   {"OF", right},
-                                   {"IN FLIGHT", right},
-                                   {"WAITING", right},
+  std::vector<TableColumn> columns{{"POOL"},          {"PICKER", left, 2},  {"UP", right},
+                                   {"OF", right},     {"IN FLIGHT", right}, {"WAITING", right},
                                    {"FULL", right, 1}};
-  const bool any_unavailable = std::ranges::any_of(pools.items(), [](const JsonValue& pool) {
-    return !pool["unavailable"].text().empty();
-  });
+  const bool any_unavailable = std::ranges::any_of(
+      pools.items(), [](const JsonValue& pool) { return !pool["unavailable"].text().empty(); });
   if (any_unavailable) columns.push_back({"WHY", left});
   TextTable table(columns);
   const auto add = [&](std::vector<std::string> cells) {

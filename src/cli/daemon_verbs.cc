@@ -52,8 +52,7 @@ void add_admin_options(CLI::App& verb, CtlOptions& options) {
 /// The last of the words is the weight: CLI11 gives a list of words all that follow.
 void take_weight(CtlOptions& options) {
   const std::string text = options.backends.empty() ? "" : options.backends.back();
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), options.weight);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), options.weight);
   const bool is_number = error == std::errc() && end == text.data() + text.size();
   if (!is_number || options.weight < 1 || options.weight > 1000)
     throw CLI::ValidationError("weight", "'" + text + "' is no whole number from 1 to 1000");
@@ -82,9 +81,9 @@ class CtlCommands {
   CLI::App* add_for_backends(const char* name, const char* help, CtlVerb verb) {
     auto* command = add(name, help, verb);
     const bool weighs = verb == CtlVerb::weight;
-    command->add_option(weighs ? "backend... weight" : "backend", options_->backends,
-                        weighs ? "Ids, such as gpu1:8000, then the weight, 1 to 1000"
-                               : "Ids, such as gpu1:8000");
+    command->add_option(
+        weighs ? "backend... weight" : "backend", options_->backends,
+        weighs ? "Ids, such as gpu1:8000, then the weight, 1 to 1000" : "Ids, such as gpu1:8000");
     command
         ->add_option("--pool", options_->pool,
                      "Their pool, where several pools have them; without ids: all of its backends")
@@ -153,16 +152,15 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
   CtlCommands commands(*ctl, options, invocation, std::move(run));
   commands.add("status", "Show the daemon and its pools", CtlVerb::status);
   commands.add("backends", "Show state and load of every backend", CtlVerb::backends);
-  add_request_filters(*commands.add("requests",
-                                    "Show the last requests to models, with their tokens and times",
-                                    CtlVerb::requests),
-                      options);
+  add_request_filters(
+      *commands.add("requests", "Show the last requests to models, with their tokens and times",
+                    CtlVerb::requests),
+      options);
   commands
       .add("explain", "Show why picker expected-time placed a request as it did", CtlVerb::explain)
       ->add_option("request", options->request, "Its x-request-id")
       ->required();
-  auto* drain =
-      commands.add_for_backends("drain", "Send backends no new requests", CtlVerb::drain);
+  auto* drain = commands.add_for_backends("drain", "Send backends no new requests", CtlVerb::drain);
   add_duration_option(*drain, "--for", "Undrain them after this time; default: they stay drained",
                       [options](Duration time) {
                         if (time.count() == 0)

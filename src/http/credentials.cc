@@ -7,9 +7,8 @@ namespace evenkeel {
 namespace {
 
 constexpr std::array<std::string_view, 12> endings = {
-    "api-key",       "apikey",    "auth-key",   "subscription-key", "functions-key",
-    "authorization", "api-token", "auth-token", "access-token",     "security-token",
-    "private-token", "client-secret",
+    "api-key",   "apikey",     "auth-key",     "subscription-key", "functions-key", "authorization",
+    "api-token", "auth-token", "access-token", "security-token",   "private-token", "client-secret",
 };
 
 char folded(char c) {

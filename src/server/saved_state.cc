@@ -118,7 +118,8 @@ bool read_line(std::string_view line, SavedState& state) {
   if (kind == "drained") {
     state.drained.insert(key);
   } else if (kind == "drain_end") {
-    state.drain_ends[key] = SavedState::Time(milliseconds(words.number<std::int64_t>(0, year_2200)));
+    state.drain_ends[key] =
+        SavedState::Time(milliseconds(words.number<std::int64_t>(0, year_2200)));
   } else if (kind == "weight") {
     SavedState::Weight& weight = state.weights[key];
     weight.weight = words.number<std::uint32_t>(0, max_count);
@@ -137,8 +138,8 @@ void add_operators_facts(std::string& facts, const SavedState& state) {
   for (const auto& [pool, backend] : state.drained)
     facts += fmt::format("drained {} {}\n", pool, backend);
   for (const auto& [key, end] : state.drain_ends) {
-    facts += fmt::format("drain_end {} {} {}\n", key.first, key.second,
-                         end.time_since_epoch().count());
+    facts +=
+        fmt::format("drain_end {} {} {}\n", key.first, key.second, end.time_since_epoch().count());
   }
   for (const auto& [key, weight] : state.weights) {
     facts += fmt::format("weight {} {} {} {}\n", key.first, key.second, weight.weight,

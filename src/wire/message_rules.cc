@@ -106,9 +106,8 @@ bool is_forbidden_in_trailers(std::string_view sent_name) {
 void remove_reserved(Fields& trailers, const RequestIdentity& identity) {
   if (identity.reserved_fields == nullptr) return;
   trailers.remove_if([&](const Field& field) {
-    return std::any_of(
-        identity.reserved_fields->begin(), identity.reserved_fields->end(),
-        [&](const std::string& name) { return is_spelling_of(field.name(), name); });
+    return std::any_of(identity.reserved_fields->begin(), identity.reserved_fields->end(),
+                       [&](const std::string& name) { return is_spelling_of(field.name(), name); });
   });
 }
 

@@ -26,8 +26,9 @@ std::optional<std::uint64_t> parse_length(std::string_view text);
 bool is_underscore_alias(std::string_view name);
 
 /// Whether a field must not be in a trailer: those for framing, routing, authentication, content or
-/// caching (RFC 9110 6.5.1), and those that identify the client to a backend, credentials too. By name, since some
-/// servers merge trailers into the header section; names with underscores count too.
+/// caching (RFC 9110 6.5.1), and those that identify the client to a backend, credentials too. By
+/// name, since some servers merge trailers into the header section; names with underscores count
+/// too.
 bool is_forbidden_in_trailers(std::string_view name);
 
 /// Removes from a request's trailers the fields that only trusted proxies may send.

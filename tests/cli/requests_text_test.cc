@@ -56,8 +56,7 @@ TEST(RequestsText, ShowsThoseThatAreAskedFor) {
   const auto ids = [](const RequestFilter& filter) {
     std::string text;
     const JsonValue shown = filtered_requests(requests(), filter);
-    for (const JsonValue& each : shown.items())
-      text += each["request_id"].text() + " ";
+    for (const JsonValue& each : shown.items()) text += each["request_id"].text() + " ";
     return text;
   };
   EXPECT_EQ(ids({}), "r-2 r-1 ");

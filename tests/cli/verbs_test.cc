@@ -91,8 +91,9 @@ TEST(CtlVerbs, RequestsTakeFilters) {
   EXPECT_EQ(slow, RequestFilter{.slowest_first = true});
   const RequestFilter some =
       ctl({"requests", "--slow", "2s", "--errors", "--tenant", "acme"}).value().requests;
-  EXPECT_EQ(some, (RequestFilter{
-                      .slowest_first = true, .min_duration = 2s, .errors = true, .tenant = "acme"}));
+  EXPECT_EQ(
+      some,
+      (RequestFilter{.slowest_first = true, .min_duration = 2s, .errors = true, .tenant = "acme"}));
   EXPECT_EQ(ctl({"requests", "--slow", "very"}), std::nullopt);
 }
 

@@ -237,7 +237,8 @@ TEST_F(Http1Frontend, PassesNoTrailerThatOnlyTrustedProxiesMaySend) {
     return echo(request);
   });
   auto client = connect();
-  const std::string start = "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+  const std::string start =
+      "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
 
   client->send(start + "x-t: 1\r\nx-tenant: acme\r\nX_TENANT: acme\r\n\r\n");
   EXPECT_TRUE(client->read_message().ends_with("POST /x x-t: 1\n"));

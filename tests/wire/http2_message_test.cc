@@ -257,8 +257,8 @@ TEST(MessageRules, ForbiddenTrailersAreRecognized) {
         "x-api-key", "X_Api_Key", "api-key", "x-goog-api-key", "proxy_authorization"}) {
     EXPECT_TRUE(is_forbidden_in_trailers(name)) << name;
   }
-  for (const char* name : {"grpc-status", "grpc-message", "x-checksum", "my_metadata", "idempotency-key",
-                           "grpc-status-details-bin", "date"}) {
+  for (const char* name : {"grpc-status", "grpc-message", "x-checksum", "my_metadata",
+                           "idempotency-key", "grpc-status-details-bin", "date"}) {
     EXPECT_FALSE(is_forbidden_in_trailers(name)) << name;
   }
 }

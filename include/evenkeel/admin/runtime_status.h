@@ -57,9 +57,9 @@ struct RuntimeStatus {
   std::optional<ReplacedProcess> replaced;  ///< empty: it has ended, or there was none
   /// When drains end by themselves, by pool and id; the others last.
   std::map<std::pair<std::string, std::string>, std::chrono::system_clock::time_point> drain_ends;
-  std::string state_file_problem;           ///< why it was not written; empty: it was, or is off
-  std::optional<double> cpu_quota;          ///< of its cgroup, in CPUs; empty: none
-  bool may_busy_poll = true;                ///< false: that is below the number of workers
+  std::string state_file_problem;   ///< why it was not written; empty: it was, or is off
+  std::optional<double> cpu_quota;  ///< of its cgroup, in CPUs; empty: none
+  bool may_busy_poll = true;        ///< false: that is below the number of workers
   bool ready = false;
   bool draining = false;
   bool upgrading = false;  ///< another process is starting, with a copy of what operators have set

@@ -31,8 +31,8 @@ struct CtlOptions {
   std::string config_file;  ///< the daemon's, for its admin listener; empty: none
   /// For drain, undrain and weight: ids; empty: all backends of `pool`.
   std::vector<std::string> backends;
-  std::string pool;         ///< theirs; empty: the only one that has each
-  std::string request;      ///< for explain: a request's id
+  std::string pool;     ///< theirs; empty: the only one that has each
+  std::string request;  ///< for explain: a request's id
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
   std::optional<Duration> timeout;    ///< for drain with `wait`; none: no limit
