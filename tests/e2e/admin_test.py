@@ -71,7 +71,7 @@ class Admin(case.Case):
         exchange(daemon.address)
         daemon.wait_at_rest()
         self.assertEqual(daemon.api("pools"), [{
-            "name": "pool", "picker": "consistent-hash", "waiting": 0, "in_flight": 0,
+            "name": "pool", "unavailable": None, "picker": "consistent-hash", "waiting": 0, "in_flight": 0,
             "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None, "subsets": [],
             "scheduler": None}])
 

@@ -454,7 +454,7 @@ class Top(Driven):
         screen.wait_for(r"no requests: pools with `inspect: true`")
 
         exchange(daemon.address, "POST", "/v1/chat/completions", (), b'{"model": "a-model", "messages": []}')
-        screen.wait_for(r"a-model +chat +200 +321 .* stop +" + re.escape(backend.address))
+        screen.wait_for(r"a-model +- +chat +200 +321 .* stop +" + re.escape(backend.address))
         screen.type("r")
         screen.wait_for(r"by state \(s: next, r: requests, q: quit\)")
 
