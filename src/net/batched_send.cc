@@ -55,8 +55,9 @@ class SendBatch : private Waiter {
   void flush() {
     for (std::uint32_t i = 0; i < count_; ++i) {
       if (sends_[i] == nullptr) continue;
-      BatchedSend::Sent& sent = sends_[i]->sent_;
-      sent.error = sends_[i]->socket_.send_now(sent.rest);
+      BatchedSend& each = *sends_[i];
+      each.sent_.was_idle = !each.only_if_idle_ || each.socket_.is_idle_and_open(false);
+      if (each.sent_.was_idle) each.sent_.error = each.socket_.send_now(each.sent_.rest);
     }
     loop_->read_clock();  // the waiters note when their messages were sent
     for (std::uint32_t i = 0; i < count_; ++i) {

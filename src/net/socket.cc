@@ -241,7 +241,9 @@ bool Socket::is_idle_and_open(bool probe_kernel) {
   if (tls_ != nullptr) return tls_->is_idle_and_open();
   char byte;
   const auto got = recv(watch_.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  const bool is_idle = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  if (is_idle) watch_.mark_not_readable();
+  return is_idle;
 }
 
 void Socket::shutdown_write() {

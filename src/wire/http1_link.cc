@@ -100,6 +100,8 @@ class Http1Link final : public Link {
   std::optional<Error> end_upload();
   Task<Result<Done>> read_head(HeadParser& parser);
   Error closed(const HeadParser& parser, Socket::ReadStatus got);
+  bool may_be_idle_close_race();
+  static Error ended_while_idle();
   bool has_awaited_client();
   Instant first_byte_deadline();
   void finish(bool clean);
@@ -472,7 +474,12 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   upload_broken_ = false;
   auto started = start_sending(request);
   if (started && !started->empty()) {
-    const auto sent = co_await BatchedSend(*socket_, *started);
+    const auto sent = co_await BatchedSend(*socket_, *started, served_);
+    if (!sent.was_idle) [[unlikely]] {
+      Error ended = ended_while_idle();
+      ended.not_processed = true;
+      co_return mark_unusable(std::move(ended));
+    }
     request.info.timings.head_sent = loop().now();
     auto continued = continue_sending(socket_->finish_write(sent, options_.idle_timeout), {},
                                       request, false, false);
@@ -514,6 +521,8 @@ Task<Result<Response>> Http1Link::send(Request& request) {
       continue;
     }
 
+    if (response.status == 408 && !message_info.keep_alive && may_be_idle_close_race()) [[unlikely]]
+      co_return mark_unusable(ended_while_idle());
     request.info.timings.first_byte = loop().now();
     body_begin_ = in_.begin;
     response_keep_alive_ = message_info.keep_alive && !may_be_out_of_step(response);
@@ -532,10 +541,21 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
     error.awaited_client = true;  // it need not wait for ever
     error.detail = "the backend closed the connection while it waited for the client's upload";
   }
-  // The backend was probably closing an idle connection and has not read the request.
-  const bool idle_close_race = loop().now() - sent_at_ < max_idle_close_race;
-  error.idle_close_race =
-      idle_close_race && served_ && !parser.started() && interim_left_ == max_interim_responses;
+  error.idle_close_race = !parser.started() && may_be_idle_close_race();
+  return error;
+}
+
+/// The backend was probably ending an idle connection and has not read the request.
+bool Http1Link::may_be_idle_close_race() {
+  return served_ && interim_left_ == max_interim_responses &&
+         loop().now() - sent_at_ < max_idle_close_race;
+}
+
+/// The backend has closed the connection, or written something that no request has asked for: some
+/// end an idle connection with a 408, which is no answer to the request that crosses it.
+Error Http1Link::ended_while_idle() {
+  Error error = backend_error(Fault::backend_closed, "the backend ended the idle connection");
+  error.idle_close_race = true;
   return error;
 }
 

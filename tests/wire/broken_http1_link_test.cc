@@ -181,6 +181,25 @@ TEST_F(BrokenHttp1Link, ReportsAnIdleCloseRaceOnAReusedLink) {
   }
 }
 
+TEST_F(BrokenHttp1Link, TakesNo408OfAnIdleConnectionForTheAnswerToTheNextRequest) {
+  const std::string unasked =
+      "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+  connect();
+  EXPECT_EQ(answered(unasked)->status(), 408) << "to the first request of a connection it is one";
+  connect();
+  answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(answered("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")->status(), 408)
+      << "and of one that is kept";
+
+  connect();
+  answered("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  const auto exchange = answered(unasked);
+
+  EXPECT_TRUE(exchange->failed(Fault::backend_closed));
+  EXPECT_TRUE(exchange->error()->idle_close_race);
+  EXPECT_EQ(link->available_capacity(), 0u);
+}
+
 TEST_F(BrokenHttp1Link, ReportsNoIdleCloseRaceOnTheFirstRequest) {
   EXPECT_EQ(fault_of(""), Fault::backend_closed);  // not an idle close race
 }

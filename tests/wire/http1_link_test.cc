@@ -95,6 +95,27 @@ TEST_F(Http1LinksInABatch, ReportABackendThatClosedItsIdleConnection) {
   answer(sides[1]);
 }
 
+TEST_F(Http1LinksInABatch, SendNothingOnALinkThatIsNoLongerIdle) {
+  connect_all(2);
+  for (Pair& side : sides) begin(side, "first");
+  for (Pair& side : sides) {
+    side.backend->read_message();
+    answer(side);
+  }
+  sides[0].backend->send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n");
+
+  for (Pair& side : sides) begin(side, "again");
+  ASSERT_TRUE(ends(sides[0].exchange));
+
+  EXPECT_TRUE(sides[0].exchange.failed(Fault::backend_closed));
+  EXPECT_TRUE(sides[0].exchange.error()->idle_close_race);
+  EXPECT_TRUE(sides[0].exchange.error()->not_processed);
+  EXPECT_EQ(sides[0].link->available_capacity(), 0u);
+  EXPECT_EQ(sides[0].backend->seen(), "");
+  EXPECT_TRUE(sides[1].backend->read_message().ends_with("again"));
+  answer(sides[1]);
+}
+
 TEST_F(Http1LinksInABatch, SendNothingOfARequestThatIsDropped) {
   connect_all(3);
   begin(sides[0], "kept");

@@ -26,13 +26,16 @@ class BatchedSend {
   struct Sent {
     std::string_view rest;
     int error = 0;  // 0, or the errno of the send, EAGAIN included
+    bool was_idle = true;  // false: nothing was sent
   };
 
   /// Whether a send of this size should be batched: there is other work to do first, and room.
   static bool suits(Socket& socket, std::size_t size);
 
-  /// `bytes` are copied before the coroutine suspends.
-  BatchedSend(Socket& socket, std::string_view bytes) : socket_(socket), sent_{.rest = bytes} {}
+  /// `bytes` are copied before the coroutine suspends. `only_if_idle`: nothing is sent if the peer
+  /// has sent something meanwhile, or has closed.
+  BatchedSend(Socket& socket, std::string_view bytes, bool only_if_idle = false)
+      : socket_(socket), sent_{.rest = bytes}, only_if_idle_(only_if_idle) {}
   BatchedSend(const BatchedSend&) = delete;
   BatchedSend& operator=(const BatchedSend&) = delete;
   ~BatchedSend();
@@ -46,6 +49,7 @@ class BatchedSend {
 
   Socket& socket_;
   Sent sent_;
+  bool only_if_idle_;
   std::coroutine_handle<> waiter_;  // null: it is not in the batch
   std::uint32_t place_ = 0;         // in the batch
 };
