@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "evenkeel/base/line_cutter.h"
 #include "evenkeel/http/fields.h"
 #include "inference/response_document.h"
 
@@ -41,12 +42,9 @@ class LineReader final : public ResponseReader {
   void read(std::string_view bytes, Instant now) override {
     std::uint32_t with_output = 0;
     while (!bytes.empty()) {
-      const std::size_t end = bytes.find('\n');
-      const bool whole = end != std::string_view::npos;
-      read_part(whole ? bytes.substr(0, end) : bytes);
-      if (!whole) break;
-      with_output += end_line();
-      bytes.remove_prefix(end + 1);
+      const auto [part, whole] = lines_.cut(bytes);
+      read_part(part);
+      if (whole) with_output += end_line();
     }
     add_output(into_, with_output, now);
   }
@@ -61,10 +59,7 @@ class LineReader final : public ResponseReader {
 
   /// Bytes of one line, which may have begun earlier.
   void read_part(std::string_view part) {
-    if (!part.empty()) {
-      blank_ = blank_ && begins_line_ && part == "\r";
-      begins_line_ = false;
-    }
+    if (!part.empty()) blank_ = false;
     while (matched_ < prefix_.size() && !part.empty()) {
       if (part.front() != prefix_[matched_]) {
         matched_ = not_data;
@@ -80,15 +75,15 @@ class LineReader final : public ResponseReader {
   bool end_line() {
     const bool ends = blank_ || prefix_.empty();
     matched_ = 0;
-    blank_ = begins_line_ = true;
+    blank_ = true;
     return ends && document_.end();
   }
 
   InferenceResponse& into_;
   ResponseDocument document_;
+  LineCutter lines_;
   std::string_view prefix_;  // of the lines that hold JSON
   std::size_t matched_ = 0;  // bytes of the prefix that the current line begins with
-  bool begins_line_ = true;  // nothing of the current line was read
   bool blank_ = true;        // the current line, as far as it was read
 };
 

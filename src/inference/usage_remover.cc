@@ -19,28 +19,28 @@ bool contains(std::string_view text, std::string_view part) {
 }
 
 /// The line behind these lines of an event, if it ends here, is blank: it ends the event.
-bool ends_event(std::string_view lines) {
-  if (lines.ends_with('\r')) lines.remove_suffix(1);
-  return lines.empty() || lines.ends_with('\n');
+bool ends_event(std::string_view lines, char line_end) {
+  if (line_end == '\n' && lines.ends_with('\r')) lines.remove_suffix(1);
+  return lines.empty() || lines.ends_with(line_end);
 }
 
 /// Where the last event of these bytes ends: behind its blank line. 0: none ends at `from` or
 /// later.
-std::size_t end_of_events(std::string_view bytes, std::size_t from) {
+std::size_t end_of_events(std::string_view bytes, std::size_t from, char line_end) {
   for (std::size_t end = bytes.size(); end > from;) {
-    const std::size_t at = bytes.rfind('\n', end - 1);
+    const std::size_t at = bytes.rfind(line_end, end - 1);
     if (at == std::string_view::npos || at < from) return 0;
-    if (ends_event(bytes.substr(0, at))) return at + 1;
+    if (ends_event(bytes.substr(0, at), line_end)) return at + 1;
     end = at;
   }
   return 0;
 }
 
 /// The size of the first event, with its blank line; of an incomplete one, all.
-std::size_t size_of_event(std::string_view bytes) {
-  std::size_t at = bytes.find('\n');
-  while (at != std::string_view::npos && !ends_event(bytes.substr(0, at))) {
-    at = bytes.find('\n', at + 1);
+std::size_t size_of_event(std::string_view bytes, char line_end) {
+  std::size_t at = bytes.find(line_end);
+  while (at != std::string_view::npos && !ends_event(bytes.substr(0, at), line_end)) {
+    at = bytes.find(line_end, at + 1);
   }
   return at == std::string_view::npos ? bytes.size() : at + 1;
 }
@@ -153,13 +153,15 @@ std::string_view UsageRemover::pass(std::string_view bytes, bool last) {
   edited_.clear();
   const std::size_t known = held_.size();  // in which no event ends
   if (known > 0) bytes = held_.append(bytes);
-  const std::size_t whole = last ? bytes.size() : end_of_events(bytes, known);
+  if (!knows_line_end_) find_line_end(bytes);
+  const char line_end = ends_in_cr_ ? '\r' : '\n';
+  const std::size_t whole = last ? bytes.size() : end_of_events(bytes, known, line_end);
   if (known > 0 && whole > 0) bytes = joined_.assign(held_);
   std::string_view events = bytes.substr(0, whole);
   if (known == 0 || whole > 0) held_ = bytes.substr(whole);
   if (too_long_ || !final_.empty() || contains(events, usage_key) || contains(events, finish_key)) {
     while (!events.empty()) {
-      const std::size_t size = size_of_event(events);
+      const std::size_t size = size_of_event(events, line_end);
       pass_event(events.substr(0, size));
       events.remove_prefix(size);
     }
@@ -173,6 +175,16 @@ std::string_view UsageRemover::pass(std::string_view bytes, bool last) {
   edited_ += held_;
   held_.clear();
   return edited_;
+}
+
+/// A stream has one kind of line ends, which the first one shows: LF, with or without CR, or CR.
+void UsageRemover::find_line_end(std::string_view bytes) {
+  const std::size_t at = bytes.find_first_of("\r\n");
+  if (at == std::string_view::npos) return;
+  const bool is_cr = bytes[at] == '\r';
+  if (is_cr && at + 1 == bytes.size()) return;
+  ends_in_cr_ = is_cr && bytes[at + 1] != '\n';
+  knows_line_end_ = true;
 }
 
 void UsageRemover::pass_event(std::string_view event) {

@@ -40,18 +40,15 @@ std::string parse_first_model(std::string_view json) { return find_json_string(j
 unsigned StreamParser::feed(std::string_view bytes) {
   unsigned events = 0;
   while (!bytes.empty()) {
-    const std::size_t end = bytes.find('\n');
-    if (end == std::string_view::npos) {
-      line_.append(bytes.substr(0, max_event_bytes - std::min(max_event_bytes, line_.size())));
+    auto [line, whole] = cutter_.cut(bytes);
+    if (!whole) {
+      line_.append(line.substr(0, max_event_bytes - std::min(max_event_bytes, line_.size())));
       break;
     }
-    std::string_view line = bytes.substr(0, end);
-    bytes.remove_prefix(end + 1);
     if (!line_.empty()) {
       line_.append(line);
       line = line_;
     }
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (take_line(line)) ++events;
     line_.clear();
   }

@@ -106,9 +106,7 @@ Result<Chunk> EventStreamBody::check(Result<Chunk> chunk) {
 /// Looks at the beginning of every line, wherever the chunks are cut.
 void EventStreamBody::find_error(std::string_view bytes, bool last) {
   while (!bytes.empty()) {
-    const std::size_t end = bytes.find('\n');
-    const bool whole = end != std::string_view::npos;
-    const std::string_view part = bytes.substr(0, end);
+    const auto [part, whole] = cutter_.cut(bytes);
     if (whole && line_.empty() && !skips_line_) {
       inspect_line(part);
     } else {
@@ -118,7 +116,6 @@ void EventStreamBody::find_error(std::string_view bytes, bool last) {
     if (!whole) break;
     line_.clear();
     skips_line_ = false;
-    bytes.remove_prefix(end + 1);
   }
   if (!last) return;
   if (!line_.empty()) inspect_line(line_);
@@ -139,7 +136,6 @@ void EventStreamBody::keep_line(std::string_view part) {
 
 void EventStreamBody::inspect_line(std::string_view line) {
   const bool too_long = line.size() > max_line;
-  if (line.ends_with('\r')) line.remove_suffix(1);
   if (line.empty()) return end_event();
   if (line.starts_with("event:")) {
     names_error_ = consume(line, "event:") && consume(line, "error") && line.empty();
@@ -161,8 +157,9 @@ void EventStreamBody::report_error() {
 
 void EventStreamBody::remember_end(std::string_view bytes) {
   if (bytes.empty()) return;
-  between_events_ =
-      lines_ ? bytes.ends_with('\n') : bytes.ends_with("\n\n") || bytes.ends_with("\r\n\r\n");
+  between_events_ = lines_ ? bytes.ends_with('\n')
+                           : bytes.ends_with("\n\n") || bytes.ends_with("\r\n\r\n") ||
+                                 bytes.ends_with("\r\r");
 }
 
 }  // namespace evenkeel

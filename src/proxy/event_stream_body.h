@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "evenkeel/base/line_cutter.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/http/status.h"
 
@@ -46,6 +47,7 @@ class EventStreamBody final : public Body {
   bool between_events_ = true;  // the next byte begins an event
   bool skips_line_ = false;     // the current line is no error's
   bool names_error_ = false;    // the current event has a line `event: error`
+  LineCutter cutter_;
   std::string line_;            // the current line, if it began in an earlier chunk
   std::optional<Error> broken_;
   std::string event_;

@@ -68,6 +68,8 @@ void expect_events(std::string_view bytes, const Report& expected) {
     with_returns += byte;
   }
   expect_report(ResponseFormat::events, with_returns, expected);
+  std::erase(with_returns, '\n');
+  expect_report(ResponseFormat::events, with_returns, expected);
 }
 
 #define CHUNK \
@@ -126,10 +128,10 @@ TEST(ResponseReader, IsNotMisledByEventsThatBeginAlike) {
       {.prompt = 2, .completion = 4, .reason = "stop", .events = 4});
 }
 
-TEST(ResponseReader, EndsNoEventAtALineOfTwoReturns) {
+TEST(ResponseReader, EndsAnEventAtABlankLineHoweverItsLinesEnd) {
   const std::string text = R"(data: {"text":"a"})";
 
-  expect_report(ResponseFormat::events, text + "\n\r\r\n" + text + "\r\n\r\n", {.events = 1});
+  expect_report(ResponseFormat::events, text + "\n\r\r\n" + text + "\r\n\r\n", {.events = 2});
 }
 
 TEST(ResponseReader, KeepsTheReasonOfTheFirstChoice) {

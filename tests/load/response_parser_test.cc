@@ -16,12 +16,20 @@ const std::string stream =
     "\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n"
     "data: [DONE]\n\n";
 
-TEST(StreamParser, CountsTheSameForAnySplitOfTheStream) {
-  for (std::size_t size = 1; size <= stream.size(); ++size) {
+class LineEnds : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(StreamParser, LineEnds, testing::Values("\n", "\r\n", "\r"));
+
+TEST_P(LineEnds, CountsTheSameForAnySplitOfTheStream) {
+  std::string text;
+  for (const char byte : stream) {
+    if (byte == '\r') continue;
+    byte == '\n' ? text += GetParam() : text += byte;
+  }
+  for (std::size_t size = 1; size <= text.size(); ++size) {
     StreamParser parser;
     unsigned events = 0;
-    for (std::size_t at = 0; at < stream.size(); at += size) {
-      events += parser.feed(std::string_view(stream).substr(at, size));
+    for (std::size_t at = 0; at < text.size(); at += size) {
+      events += parser.feed(std::string_view(text).substr(at, size));
     }
 
     ASSERT_EQ(events, 3u) << size;

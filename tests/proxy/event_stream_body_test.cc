@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,10 +32,14 @@ std::optional<Fault> fault_in(std::string_view stream, std::size_t cut,
   return request.info.outcome.fault;
 }
 
+/// Whether its lines end as they do here, or in CR alone.
 void expect_at_each_cut(std::optional<Fault> expected, std::string_view stream,
                         std::string_view type = "text/event-stream") {
+  std::string with_cr(stream);
+  std::replace(with_cr.begin(), with_cr.end(), '\n', '\r');
   for (std::size_t cut = 0; cut <= stream.size(); ++cut) {
     EXPECT_EQ(fault_in(stream, cut, type), expected) << stream << " cut at " << cut;
+    EXPECT_EQ(fault_in(with_cr, cut, type), expected) << with_cr << " cut at " << cut;
   }
 }
 
@@ -96,6 +101,31 @@ TEST(EventStreamErrors, InLongLinesAreTheSameWhereverTheChunksAreCut) {
     EXPECT_EQ(fault_in(too_long, cut), std::nullopt) << cut;
     EXPECT_EQ(fault_in("event: error\n" + too_long, cut), std::nullopt) << cut;
     EXPECT_EQ(fault_in(too_long + long_error(100, "500"), cut), Fault::stream_error) << cut;
+  }
+}
+
+/// What the client gets after this beginning of a stream, which the backend breaks off.
+std::string end_after(std::string_view begun) {
+  Loop loop;
+  auto feed = std::make_shared<BodyFeed>(loop);
+  Request request{.method = "POST", .path = "/v1/chat/completions"};
+  Response response;
+  response.fields.add("content-type", "text/event-stream");
+  EventStreamBody body(request, response, std::make_unique<ScriptedBody>(feed), request.info, true);
+  feed->push(std::string(begun));
+  feed->fail({.fault = Fault::backend_closed, .side = Side::backend});
+  Collected all;
+  Task<void> reading = collect(body, all);
+  EXPECT_TRUE(reading.ready());
+  return all.bytes.substr(begun.size());
+}
+
+TEST(EventStream, EndsHalfAnEventBeforeItsError) {
+  for (const std::string_view half : {"data: x", "data: x\n", "data: x\r\n", "data: x\r"}) {
+    EXPECT_TRUE(end_after(half).starts_with("\n\ndata: ")) << half;
+  }
+  for (const std::string_view whole : {"data: x\n\n", "data: x\r\n\r\n", "data: x\r\r"}) {
+    EXPECT_TRUE(end_after(whole).starts_with("data: ")) << whole;
   }
 }
 

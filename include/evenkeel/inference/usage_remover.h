@@ -27,11 +27,14 @@ class UsageRemover {
   std::string_view pass(std::string_view bytes, bool last);
 
  private:
+  void find_line_end(std::string_view bytes);
   void pass_event(std::string_view event);
   void stamp_final(std::string_view fingerprint);
   void pass_final();
 
   bool removes_null_;
+  bool knows_line_end_ = false;
+  bool ends_in_cr_ = false;  // the lines of the stream end in CR alone, not in LF
   bool too_long_ = false;  // the current event, whose beginning was passed on
   std::string held_;       // the beginning of the next event
   std::string final_;      // the last event, if it ended a choice

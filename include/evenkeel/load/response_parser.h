@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "evenkeel/base/line_cutter.h"
+
 namespace evenkeel {
 
 /// The `usage` of a response.
@@ -40,6 +42,7 @@ class StreamParser {
   bool finish_event();
   bool parse_payload(std::string_view payload);  // true: it has generated text
 
+  LineCutter cutter_;
   std::string line_;  // an incomplete line
   std::string data_;  // the payload of an incomplete event
   bool has_data_ = false;
