@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/json/parse.hpp>
 #include <boost/url/pct_string_view.hpp>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,10 @@ constexpr double max_drain_seconds = 365.0 * 24 * 3600;
 constexpr std::string_view drain_usage =
     "the body is empty, or {\"for_seconds\": N}: the backend is undrained after so long, a year at "
     "most";
+/// Of a preview, and how often it is looked whether its client has left.
+constexpr Duration preview_timeout = std::chrono::seconds(60);
+constexpr Duration client_check_interval = std::chrono::milliseconds(100);
+
 constexpr std::string_view weight_usage = "the body is {\"weight\": N}, N from 1 to 1000";
 constexpr std::string_view no_answer =
     "the control loop has not answered in time; the change may still be made";
@@ -294,15 +299,29 @@ Awaitable<AdminReply> AdminActions::upgrade() {
   co_return json_reply(200, to_text(status_document(view)));
 }
 
-Awaitable<AdminReply> AdminActions::check(std::string text) {
+/// Ends when the client leaves: nothing is done for one that has.
+Awaitable<AdminReply> AdminActions::check(const AdminRequest& request, bool authorized) {
   if (runtime_.control == nullptr) co_return error_reply(503, no_control);
-  const auto ask = [control = runtime_.control, text = std::move(text)] {
-    return control->preview(text);
+  struct StopAtEnd {
+    std::stop_source source;
+    ~StopAtEnd() { source.request_stop(); }
+  } const end;
+  const auto ask = [control = runtime_.control,
+                    preview = PreviewRequest{.text = std::string(request.body),
+                                             .authorized = authorized,
+                                             .left = end.source.get_token()}] {
+    return control->preview(preview);
   };
-  const auto preview = co_await on_loop(io_, *runtime_.control_loop, ask, change_queue_timeout);
-  if (!preview) co_return error_reply(503, no_answer);
+  LoopCall<Result<ReloadPreview>> call(io_, *runtime_.control_loop, ask);
+  const Instant deadline = Clock::now() + preview_timeout;
+  std::optional<Result<ReloadPreview>> preview;
+  while (!preview && Clock::now() < deadline) {
+    if (request.has_left && request.has_left()) break;
+    preview = co_await call.result(Clock::now() + client_check_interval);
+  }
+  if (!preview) co_return error_reply(503, "the check has not ended in time");
   if (!*preview) {
-    co_return try_again(429, preview->error().detail);
+    co_return try_again(429, (*preview).error().detail);
   }
   boost::json::array problems;
   for (const Problem& problem : (*preview)->problems) problems.push_back(problem_document(problem));
@@ -311,6 +330,8 @@ Awaitable<AdminReply> AdminActions::check(std::string text) {
   document["changes"] = boost::json::array((*preview)->changes.begin(), (*preview)->changes.end());
   document["takeover"] =
       boost::json::array((*preview)->takeover.begin(), (*preview)->takeover.end());
+  document["unchecked"] =
+      boost::json::array((*preview)->unchecked.begin(), (*preview)->unchecked.end());
   co_return json_reply(200, to_text(document));
 }
 

@@ -44,9 +44,10 @@ class AdminActions {
   /// 200 with the status, or 422 with the reason.
   Awaitable<AdminReply> upgrade();
 
-  /// What a reload of `text` (empty: of the daemon's file) would refuse or change; changes nothing.
-  /// 429 while another preview is in progress.
-  Awaitable<AdminReply> check(std::string text);
+  /// What a reload of the request's body (empty: of the daemon's file) would refuse or change;
+  /// changes nothing. `authorized`: the request carries the token. 429 while another preview is in
+  /// progress.
+  Awaitable<AdminReply> check(const AdminRequest& request, bool authorized);
 
  private:
   Awaitable<AdminReply> set_drained(BackendPtr backend, std::string pool, bool drained,

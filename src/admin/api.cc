@@ -88,18 +88,25 @@ AdminReply refusal_reply(const AdminRefusal& refusal) {
   return reply;
 }
 
+/// Of /readyz: with a line for each pool.
+bool is_verbose(std::string_view query) {
+  return query == "verbose" || query.starts_with("verbose=");
+}
+
 /// Probes and scrapes may come by any name, unless `admin.hosts` narrows that; the API may not.
 std::optional<AdminRefusal> check_access(const AdminRequest& request, const AdminConfig& config,
                                          bool changes) {
   if (!request.path().starts_with("/api/")) {
-    if (config.hosts.empty() || is_known_host(request.host, config.hosts, true)) {
-      return std::nullopt;
+    if (!config.hosts.empty() && !is_known_host(request.host, config.hosts, true)) {
+      return AdminRefusal{403, "this Host is not in admin.hosts"};
     }
-    return AdminRefusal{403, "this Host is not in admin.hosts"};
+    const bool is_probe = request.path() == "/healthz" ||
+                          (request.path() == "/readyz" && !is_verbose(request.query()));
+    return is_probe ? std::nullopt : authorize_read(request, config);
   }
   auto refusal = check_origin(request, config.hosts);
-  if (!refusal && changes) refusal = authorize_change(request, config.token_file);
-  return refusal;
+  if (refusal) return refusal;
+  return changes ? authorize_change(request, config) : authorize_read(request, config);
 }
 
 /// Why requests should go elsewhere; empty: ready.
@@ -204,7 +211,8 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
       co_return reply;
     }
     case AdminEndpoint::check: {
-      AdminReply reply = co_await actions_.check(std::string(request.body));
+      const bool authorized = carries_token(request, status->config->admin.token_file);
+      AdminReply reply = co_await actions_.check(request, authorized);
       co_return reply;
     }
     case AdminEndpoint::upgrade: {
@@ -236,7 +244,7 @@ AdminReply AdminApi::readyz(std::string_view query) const {
   const Instant now = Clock::now();
   const std::string reason = not_ready_reason(*status, now);
   std::string text = (reason.empty() ? "ready" : reason) + "\n";
-  if (query == "verbose" || query.starts_with("verbose=")) {
+  if (is_verbose(query)) {
     for (const PoolSet::PoolEntry& pool : status->pool_set->pools()) {
       text += fmt::format("pool {}: {} of {} backends up\n", pool.state->spec().name,
                           pool.state->available(now), pool.state->backends().size());

@@ -59,8 +59,7 @@ std::string read_token(const std::string& file) {
   const auto* text = std::get_if<std::string>(&read);
   const std::string_view token = text == nullptr ? std::string_view() : trimmed(*text);
   if (token.size() < min_token_bytes || token.size() > max_token_bytes) {
-    log::error("admin: " + file +
-               " holds no token of 16 to 4096 bytes: changes from other machines are refused");
+    log::error("admin: " + file + " holds no token of 16 to 4096 bytes: what needs it is refused");
     return {};
   }
   return std::string(token);
@@ -83,6 +82,15 @@ bool constant_time_equal(std::string_view a, std::string_view b) {
     difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
   }
   return difference == 0;
+}
+
+std::optional<AdminRefusal> check_token(const AdminRequest& request, const std::string& file,
+                                        std::string_view missing) {
+  const std::string_view presented = bearer_token(request);
+  if (presented.empty()) return AdminRefusal{401, std::string(missing)};
+  const std::string token = read_token(file);
+  if (!token.empty() && constant_time_equal(presented, token)) return std::nullopt;
+  return AdminRefusal{403, "the token is not the one in admin.token_file"};
 }
 
 }  // namespace
@@ -111,7 +119,7 @@ std::optional<AdminRefusal> check_origin(const AdminRequest& request,
 }
 
 std::optional<AdminRefusal> authorize_change(const AdminRequest& request,
-                                             const std::string& token_file) {
+                                             const AdminConfig& admin) {
   // A browser sends these where it sends no Origin: a link on another site's page may read, but
   // never change anything.
   const auto site = request.field("sec-fetch-site");
@@ -119,19 +127,25 @@ std::optional<AdminRefusal> authorize_change(const AdminRequest& request,
   if (!same_site || !is_same_origin(request, request.field("referer"))) {
     return AdminRefusal{403, "a change requested by another site's page is refused"};
   }
-  if (is_loopback_client(request)) return std::nullopt;
-  if (token_file.empty()) {
+  const bool local = is_loopback_client(request);
+  if (local && admin.token_for == TokenFor::remote_changes) return std::nullopt;
+  if (admin.token_file.empty()) {
     return AdminRefusal{403,
                         "changes are accepted from this machine only, or with a token where the "
                         "file names one in admin.token_file"};
   }
-  const std::string_view presented = bearer_token(request);
-  if (presented.empty()) {
-    return AdminRefusal{401, "changes from another machine need authorization: Bearer TOKEN"};
-  }
-  const std::string token = read_token(token_file);
-  if (!token.empty() && constant_time_equal(presented, token)) return std::nullopt;
-  return AdminRefusal{403, "the token is not the one in admin.token_file"};
+  return check_token(request, admin.token_file,
+                     local ? "changes need authorization: Bearer TOKEN"
+                           : "changes from another machine need authorization: Bearer TOKEN");
+}
+
+std::optional<AdminRefusal> authorize_read(const AdminRequest& request, const AdminConfig& admin) {
+  if (admin.token_for != TokenFor::all) return std::nullopt;
+  return check_token(request, admin.token_file, "this needs authorization: Bearer TOKEN");
+}
+
+bool carries_token(const AdminRequest& request, const std::string& token_file) {
+  return !token_file.empty() && !check_token(request, token_file, "");
 }
 
 }  // namespace evenkeel

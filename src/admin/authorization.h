@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "admin/message.h"
+#include "evenkeel/config/config.h"
 
 namespace evenkeel {
 
@@ -26,10 +27,16 @@ bool is_known_host(std::string_view host, const std::vector<std::string>& patter
 std::optional<AdminRefusal> check_origin(const AdminRequest& request,
                                          const std::vector<std::string>& hosts);
 
-/// A change must besides not come from a page of another site, not even by a form, and must come
-/// from this machine or carry the token of `token_file` (empty: there is none) as
-/// `authorization: Bearer`. The file is read each time, so that a new token counts at once.
-std::optional<AdminRefusal> authorize_change(const AdminRequest& request,
-                                             const std::string& token_file);
+/// A change must besides not come from a page of another site, not even by a form, and must carry
+/// the token of `admin.token_file` as `authorization: Bearer`, unless it comes from this machine
+/// and `admin.token_for` leaves that out. The file is read each time, so that a new token counts at
+/// once.
+std::optional<AdminRefusal> authorize_change(const AdminRequest& request, const AdminConfig& admin);
+
+/// What only reads needs the token with `token_for: all`.
+std::optional<AdminRefusal> authorize_read(const AdminRequest& request, const AdminConfig& admin);
+
+/// Whether the request carries the token of the file.
+bool carries_token(const AdminRequest& request, const std::string& token_file);
 
 }  // namespace evenkeel

@@ -1,6 +1,9 @@
 #include "admin/connection.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
@@ -28,6 +31,14 @@ std::string address_of(const TcpSocket& socket) {
   ErrorCode error;
   const auto endpoint = socket.remote_endpoint(error);
   return error ? std::string() : endpoint.address().to_string();
+}
+
+/// Asks the kernel, which knows whatever the client has sent that is not read yet.
+bool has_left(TcpSocket& socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+  return info.tcpi_state != TCP_ESTABLISHED;
 }
 
 std::string head_of(const AdminReply& reply, bool keep_alive) {
@@ -90,7 +101,8 @@ Awaitable<bool> AdminConnection::serve_request() {
     co_return false;
   }
 
-  const AdminRequest request = to_request(parser);
+  AdminRequest request = to_request(parser);
+  request.has_left = [this] { return has_left(stream_.socket()); };
   answering_ = true;
   const AdminReply reply = co_await api_.handle(request);
   answering_ = false;
@@ -206,7 +218,8 @@ AdminRequest AdminConnection::to_request(const Parser& parser) const {
                        .target = to_std(message.target()),
                        .host = to_std(message[http::field::host]),
                        .body = message.body(),
-                       .client = client_};
+                       .client = client_,
+                       .has_left = {}};
   for (const auto& field : message) {
     request.fields.emplace_back(to_std(field.name_string()), to_std(field.value()));
   }

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,8 @@ struct AdminRequest {
   std::vector<std::pair<std::string_view, std::string_view>> fields;
   std::string_view body;
   std::string client;  ///< address, without port
+  /// Whether the client has closed the connection, or its sending side; empty: unknown.
+  std::function<bool()> has_left;
 
   std::string_view path() const { return target.substr(0, target.find('?')); }
   std::string_view query() const {

@@ -22,8 +22,8 @@ CommandOutput failure(int exit_code, const std::string& what) {
   return {exit_code, {}, fmt::format("evenkeel check: {}\n", printable(what))};
 }
 
-/// {"problems": [...], "changes": [...], "takeover": [...]}: the file's warnings and the daemon's
-/// problems.
+/// {"problems": [...], "changes": [...], "takeover": [...], "unchecked": [...]}: the file's
+/// warnings and the daemon's problems.
 std::string preview_json(const LoadResult& loaded, const JsonValue& preview) {
   std::vector<JsonValue> problems;
   auto warnings = parse_json(problems_json(loaded.warnings));
@@ -33,7 +33,8 @@ std::string preview_json(const LoadResult& loaded, const JsonValue& preview) {
   return json_text(
              JsonValue(std::vector<JsonValue::Member>{{"problems", JsonValue(std::move(problems))},
                                                       {"changes", preview["changes"]},
-                                                      {"takeover", preview["takeover"]}})) +
+                                                      {"takeover", preview["takeover"]},
+                                                      {"unchecked", preview["unchecked"]}})) +
          "\n";
 }
 
@@ -77,6 +78,13 @@ CommandOutput report_preview(const CheckOptions& options, const LoadResult& load
         "{} cannot change in a running process: a reload would start another "
         "one, which takes over\n",
         printable(keys));
+  }
+  const std::string unchecked = joined((*preview)["unchecked"]);
+  if (!unchecked.empty()) {
+    output.out += fmt::format(
+        "the daemon has not looked at: {} (without the admin token it reads only files that its "
+        "configuration names)\n",
+        printable(unchecked));
   }
   return output;
 }

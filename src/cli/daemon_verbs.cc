@@ -38,14 +38,14 @@ void add_target_options(CLI::App& verb, Options& options) {
   verb.add_option("-c,--config", options.config_file,
                   "The daemon's configuration file, to find its admin listener and token")
       ->type_name("FILE");
+  verb.add_option("--token-file", options.target.token_file,
+                  "File with the admin token, where the daemon wants it (admin.token_for)")
+      ->type_name("FILE");
 }
 
 /// What `ctl` and all of its commands take.
 void add_admin_options(CLI::App& verb, CtlOptions& options) {
   add_target_options(verb, options);
-  verb.add_option("--token-file", options.target.token_file,
-                  "File with the admin token, which changes from another machine need")
-      ->type_name("FILE");
   verb.add_flag("--json", options.json, "Print the daemon's JSON documents");
 }
 

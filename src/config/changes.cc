@@ -1,6 +1,7 @@
 #include "evenkeel/config/changes.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 #include <unordered_map>
 
@@ -153,6 +154,20 @@ void Comparison::compare_lists(const Position& at, const NamedList& list, const 
   if (kept != kept_before) lines_.push_back(at.owner + at.path + ": order changed");
 }
 
+// What a pool allocates in full when it is built.
+struct PoolTables {
+  std::uint64_t index_bytes = 0;
+  std::uint64_t affinity_bytes = 0;
+};
+
+PoolTables tables_of(const PoolConfig& pool) {
+  constexpr std::uint64_t bytes_per_session = 18;
+  PoolTables tables;
+  if (pool.picker == "expected-time") tables.index_bytes = pool.expected_time.index_bytes;
+  if (pool.affinity) tables.affinity_bytes = bytes_per_session * pool.affinity->max_sessions;
+  return tables;
+}
+
 }  // namespace
 }  // namespace config_file
 
@@ -165,6 +180,21 @@ std::vector<std::string> describe_changes(const Config& before, const Config& af
   Comparison comparison;
   comparison.compare({}, &old_tree, &new_tree);
   return comparison.take();
+}
+
+std::uint64_t added_table_bytes(const Config* before, const Config& after) {
+  std::unordered_map<std::string_view, config_file::PoolTables> former;
+  if (before != nullptr) {
+    for (const PoolConfig& pool : before->pools) former[pool.name] = config_file::tables_of(pool);
+  }
+  std::uint64_t sum = 0;
+  for (const PoolConfig& pool : after.pools) {
+    const config_file::PoolTables tables = config_file::tables_of(pool);
+    const config_file::PoolTables& same = former[pool.name];
+    if (tables.index_bytes != same.index_bytes) sum += tables.index_bytes;
+    if (tables.affinity_bytes != same.affinity_bytes) sum += tables.affinity_bytes;
+  }
+  return sum;
 }
 
 std::vector<std::string> takeover_changes(const Config& before, const Config& after) {

@@ -133,10 +133,6 @@ std::string size_text(std::uint64_t value) {
   return fmt::format("{}{}", value, size_units[unit].name);
 }
 
-std::string out_of_range(std::string_view found, std::string_view range) {
-  return fmt::format("{} is out of range, expected {}", found, range);
-}
-
 }  // namespace
 
 void DurationForm::read(const Node& node, Value& value) const {
@@ -144,7 +140,7 @@ void DurationForm::read(const Node& node, Value& value) const {
                                    "a duration such as 30s or 500ms");
   if (!count) return;
   if (*count < static_cast<double>(min.count()) || *count > static_cast<double>(max.count())) {
-    node.fail(out_of_range(node.scalar("")->text, range()));
+    node.fail_out_of_range(node.scalar("")->text, range());
     return;
   }
   value = milliseconds{std::llround(*count)};
@@ -167,7 +163,7 @@ void SizeForm::read(const Node& node, Value& value) const {
       read_quantity(node, size_units, size_unit_meant, "B", "a size such as 512B, 32KiB or 8MiB");
   if (!count) return;
   if (*count < static_cast<double>(min) || *count > static_cast<double>(max)) {
-    node.fail(out_of_range(node.scalar("")->text, range()));
+    node.fail_out_of_range(node.scalar("")->text, range());
     return;
   }
   value = static_cast<std::uint64_t>(std::llround(*count));
@@ -199,7 +195,7 @@ std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
     return std::nullopt;
   }
   if (error == std::errc::result_out_of_range || number < min || number > max) {
-    node.fail(out_of_range(text, range()));
+    node.fail_out_of_range(text, range());
     return std::nullopt;
   }
   return number;
@@ -234,8 +230,8 @@ void RatioForm::read(const Node& node, Value& value) const {
   if (number < min || number > max) {
     const double share = number / 100;
     const bool is_percentage = number > 1 && max <= 1 && share >= min && share <= max;
-    node.fail(out_of_range(scalar->text, range()),
-              is_percentage ? did_you_mean(fmt::format("{:g}", share)) : "");
+    node.fail_out_of_range(scalar->text, range(),
+                           is_percentage ? did_you_mean(fmt::format("{:g}", share)) : "");
     return;
   }
   value = number;
@@ -267,8 +263,8 @@ void PercentForm::read(const Node& node, Value& value) const {
   const double share = is_share ? quantity->value : quantity->value / 100;
   if (share < min || share > max) {
     const bool lacks_sign = is_share && share / 100 >= min && share / 100 <= max;
-    node.fail(out_of_range(scalar->text, range()),
-              lacks_sign ? did_you_mean(scalar->text + "%") : "");
+    node.fail_out_of_range(scalar->text, range(),
+                           lacks_sign ? did_you_mean(scalar->text + "%") : "");
     return;
   }
   value = share;
@@ -315,7 +311,7 @@ void BackoffForm::read(const Node& node, Value& value) const {
     return;
   }
   if (*max > most) {
-    node.fail(out_of_range(text, "at most 60s"));
+    node.fail_out_of_range(text, "at most 60s");
     return;
   }
   value = {milliseconds{std::llround(*base)}, milliseconds{std::llround(*max)}};
@@ -362,6 +358,7 @@ void TextForm::read(const Node& node, Value& value) const {
   if (auto problem = check(value)) {
     node.fail(std::move(problem->message), std::move(problem->help));
   }
+  node.hide(value);  // as normalised
 }
 
 Tree TextForm::schema() const {
@@ -417,6 +414,8 @@ void AddressForm::read(const Node& node, Value& value) const {
   if (!scalar) return;
   std::string why;
   if (auto address = parse(scalar->text, why)) {
+    node.hide(address->host);
+    node.hide(to_string(*address));
     value = std::move(*address);
     return;
   }
@@ -450,6 +449,7 @@ void NetworkForm::read(const Node& node, Value& value) const {
   if (!scalar) return;
   std::string why;
   if (auto network = parse_network(scalar->text, why)) {
+    node.hide(network->text);
     value = std::move(*network);
   } else {
     node.fail(fmt::format("'{}' is not a network such as 10.0.0.0/8: {}", scalar->text, why));

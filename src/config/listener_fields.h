@@ -16,6 +16,7 @@ inline constexpr std::array<std::string_view, 2> half_close_words = {"abort", "w
 inline constexpr std::array<std::string_view, 2> client_auth_words = {"require", "request"};
 inline constexpr std::array<std::string_view, 2> tls_version_words = {"1.2", "1.3"};
 inline constexpr std::array<std::string_view, 3> readyz_words = {"any", "all", "never"};
+inline constexpr std::array<std::string_view, 3> token_for_words = {"remote", "changes", "all"};
 
 template <>
 struct Fields<CertificateConfig> {
@@ -204,6 +205,11 @@ struct Fields<AdminConfig> {
               "machines, sent as `authorization: Bearer TOKEN`.",
               false, "none: changes from loopback only"},
           &AdminConfig::token_file, TextForm{"the path of a file", check_not_empty});
+    visit(Key{"token_for",
+              "What needs that token: `remote`: changes from other machines; `changes`: every "
+              "change and every check of a file, from this machine too; `all`: what reads as well, "
+              "but for `/healthz` and `/readyz`."},
+          &AdminConfig::token_for, EnumForm<TokenFor>{"token_for", token_for_words});
     visit(Key{"hosts",
               "Host names by which `/metrics`, `/healthz` and `/readyz` may be requested; `*` "
               "stands for any text. IP addresses and `localhost` are always accepted. `/api/v1` "
@@ -223,6 +229,11 @@ struct Fields<AdminConfig> {
               "no client certificates.",
               false, "none"},
           &AdminConfig::tls, OptionalForm<ListenerTlsConfig>{});
+  }
+
+  static void finish(Node& node, AdminConfig& admin) {
+    if (admin.token_for == TokenFor::remote_changes || node.has("token_file")) return;
+    node.fail("'token_for' needs a 'token_file'", "add token_file: FILE, with a token in it");
   }
 };
 

@@ -173,6 +173,7 @@ LoadResult read_config(std::string_view text, const std::string& file,
   config_file::read_text(text, result.config, context);
   result.problems = context.report.take();
   result.warnings = context.report.take_warnings();
+  result.variables = std::move(context.report.variables);
   return result;
 }
 

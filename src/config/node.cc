@@ -85,6 +85,10 @@ Node::Node(const Tree& tree, std::string path, ParseContext& context)
 
 void Node::fail(std::string message, std::string help) const {
   if (tree_.broken) return;
+  if (from_environment()) {
+    message = fmt::format("{} cannot be used here", found());
+    help.clear();
+  }
   context_.report.add(tree_.mark, path_, std::move(message), std::move(help));
 }
 
@@ -94,10 +98,24 @@ void Node::fail_missing(std::string path, std::string message, std::string help)
 }
 
 void Node::fail_expected(std::string_view expected, std::string help) const {
-  fail(fmt::format("expected {}, found {}", expected, found()), std::move(help));
+  if (tree_.broken) return;
+  if (from_environment()) help.clear();
+  context_.report.add(tree_.mark, path_, fmt::format("expected {}, found {}", expected, found()),
+                      std::move(help));
+}
+
+void Node::fail_out_of_range(std::string_view found_number, std::string_view range,
+                             std::string help) const {
+  if (tree_.broken) return;
+  const bool hidden = from_environment();
+  context_.report.add(tree_.mark, path_,
+                      fmt::format("{} is out of range, expected {}",
+                                  hidden ? found() : std::string(found_number), range),
+                      hidden ? std::string() : std::move(help));
 }
 
 std::string Node::found() const {
+  if (from_environment()) return fmt::format("the value of '{}'", shorten(tree_.scalar));
   switch (tree_.kind) {
     case Tree::Kind::nothing: return "nothing";
     case Tree::Kind::list: return "a list";
@@ -125,6 +143,12 @@ std::optional<Node::Scalar> Node::scalar(std::string_view expected) const {
   if (!text) return std::nullopt;
   scalar.text = std::move(*text);
   return scalar;
+}
+
+void Node::hide(const std::string& derived) const {
+  const auto written = context_.report.variables.written.find(path_);
+  if (written == context_.report.variables.written.end() || derived.empty()) return;
+  context_.report.variables.values.emplace(derived, written->second);
 }
 
 // How to make a list of what is none.
@@ -301,7 +325,10 @@ std::optional<std::string> Node::variable(std::string_view reference) const {
   if (separator != reference.npos && (!value || value->empty())) {
     return std::string{reference.substr(separator + 2)};
   }
-  if (!value) {
+  if (value) {
+    context_.report.variables.written.emplace(path_, tree_.scalar);
+    if (!value->empty()) context_.report.variables.values.emplace(*value, "${" + name + "}");
+  } else {
     fail(fmt::format("the environment variable {} is not set", name),
          fmt::format("set it, or give a default: ${{{}:-value}}", name));
   }

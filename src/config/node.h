@@ -56,8 +56,12 @@ class Node {
   bool is_scalar() const { return tree_.is_scalar(); }
   bool is_quoted() const { return tree_.kind == Tree::Kind::quoted; }
 
-  // Reports a problem with this value.
+  // Reports a problem with this value. Of one from the environment only that it does not fit.
   void fail(std::string message, std::string help = {}) const;
+
+  // "90000 is out of range, expected 1 to 65535"
+  void fail_out_of_range(std::string_view found, std::string_view range,
+                         std::string help = {}) const;
 
   // Reports that something is not there, unless it may be hidden by a mistake in the syntax.
   void fail_missing(std::string path, std::string message, std::string help = {}) const;
@@ -72,6 +76,9 @@ class Node {
     bool from_environment = false;
   };
   std::optional<Scalar> scalar(std::string_view expected) const;
+
+  // Keeps what was made of a value from the environment, such as its host, out of messages too.
+  void hide(const std::string& derived) const;
 
   // The elements of a list. Otherwise reports what was expected and returns nothing; `keys` are
   // those of an element, if it is a struct.
@@ -93,6 +100,7 @@ class Node {
   std::optional<Node> child(std::string_view key) const;
 
  private:
+  bool from_environment() const { return context_.report.variables.written.contains(path_); }
   std::string found() const;
   std::string help_for_list(const std::vector<KnownKey>& keys) const;
   void report_unknown_key(std::size_t index, const std::vector<KnownKey>& known);

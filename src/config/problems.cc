@@ -26,23 +26,23 @@ void Report::discard_from(int line) {
   std::erase_if(problems_, [line](const Problem& problem) { return problem.line >= line; });
 }
 
-namespace {
-
-std::vector<Problem> first_in_order(std::vector<Problem> problems) {
+std::vector<Problem> Report::first_in_order(std::vector<Problem> problems) const {
   std::ranges::sort(problems, [](const Problem& a, const Problem& b) {
     return std::tie(a.line, a.column, a.path, a.message) <
            std::tie(b.line, b.column, b.path, b.message);
   });
-  if (problems.size() <= Report::max_listed) return problems;
-  const std::size_t more = problems.size() - Report::max_listed;
-  problems.resize(Report::max_listed);
+  const std::size_t more = problems.size() - std::min(problems.size(), max_listed);
+  problems.resize(problems.size() - more);
+  for (Problem& problem : problems) {
+    problem.message = variables.hide(std::move(problem.message));
+    problem.help = variables.hide(std::move(problem.help));
+  }
+  if (more == 0) return problems;
   problems.push_back({.file = problems.front().file,
                       .message = fmt::format("and {} more", more),
                       .severity = problems.front().severity});
   return problems;
 }
-
-}  // namespace
 
 std::vector<Problem> Report::take() { return first_in_order(std::move(problems_)); }
 
@@ -94,8 +94,36 @@ std::string_view to_string(Severity severity) {
   return severity == Severity::error ? "error" : "warning";
 }
 
+bool is_word_character(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+// Whether `text` has the value at `at`; a short one only as a word.
+bool has_value_at(std::string_view text, std::size_t at, std::string_view value) {
+  constexpr std::size_t min_secret = 4;
+  if (!text.substr(at).starts_with(value)) return false;
+  const std::size_t end = at + value.size();
+  return value.size() >= min_secret || ((at == 0 || !is_word_character(text[at - 1])) &&
+                                        (end == text.size() || !is_word_character(text[end])));
+}
+
 }  // namespace
 }  // namespace config_file
+
+std::string VariablesUsed::hide(std::string text) const {
+  if (values.empty() || text.empty()) return text;
+  std::string shown;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::pair<const std::string, std::string>* longest = nullptr;
+    for (auto each = values.lower_bound(text.substr(at, 1));
+         each != values.end() && each->first.front() == text[at]; ++each) {
+      if (config_file::has_value_at(text, at, each->first)) longest = &*each;  // sorted
+    }
+    shown += longest == nullptr ? text.substr(at, 1) : longest->second;
+    at += longest == nullptr ? 1 : longest->first.size();
+  }
+  return shown;
+}
 
 std::string render_problems(const std::vector<Problem>& problems, std::string_view text) {
   using namespace config_file;

@@ -34,10 +34,15 @@ class Report {
   std::size_t size() const { return problems_.size(); }
 
   // In the order of the file; where there are more than `max_listed`, the last one is their number.
+  // Values from the environment are hidden.
   std::vector<Problem> take();
   std::vector<Problem> take_warnings();
 
+  VariablesUsed variables;
+
  private:
+  std::vector<Problem> first_in_order(std::vector<Problem> problems) const;
+
   std::string file_;
   std::vector<Problem> problems_;
   std::vector<Problem> warnings_;

@@ -204,7 +204,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   auto taken_over = take_over(config);
   if (!taken_over) return failure("", std::move(taken_over.error()));
   const auto file = std::make_shared<LoadResult>(std::move(loaded));
-  auto preparing = reloader_->prepare([file] { return std::move(*file); }, Reloader::Sockets::open);
+  auto preparing = reloader_->prepare([file] { return std::move(*file); });
   loop_.run_until([&preparing] { return preparing.ready(); });
   PreparedReload prepared = preparing.take();
   if (!prepared.problems.empty()) return std::move(prepared.problems);
@@ -356,7 +356,7 @@ Task<void> Daemon::return_memory() {
     const std::uint64_t open = workers_->connections();
     peak = std::max(peak, workers_->take_peak_connections());
     const bool after_burst = peak >= open + min_ended_connections && open <= peak / 2;
-    const std::uint64_t read = reloader_->files_read();
+    const std::uint64_t read = reloader_->rebuilds();
     const bool after_file = std::exchange(files, read) != read;
     if (!after_burst && !after_file) continue;
     if (after_burst) peak = open;

@@ -1,11 +1,15 @@
 #include "server/preparation_steps.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <new>
 #include <system_error>
 #include <utility>
 
 #include "evenkeel/base/memory_reserve.h"
+#include "evenkeel/base/memory_usage.h"
 #include "evenkeel/config/changes.h"
 
 namespace evenkeel {
@@ -21,20 +25,127 @@ LoadResult reread_config(const std::string& file, const Environment& environment
   return refused;
 }
 
-CheckedFile check_file(LoadResult loaded, const Config* active) {
-  CheckedFile checked{.problems = std::move(loaded.problems),
-                      .problems_text = {},
-                      .warnings_text = render_problems(loaded.warnings, loaded.text),
-                      .changes = {},
-                      .takeover = {},
-                      .config = std::make_shared<const Config>(std::move(loaded.config)),
-                      .hash = std::move(loaded.hash)};
-  if (checked.problems.empty() && active != nullptr) {
-    checked.changes = describe_changes(*active, *checked.config);
-    checked.takeover = takeover_changes(*active, *checked.config);
+namespace {
+
+/// Why the tables of the next configuration do not fit; nothing: they do. They are allocated while
+/// the active ones are in use, or in another process while this one drains.
+std::optional<Problem> memory_problem(const Config& active, const Config& next, bool takeover,
+                                      const std::string& file, const Environment& environment) {
+  const std::uint64_t added = added_table_bytes(takeover ? nullptr : &active, next);
+  if (added == 0 || !environment.memory_limit) return std::nullopt;
+  const MemoryLimit& setting = active.limits.memory;
+  auto limit = environment.memory_limit({.kind = MemoryLimit::Kind::share, .share = 1});
+  if (setting.kind != MemoryLimit::Kind::off) {
+    const auto own = setting.kind == MemoryLimit::Kind::bytes ? setting.bytes
+                                                              : environment.memory_limit(setting);
+    if (own) limit = std::min(limit.value_or(*own), *own);
+  }
+  const std::uint64_t used =
+      std::max(MemoryUsage().used().value_or(0), added_table_bytes(nullptr, active));
+  if (!limit || used + added <= *limit) return std::nullopt;
+  constexpr std::uint64_t mib = 1024 * 1024;
+  return Problem{
+      .file = file,
+      .path = "pools",
+      .message = fmt::format("there is not enough memory for these pools: their tables take {} MiB "
+                             "beside {} MiB in use, and the limit of the process is {} MiB "
+                             "(`limits.memory` that runs)",
+                             added / mib, used / mib, *limit / mib),
+      .help =
+          "lower `expected_time.index_memory` and `affinity.max_sessions`, which are taken in "
+          "full for each pool, raise that limit by a reload of its own, or restart"};
+}
+
+/// Whether a file is named for this use.
+bool names_file(const Config& config, FileUse use, const std::string& path) {
+  switch (use) {
+    case FileUse::admin_token: return config.admin.token_file == path;
+    case FileUse::access_log: return config.access_log.path == path;
+    case FileUse::state: return config.state_file == path;
+    case FileUse::api_key: break;
+  }
+  return std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
+    return std::ranges::find(pool.backends, path, &BackendConfig::api_key_file) !=
+           pool.backends.end();
+  });
+}
+
+void add_files(std::vector<std::string>& files, const std::vector<std::string>& more) {
+  for (const std::string& file : more) {
+    if (!file.empty()) files.push_back(file);
+  }
+}
+
+std::vector<std::string> files_of(const ListenerTlsConfig& tls) {
+  std::vector<std::string> files{tls.client_ca, tls.client_crl};
+  for (const auto& each : tls.certificates) {
+    files.push_back(each.cert);
+    files.push_back(each.key);
+  }
+  return files;
+}
+
+}  // namespace
+
+CheckedFile check_file(LoadResult loaded, const std::string& file, const ActiveFile& active,
+                       const Environment& environment) {
+  CheckedFile checked{
+      .problems = std::move(loaded.problems),
+      .problems_text = {},
+      .warnings_text = render_problems(loaded.warnings, loaded.text),
+      .changes = {},
+      .takeover = {},
+      .config = std::make_shared<const Config>(std::move(loaded.config)),
+      .variables = std::make_shared<const VariablesUsed>(std::move(loaded.variables)),
+      .hash = std::move(loaded.hash)};
+  if (checked.problems.empty() && active.config != nullptr) {
+    checked.changes = describe_changes(*active.config, *checked.config);
+    for (std::string& change : checked.changes) {
+      change = active.variables->hide(checked.variables->hide(std::move(change)));
+    }
+    checked.takeover = takeover_changes(*active.config, *checked.config);
+    auto problem = memory_problem(*active.config, *checked.config, !checked.takeover.empty(), file,
+                                  environment);
+    if (problem) checked.problems.push_back(std::move(*problem));
   }
   checked.problems_text = render_problems(checked.problems, loaded.text);
   return checked;
+}
+
+Environment without_other_files(Environment environment, std::shared_ptr<const Config> active,
+                                std::shared_ptr<std::vector<std::string>> unchecked) {
+  if (environment.file_error) {
+    environment.file_error = [active, unchecked, look = std::move(environment.file_error)](
+                                 FileUse use,
+                                 const std::string& path) -> std::optional<std::string> {
+      if (names_file(*active, use, path)) return look(use, path);
+      unchecked->push_back(path);
+      return std::nullopt;
+    };
+  }
+  if (environment.listener_tls_problems) {
+    environment.listener_tls_problems =
+        [active, unchecked, look = std::move(environment.listener_tls_problems)](
+            const ListenerTlsConfig& tls) -> std::vector<TlsProblem> {
+      const bool same =
+          active->admin.tls == tls ||
+          std::ranges::any_of(active->listeners, [&](const auto& each) { return each.tls == tls; });
+      if (same) return look(tls);
+      add_files(*unchecked, files_of(tls));
+      return {};
+    };
+  }
+  if (environment.pool_tls_problems) {
+    environment.pool_tls_problems = [active, unchecked,
+                                     look = std::move(environment.pool_tls_problems)](
+                                        const PoolTlsConfig& tls) -> std::vector<TlsProblem> {
+      const auto same = [&](const PoolConfig& each) { return each.tls == tls; };
+      if (std::ranges::any_of(active->pools, same)) return look(tls);
+      add_files(*unchecked, {tls.ca, tls.cert, tls.key});
+      return {};
+    };
+  }
+  return environment;
 }
 
 namespace {

@@ -26,11 +26,25 @@ struct CheckedFile {
   std::vector<std::string> changes;
   std::vector<std::string> takeover;
   std::shared_ptr<const Config> config;
+  std::shared_ptr<const VariablesUsed> variables;
   std::string hash;
 };
 
-/// `active`: the configuration to compare it with; null: none. Thread: any.
-CheckedFile check_file(LoadResult loaded, const Config* active);
+/// A configuration that runs.
+struct ActiveFile {
+  std::shared_ptr<const Config> config;            ///< null: none yet
+  std::shared_ptr<const VariablesUsed> variables;  ///< likewise
+};
+
+/// Checks too that what a reload would allocate fits beside what the process has. `active`: what
+/// runs. `environment`: tells the memory limit. Thread: any.
+CheckedFile check_file(LoadResult loaded, const std::string& file, const ActiveFile& active,
+                       const Environment& environment);
+
+/// The environment, but only files that the active configuration names in the same place are looked
+/// at; `unchecked` gets the others.
+Environment without_other_files(Environment environment, std::shared_ptr<const Config> active,
+                                std::shared_ptr<std::vector<std::string>> unchecked);
 
 /// What the preparation thread builds from a configuration.
 struct BuiltParts {

@@ -12,6 +12,7 @@
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/listener.h"
+#include "evenkeel/net/resolver.h"
 #include "server/observed_backends.h"
 #include "server/preparation_steps.h"
 #include "server/saved_schedulers.h"
@@ -28,6 +29,12 @@ constexpr Duration max_dns_wait = std::chrono::seconds(3);
 constexpr Duration max_new_backend_check_wait = std::chrono::milliseconds(100);
 /// Bounds the log of one reload: a new file may change thousands of backends.
 constexpr std::size_t max_logged_changes = 50;
+/// Of a file whose sockets are only checked: how many listeners, how many host names of theirs, and
+/// how long these are looked up, in all. A preview costs no more, whatever its text.
+constexpr std::size_t max_checked_listeners = 256;
+constexpr std::size_t max_checked_hosts = 16;
+constexpr Duration max_lookup_time = std::chrono::seconds(2);
+constexpr Duration lookup_poll_interval = std::chrono::milliseconds(20);
 
 std::uint64_t seed() { return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()); }
 
@@ -71,37 +78,67 @@ bool Reloader::moves_admin(const Config& next) const {
          next.admin.address != config_->admin.address;
 }
 
-/// The admin listener's new socket; none: it stays, or nothing may be opened. The old one may hold
-/// the port under a wider or narrower address, and closes only after the new one is open.
-Result<OwnedFd> Reloader::open_admin(const Config& next, const ListenerHosts& hosts,
-                                     Sockets sockets) const {
+/// The admin listener's new socket; none: it stays. The old one may hold the port under a wider or
+/// narrower address, and closes only after the new one is open.
+Result<OwnedFd> Reloader::open_admin(const Config& next, const ListenerHosts& hosts) const {
   if (!moves_admin(next)) return OwnedFd();
   auto endpoint = endpoint_of(next.admin.address, hosts);
   if (!endpoint) return std::move(endpoint.error());
-  const bool shared = next.admin.address.port == config_->admin.address.port ||
-                      listener_set_.shares_port(*endpoint);
-  if (sockets == Sockets::check) {
-    auto can_bind = Listener::check_bind(*endpoint, shared);
-    if (!can_bind) return std::move(can_bind.error());
-    return OwnedFd();
-  }
-  auto bound = shared ? Listener::bind_shared(*endpoint) : Listener::bind(*endpoint);
+  auto bound = shares_admin_port(next, *endpoint) ? Listener::bind_shared(*endpoint)
+                                                  : Listener::bind(*endpoint);
   if (!bound) return std::move(bound.error());
   return OwnedFd(*bound);
 }
 
-/// Where the access log is to be written from now on; empty: it stays, or nothing may be opened.
-std::optional<std::string> Reloader::new_access_log(const Config& next, Sockets sockets) const {
-  const bool moves = sockets == Sockets::open && process_.access_log != nullptr &&
-                     config_ != nullptr && next.access_log.path != config_->access_log.path;
+/// What `open_admin` would fail with.
+Result<Done> Reloader::check_admin(const Config& next, const ListenerHosts& hosts) const {
+  if (!moves_admin(next)) return Done{};
+  auto endpoint = endpoint_of(next.admin.address, hosts);
+  if (!endpoint) return std::move(endpoint.error());
+  return Listener::check_bind(*endpoint, shares_admin_port(next, *endpoint));
+}
+
+bool Reloader::shares_admin_port(const Config& next, const Endpoint& endpoint) const {
+  return next.admin.address.port == config_->admin.address.port ||
+         listener_set_.shares_port(endpoint);
+}
+
+/// The host names that new sockets need resolved.
+std::vector<std::string> Reloader::socket_hosts(const Config& next) const {
+  std::vector<std::string> hosts = listener_set_.hosts_to_resolve(next.listeners);
+  const std::string& admin_host = next.admin.address.host;
+  if (moves_admin(next) && !parse_ip(admin_host)) hosts.push_back(admin_host);
+  return hosts;
+}
+
+/// Where the access log is to be written from now on; empty: it stays.
+std::optional<std::string> Reloader::new_access_log(const Config& next) const {
+  const bool moves = process_.access_log != nullptr && config_ != nullptr &&
+                     next.access_log.path != config_->access_log.path;
   return moves ? std::optional(next.access_log.path) : std::nullopt;
 }
 
+/// Why no process can take over for the keys that this one cannot change; empty: one can.
+std::vector<Problem> Reloader::takeover_problems(const std::vector<std::string>& keys) const {
+  std::vector<Problem> problems;
+  if (process_.takeover_obstacle.empty()) return problems;
+  for (const std::string& key : keys) {
+    problems.push_back({.file = file_,
+                        .path = key,
+                        .message = "cannot change while the daemon runs, and no other process can "
+                                   "take over: " +
+                                   process_.takeover_obstacle,
+                        .help = "set it back, or restart"});
+  }
+  return problems;
+}
+
 // Long: its steps in order, each of which can fail.
-Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
+Task<PreparedReload> Reloader::prepare(ReadConfig read) {
   const auto checked = std::make_shared<CheckedFile>();
-  PreparationThread::Work check = [checked, read = std::move(read), active = config_] {
-    *checked = check_file(read(), active.get());
+  PreparationThread::Work check = [checked, read = std::move(read), file = file_,
+                                   active = active_file(), environment = process_.environment] {
+    *checked = check_file(read(), file, active, environment);
   };
   co_await preparation_.run(std::move(check));
   PreparedReload reload{.problems = std::move(checked->problems),
@@ -111,37 +148,31 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
                         .takeover = std::move(checked->takeover),
                         .change = {}};
   if (!reload.problems.empty()) co_return reload;
+  const std::shared_ptr<const Config> next = checked->config;
+  const std::shared_ptr<const VariablesUsed> variables = checked->variables;
   const auto refuse = [&](const char* path, Error error) {
-    reload.problems.push_back({.file = file_, .path = path, .message = std::move(error.detail)});
+    reload.problems.push_back(
+        {.file = file_, .path = path, .message = variables->hide(std::move(error.detail))});
     reload.problems_text = render_problems(reload.problems, "");
   };
   if (!reload.takeover.empty()) {
-    for (const std::string& key : reload.takeover) {
-      if (process_.takeover_obstacle.empty()) break;
-      reload.problems.push_back({.file = file_,
-                                 .path = key,
-                                 .message = "cannot change while the daemon runs, and no other "
-                                            "process can take over: " +
-                                            process_.takeover_obstacle,
-                                 .help = "set it back, or restart"});
-    }
+    ReloadPreview preview{.problems = takeover_problems(reload.takeover)};
+    if (preview.problems.empty()) co_await check_sockets(*next, {}, preview);
+    for (Problem& each : preview.problems) each.message = variables->hide(std::move(each.message));
+    reload.problems = std::move(preview.problems);
     reload.problems_text = render_problems(reload.problems, "");
-    if (!reload.problems.empty()) co_return reload;
-    sockets = Sockets::check;  // the other process opens them
+    co_return reload;
   }
 
-  const std::shared_ptr<const Config> next = checked->config;
   co_await resolve_hosts(*next);
-  PreparedChange change{.config = next, .hash = std::move(checked->hash)};
+  PreparedChange change{
+      .config = next, .hash = std::move(checked->hash), .variables = checked->variables};
   change.weights =
       config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*next, *config_);
-  std::vector<std::string> hosts = listener_set_.hosts_to_resolve(next->listeners);
-  const std::string& admin_host = next->admin.address.host;
-  if (moves_admin(*next) && !parse_ip(admin_host)) hosts.push_back(admin_host);
   const auto built = std::make_shared<std::optional<BuiltParts>>();
   PreparationThread::Work build =
       [built, next, active = pool_set_, inputs = build_inputs(*next, change.weights, true),
-       hosts = std::move(hosts), access_log = new_access_log(*next, sockets)] {
+       hosts = socket_hosts(*next), access_log = new_access_log(*next)] {
         built->emplace(build_parts(*next, inputs, active.get(), hosts, access_log));
       };
   co_await run_build(std::move(build));
@@ -163,17 +194,12 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read, Sockets sockets) {
   }
   change.pool_set = std::move(*parts.pool_set);
   change.admin_tls = std::move(*parts.admin_tls);
-  auto admin_listener = open_admin(*next, parts.listener_hosts, sockets);
+  auto admin_listener = open_admin(*next, parts.listener_hosts);
   if (!admin_listener) {
     refuse("admin.address", std::move(admin_listener.error()));
     co_return reload;
   }
   change.admin_listener = std::move(*admin_listener);
-  if (sockets == Sockets::check) {
-    auto can_listen = listener_set_.check(next->listeners, parts.listener_hosts);
-    if (!can_listen) refuse("listeners", std::move(can_listen.error()));
-    co_return reload;
-  }
   auto listeners = listener_set_.prepare(next->listeners, parts.listener_hosts);
   if (!listeners) {
     refuse("listeners", std::move(listeners.error()));
@@ -268,6 +294,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     dns_cache_.set_servers(change.config->dns.servers);
   if (config_ != change.config) listed_pools_ = pools_to_list(*change.config);
   config_ = std::move(change.config);
+  if (change.variables != nullptr) variables_ = std::move(change.variables);
   const auto former = std::exchange(pool_set_, std::move(change.pool_set));
   overrides_.set_weights(std::move(change.weights));
   process_.loop.set_busy_polling(process_.may_busy_poll && config_->busy_polling);
@@ -422,7 +449,7 @@ Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) 
   ReadConfig read = [file = file_, environment = process_.environment] {
     return reread_config(file, environment);
   };
-  auto reload = co_await prepare(std::move(read), Sockets::open);
+  auto reload = co_await prepare(std::move(read));
   if (!reload.warnings_text.empty()) log::print(reload.warnings_text);
   if (reload.change) {
     co_await commit(std::move(*reload.change), max_new_backend_check_wait);
@@ -431,7 +458,7 @@ Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) 
   if (reload.problems.empty() && !reload.takeover.empty()) co_await take_over_for(reload);
   report(reload);
   *problems = std::move(reload.problems);
-  ++files_read_;
+  ++rebuilds_;
 }
 
 void Reloader::report(const PreparedReload& reload) {
@@ -458,37 +485,117 @@ void Reloader::report(const PreparedReload& reload) {
                                   : summary());
 }
 
-Task<Result<ReloadPreview>> Reloader::preview(std::string text) {
-  if (previewing_) {
+/// Runs beside changes: it shares nothing with them but what is active.
+Task<Result<ReloadPreview>> Reloader::preview(PreviewRequest request) {
+  if (preview_in_progress_ || (previewing_ && previewing_->busy())) {
     co_return Error{.fault = Fault::queue_full,
                     .detail = "another preview is in progress; try again when it is done"};
   }
-  previewing_ = true;
-  const auto preview = std::make_shared<ReloadPreview>();
-  ChangeQueue::Change change = [this, preview, text = std::move(text)] {
-    return run_preview(text, preview);
+  ReloadPreview preview;
+  if (shutdown_) {
+    preview.problems.push_back(
+        {.file = file_, .message = "not checked: " + shutdown_->reason, .help = shutdown_->help});
+    co_return preview;
+  }
+  try {
+    if (!previewing_) previewing_.emplace(process_.loop, "preview");
+  } catch (const std::system_error& error) {
+    co_return Error{.fault = Fault::queue_full,
+                    .detail = std::string("cannot start a thread: ") + error.what()};
+  }
+  previewing_->lower_priority();
+  struct InProgress {
+    bool& flag;
+    explicit InProgress(bool& own) : flag(own) { flag = true; }
+    ~InProgress() { flag = false; }
+  } const in_progress(preview_in_progress_);
+
+  const auto checked = std::make_shared<CheckedFile>();
+  const auto unchecked = std::make_shared<std::vector<std::string>>();
+  PreparationThread::Work check = [checked, unchecked, file = file_, active = active_file(),
+                                   request, environment = process_.environment]() mutable {
+    const bool other_files = request.authorized || request.text.empty();
+    if (!other_files) {
+      environment = without_other_files(std::move(environment), active.config, unchecked);
+    }
+    LoadResult loaded = request.text.empty() ? reread_config(file, environment)
+                                             : read_config(request.text, file, environment);
+    *checked = check_file(std::move(loaded), file, active, environment);
   };
-  co_await changes_.run(std::move(change));
-  co_return std::move(*preview);
+  co_await previewing_->run(std::move(check));
+  ++rebuilds_;
+  preview.problems = std::move(checked->problems);
+  preview.changes = std::move(checked->changes);
+  preview.takeover = std::move(checked->takeover);
+  preview.unchecked = std::move(*unchecked);
+  const std::shared_ptr<const Config> next = checked->config;
+  if (preview.problems.empty()) preview.problems = takeover_problems(preview.takeover);
+  if (preview.problems.empty()) co_await check_sockets(*next, request.left, preview);
+  if (request.left.stop_requested()) {
+    co_return Error{.fault = Fault::client_gone, .detail = "the client has left"};
+  }
+  for (Problem& each : preview.problems) {
+    each.message = checked->variables->hide(std::move(each.message));
+  }
+  for (std::string& each : preview.unchecked) each = checked->variables->hide(std::move(each));
+  co_return preview;
 }
 
-Task<void> Reloader::run_preview(std::string text, std::shared_ptr<ReloadPreview> preview) {
-  if (shutdown_) {
-    preview->problems.push_back(
-        {.file = file_, .message = "not checked: " + shutdown_->reason, .help = shutdown_->help});
-    previewing_ = false;
+/// Why the sockets of `next` could not be opened, without opening them.
+Task<void> Reloader::check_sockets(const Config& next, std::stop_token left,
+                                   ReloadPreview& preview) {
+  std::vector<std::string> hosts = socket_hosts(next);
+  std::ranges::sort(hosts);
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  if (next.listeners.size() > max_checked_listeners || hosts.size() > max_checked_hosts) {
+    preview.unchecked.push_back("whether the addresses of the listeners can be opened");
     co_return;
   }
-  ReadConfig read = [text = std::move(text), file = file_, environment = process_.environment] {
-    return text.empty() ? reread_config(file, environment) : read_config(text, file, environment);
+  auto resolved = co_await look_up(std::move(hosts), std::move(left));
+  if (!resolved) co_return;
+  const auto refuse = [&](const char* path, Error error) {
+    preview.problems.push_back({.file = file_, .path = path, .message = std::move(error.detail)});
   };
-  auto reload = co_await prepare(std::move(read), Sockets::check);
-  watch_active_hosts();
-  previewing_ = false;
-  preview->problems = std::move(reload.problems);
-  preview->changes = std::move(reload.changes);
-  preview->takeover = std::move(reload.takeover);
-  ++files_read_;
+  auto admin = check_admin(next, *resolved);
+  if (!admin) co_return refuse("admin.address", std::move(admin.error()));
+  auto listeners = listener_set_.check(next.listeners, *resolved);
+  if (!listeners) refuse("listeners", std::move(listeners.error()));
+}
+
+/// All at once, by the system's name service. Errors: the client has left.
+Task<Result<ListenerHosts>> Reloader::look_up(std::vector<std::string> hosts,
+                                              std::stop_token left) {
+  ListenerHosts resolved;
+  Resolver resolver(process_.loop);
+  std::vector<Task<Result<Resolver::Answer>>> lookups;
+  for (const std::string& host : hosts) lookups.push_back(resolver.lookup(host, 0));
+  const Instant deadline = process_.loop.read_clock() + max_lookup_time;
+  const auto ready = [](const auto& lookup) { return lookup.ready(); };
+  while (!std::ranges::all_of(lookups, ready) && process_.loop.read_clock() < deadline) {
+    if (left.stop_requested()) {
+      co_return Error{.fault = Fault::client_gone, .detail = "the client has left"};
+    }
+    co_await process_.loop.sleep_for(lookup_poll_interval);
+  }
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const auto fail = [&](std::string why) {
+      resolved.emplace(hosts[i], Error{.fault = Fault::connect_failed,
+                                       .detail = "'" + hosts[i] + "' " + std::move(why)});
+    };
+    if (!lookups[i].ready()) {
+      fail("has not been resolved in time");
+      continue;
+    }
+    auto answer = lookups[i].take();
+    if (!answer) {
+      resolved.emplace(hosts[i], std::move(answer.error()));
+    } else if (answer->addresses.empty()) {
+      fail("has no address");
+    } else {
+      resolved.emplace(hosts[i], answer->addresses.front());
+    }
+  }
+  co_return resolved;
 }
 
 Task<Result<Done>> Reloader::set_weight(std::string pool, std::string backend,

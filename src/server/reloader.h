@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "server/listener_set.h"
 #include "server/operator_overrides.h"
 #include "server/owned_fd.h"
+#include "server/preparation_steps.h"
 #include "server/preparation_thread.h"
 #include "server/saved_state.h"
 #include "server/service_notifier.h"
@@ -40,6 +42,7 @@ struct PreparedChange {
   OperatorOverrides::Weights weights;
   std::optional<PreparedListeners> listeners;      ///< empty: the listeners stay as they are
   std::string hash;                                ///< of the file's text; empty: no file was read
+  std::shared_ptr<const VariablesUsed> variables;  ///< meaningful only with a `hash`
   AdminTls admin_tls;                              ///< meaningful only with a `hash`
   std::optional<AccessLogDestination> access_log;  ///< empty: it stays as it is
   OwnedFd admin_listener;                          ///< none: it stays as it is
@@ -58,7 +61,7 @@ struct PreparedReload {
   std::string warnings_text;             ///< the same for warnings
   std::vector<std::string> changes;      ///< compared with the active one
   std::vector<std::string> takeover;     ///< keys for which another process has to take over
-  std::optional<PreparedChange> change;  ///< empty if rejected, only previewed, or for a takeover
+  std::optional<PreparedChange> change;  ///< empty if rejected, or for a takeover
 };
 
 /// Every change goes through two steps: `prepare` reads, checks and builds, and can fail; `commit`
@@ -85,9 +88,6 @@ class Reloader final : public Control {
     bool may_busy_poll = true;  ///< see WorkerGroup
   };
 
-  /// Whether to open the sockets of new listeners, or only to check that this would succeed.
-  enum class Sockets { open, check };
-
   /// `file`: the one that a reload reads.
   Reloader(Process process, std::string file, unsigned workers, const DnsConfig& dns);
 
@@ -98,7 +98,7 @@ class Reloader final : public Control {
   /// in use. Looks up the hosts of both configurations, and keeps doing so until
   /// `watch_active_hosts`. Waits for name servers for at most 3 s; a host without an answer starts
   /// without addresses.
-  Task<PreparedReload> prepare(ReadConfig read, Sockets sockets);
+  Task<PreparedReload> prepare(ReadConfig read);
 
   /// Makes the change active on all workers. Backends that are new get `check_wait` for their first
   /// health check before requests can be sent to any backend of the change.
@@ -127,10 +127,13 @@ class Reloader final : public Control {
   Task<void> run_with_locks(PreparationThread::Work work);
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
-  /// Reloads and previews that have ended. Each leaves free memory in the heap.
-  std::uint64_t files_read() const { return files_read_; }
+  /// Reloads, previews and DNS updates that have ended. Each leaves free memory in the heap.
+  std::uint64_t rebuilds() const { return rebuilds_; }
   /// Whether destroying it would wait for work on one of these threads.
-  bool is_preparing() const { return preparation_.busy() || (locking_ && locking_->busy()); }
+  bool is_preparing() const {
+    return preparation_.busy() || (locking_ && locking_->busy()) ||
+           (previewing_ && previewing_->busy());
+  }
   /// Why nothing is changed any more.
   struct Shutdown {
     std::string reason;
@@ -143,7 +146,7 @@ class Reloader final : public Control {
   // Control
   Task<std::vector<Problem>> reload() override;
   Task<Result<Done>> upgrade() override;
-  Task<Result<ReloadPreview>> preview(std::string text) override;
+  Task<Result<ReloadPreview>> preview(PreviewRequest request) override;
   Task<Result<Done>> set_weight(std::string pool, std::string backend,
                                 std::uint32_t weight) override;
   void set_drain_end(const std::string& pool, const std::string& backend,
@@ -163,7 +166,9 @@ class Reloader final : public Control {
  private:
   Task<void> run_queued_reload();
   Task<void> run_reload(std::shared_ptr<std::vector<Problem>> problems);
-  Task<void> run_preview(std::string text, std::shared_ptr<ReloadPreview> preview);
+  std::vector<Problem> takeover_problems(const std::vector<std::string>& keys) const;
+  Task<Result<ListenerHosts>> look_up(std::vector<std::string> hosts, std::stop_token left);
+  Task<void> check_sockets(const Config& next, std::stop_token left, ReloadPreview& preview);
   Task<void> run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
                             std::shared_ptr<std::optional<Error>> error);
   Task<void> run_upgrade(std::shared_ptr<std::optional<Error>> error);
@@ -174,8 +179,12 @@ class Reloader final : public Control {
 
   Task<void> resolve_hosts(const Config& next);
   bool moves_admin(const Config& next) const;
-  Result<OwnedFd> open_admin(const Config& next, const ListenerHosts& hosts, Sockets sockets) const;
-  std::optional<std::string> new_access_log(const Config& next, Sockets sockets) const;
+  Result<OwnedFd> open_admin(const Config& next, const ListenerHosts& hosts) const;
+  bool shares_admin_port(const Config& next, const Endpoint& endpoint) const;
+  Result<Done> check_admin(const Config& next, const ListenerHosts& hosts) const;
+  std::vector<std::string> socket_hosts(const Config& next) const;
+  std::optional<std::string> new_access_log(const Config& next) const;
+  ActiveFile active_file() const { return {config_, variables_}; }
   BuildInputs build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
                            bool reload_files);
   Task<void> run_build(PreparationThread::Work build);
@@ -191,8 +200,9 @@ class Reloader final : public Control {
 
   Process process_;
   const std::string file_;
-  std::shared_ptr<const Config> config_;     // the active one; null before the first commit
-  std::shared_ptr<const PoolSet> pool_set_;  // likewise
+  std::shared_ptr<const Config> config_;            // the active one; null before the first commit
+  std::shared_ptr<const VariablesUsed> variables_;  // likewise
+  std::shared_ptr<const PoolSet> pool_set_;         // likewise
   OperatorOverrides overrides_;
   SavedState::ObservedBackends restored_;  // of another process; empty after the first commit
   SavedState restored_schedulers_;         // likewise: nothing but those
@@ -204,8 +214,9 @@ class Reloader final : public Control {
   PreparationThread preparation_;
   std::optional<PreparationThread> locking_;  // once there is such work
   ChangeQueue changes_;
-  bool previewing_ = false;  // a preview is queued or running
-  std::uint64_t files_read_ = 0;
+  std::optional<PreparationThread> previewing_;  // once there was a preview
+  bool preview_in_progress_ = false;
+  std::uint64_t rebuilds_ = 0;
   bool dns_update_scheduled_ = false;
   Instant last_dns_update_{};
   std::optional<Shutdown> shutdown_;

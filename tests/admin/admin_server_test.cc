@@ -196,22 +196,27 @@ TEST_F(AdminListener, AConnectionInUseOutlivesStalledOnes) {
 
 /// Reloads that end when the test says so.
 struct SlowControl final : Control {
-  explicit SlowControl(Loop& loop) : released(loop) {}
+  explicit SlowControl(Loop& own) : loop(own), released(own) {}
   Task<std::vector<Problem>> reload() override {
     begun = true;
     co_await released.wait();
     co_return std::vector<Problem>();
   }
   Task<Result<Done>> upgrade() override { return Result<Done>(Done{}); }
-  Task<Result<ReloadPreview>> preview(std::string) override {
-    return Result<ReloadPreview>(ReloadPreview{});
+  Task<Result<ReloadPreview>> preview(PreviewRequest asked) override {
+    begun = true;
+    while (!asked.left.stop_requested()) co_await loop.sleep_for(milliseconds(1));
+    dropped = true;
+    co_return ReloadPreview{};
   }
   Task<Result<Done>> set_weight(std::string, std::string, std::uint32_t) override {
     return Result<Done>(Done{});
   }
   void set_drain_end(const std::string&, const std::string&, std::optional<Time>) override {}
+  Loop& loop;
   Signal released;
   std::atomic<bool> begun{false};
+  std::atomic<bool> dropped{false};  // a preview has ended since its client has left
 };
 
 TEST_F(AdminListener, AConnectionThatWaitsForAReplyOutlivesIdleOnes) {
@@ -229,6 +234,22 @@ TEST_F(AdminListener, AConnectionThatWaitsForAReplyOutlivesIdleOnes) {
   control_loop_.loop.post([&] { control.released.raise(); });
 
   EXPECT_EQ(operating.read_reply().status, 200);
+}
+
+TEST_F(AdminListener, ACheckEndsWhenItsClientHasLeft) {
+  SlowControl control(control_loop_.loop);
+  start(two_pools, {}, &control);
+  {
+    RawClient client(port_);
+    client.send(request("POST", "/api/v1/check", "", "pools: []"));
+    while (!control.begun) std::this_thread::yield();
+    EXPECT_FALSE(control.dropped);
+  }
+
+  const Instant deadline = Clock::now() + std::chrono::seconds(20);
+  while (!control.dropped && Clock::now() < deadline) std::this_thread::yield();
+
+  EXPECT_TRUE(control.dropped);
 }
 
 TEST_F(AdminListener, TheTextOfAReplyCountsOnce) {

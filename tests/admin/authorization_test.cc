@@ -27,7 +27,7 @@ AdminRequest with_field(std::string_view name, std::string_view value) {
 }
 
 bool is_allowed(const AdminRequest& request) {
-  return !check_origin(request, {}) && !authorize_change(request, "");
+  return !check_origin(request, {}) && !authorize_change(request, AdminConfig{});
 }
 
 /// A token's file, removed with this object.
@@ -69,7 +69,7 @@ TEST(Authorization, RemoteChangesNeedAToken) {
     EXPECT_TRUE(is_allowed(reload_from(local))) << local;
   }
   for (const char* remote : {"10.0.0.1", "2001:db8::1", "::ffff:10.0.0.1", ""}) {
-    const auto refusal = authorize_change(reload_from(remote), "");
+    const auto refusal = authorize_change(reload_from(remote), AdminConfig{});
     ASSERT_TRUE(refusal) << remote;
     EXPECT_EQ(refusal->status, 403);
     EXPECT_THAT(refusal->message, HasSubstr("admin.token_file"));
@@ -81,7 +81,7 @@ TEST(Authorization, RemoteChangesWithTheTokenAreAllowed) {
   const auto status_with = [&](std::string_view credentials) {
     AdminRequest request = reload_from("10.0.0.1");
     if (!credentials.empty()) request.fields.emplace_back("Authorization", credentials);
-    const auto refusal = authorize_change(request, file.path);
+    const auto refusal = authorize_change(request, {.token_file = file.path});
     return refusal ? refusal->status : 200;
   };
   EXPECT_EQ(status_with(""), 401);
@@ -96,13 +96,31 @@ TEST(Authorization, RemoteChangesWithTheTokenAreAllowed) {
   EXPECT_EQ(status_with("Bearer another-horse-battery"), 200);
 }
 
+TEST(Authorization, TheTokenMayBeWantedFromThisMachineToo) {
+  const TokenFile file("correct-horse-battery\n");
+  AdminConfig admin{.token_file = file.path, .token_for = TokenFor::changes};
+  const AdminRequest without = reload_from("127.0.0.1");
+  AdminRequest with = reload_from("127.0.0.1");
+  with.fields.emplace_back("authorization", "Bearer correct-horse-battery");
+
+  ASSERT_TRUE(authorize_change(without, admin));
+  EXPECT_EQ(authorize_change(without, admin)->status, 401);
+  EXPECT_FALSE(authorize_change(with, admin));
+  EXPECT_FALSE(authorize_read(without, admin));
+
+  admin.token_for = TokenFor::all;
+  ASSERT_TRUE(authorize_read(without, admin));
+  EXPECT_EQ(authorize_read(without, admin)->status, 401);
+  EXPECT_FALSE(authorize_read(with, admin));
+}
+
 TEST(Authorization, EmptyOrMissingTokenFileRefusesChanges) {
   const TokenFile file("\n");
   for (const std::string& path : {file.path, file.path + ".gone"}) {
     for (const std::string_view credentials : {"Bearer ", "Bearer x", "Bearer"}) {
       AdminRequest request = reload_from("10.0.0.1");
       request.fields.emplace_back("authorization", credentials);
-      EXPECT_TRUE(authorize_change(request, path));
+      EXPECT_TRUE(authorize_change(request, {.token_file = path}));
     }
   }
 }

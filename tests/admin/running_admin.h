@@ -41,9 +41,9 @@ struct RecordingControl final : Control {
     if (busy) return Result<Done>(Error{.detail = "the new process did not start"});
     return Result<Done>(Done{});
   }
-  Task<Result<ReloadPreview>> preview(std::string text) override {
+  Task<Result<ReloadPreview>> preview(PreviewRequest asked) override {
     if (busy) return Result<ReloadPreview>(Error{.detail = "another preview is in progress"});
-    previews.push_back(std::move(text));
+    previews.push_back(asked.text + (asked.authorized ? " (authorized)" : ""));
     return Result<ReloadPreview>(ReloadPreview{
         .problems = problems, .changes = {"pool chat: backend added"}, .takeover = {"workers"}});
   }

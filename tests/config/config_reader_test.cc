@@ -9,9 +9,12 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""min;
+using testing::AllOf;
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -173,8 +176,8 @@ TEST(ConfigReader, ReadsAMisspeltKeyAsTheSuggestedOne) {
 
 TEST(ConfigReader, ListsTheKnownKeysWhenNoneIsSimilar) {
   EXPECT_THAT(problems_of(with_pool("admin: {colour: red}\n")),
-              ElementsAre("1:9 admin.colour: unknown key; known keys: address, token_file, hosts, "
-                          "readyz, tls"));
+              ElementsAre("1:9 admin.colour: unknown key; known keys: address, token_file, "
+                          "token_for, hosts, readyz, tls"));
 }
 
 TEST(ConfigReader, NamesThePlaceOfAKeyThatStandsInAnother) {
@@ -535,6 +538,71 @@ TEST(ConfigReader, HashesTheFilesText) {
   EXPECT_EQ(read(text).hash.size(), 16u);
   EXPECT_EQ(read(text).hash, read(text).hash);
   EXPECT_NE(read(text).hash, read(text + "# a comment\n").hash);
+}
+
+TEST(ConfigReader, MessagesShowNoValueFromTheEnvironment) {
+  const TestEnvironment secret{.variables = {{"S", "hunter2secret"},
+                                             {"URL", "http://hidden-host:8000"},
+                                             {"UPPER", "HIDDEN-NAME.Example"},
+                                             {"N", "987654321"},
+                                             {"LONG", std::string(300, 'q')}},
+                               .unknown_hosts = {"hidden-host"}};
+  const char* const wrong[] = {
+      "workers: ${S}\n",
+      "workers: ${N}\n",
+      "busy_polling: ${S}\n",
+      "state_file: {a: b}\nworkers: '${S}0'\n",
+      "shutdown: {drain: '${S}s'}\n",
+      "shutdown: {drain: '${N}h'}\n",
+      "shutdown: {drain: '${N}'}\n",
+      "limits: {memory: '${S}'}\n",
+      "limits: {memory: '${N}'}\n",
+      "limits: {held_bodies: '${N}TiB'}\n",
+      "admin: {address: '${S}'}\n",
+      "admin: {address: '${UPPER}:x'}\n",
+      "admin: {readyz: '${S}'}\n",
+      "dns: {servers: ['${S}']}\n",
+      "listeners: [{name: '${S} ', trusted_proxies: ['${S}']}]\n",
+      "listeners: [{name: '${S}', address: '127.0.0.1:1'}, {name: '${S}', address: "
+      "'127.0.0.1:2'}]\n",
+      "tenants: [{name: '${S}'}, {name: '${LONG}'}]\n",
+      "routes: [{match: {host: '${UPPER}/x'}, pool: llama}]\n",
+      "routes: [{match: {host: '${UPPER}'}, pool: llama}, {match: {host: '${UPPER}'}, pool: "
+      "llama}]\n",
+      "routes: [{match: {path: '${S}'}, pool: llama}]\n",
+      "routes: [{match: {method: ['${S} ']}, pool: '${S}'}]\n",
+      "routes: [{match: {task: ['${S}'], grpc: ['/${S}/']}, pool: llama}]\n",
+      "retry: 1\nroutes: [{retry: {backoff: '${S}'}, pool: llama}]\n",
+  };
+  const auto check = [&](const std::string& text) {
+    const LoadResult result = secret.read(text);
+    EXPECT_THAT(result.problems, Not(IsEmpty())) << text;
+    auto lines = lines_of(result.problems);
+    for (const std::string& warning : lines_of(result.warnings)) lines.push_back(warning);
+    for (const std::string& line : lines) {
+      EXPECT_THAT(
+          line, Not(AnyOf(HasSubstr("hunter2"), HasSubstr("hidden-host"), HasSubstr("HIDDEN-NAME"),
+                          HasSubstr("hidden-name"), HasSubstr("987654321"), HasSubstr("qqqq"))))
+          << text;
+    }
+  };
+
+  for (const char* text : wrong) check(with_pool(text));
+  check("pools: [{name: llama, backends: ['${URL}', '${URL}']}]\n");
+  check("pools: [{name: llama, backends: ['${URL}']}]\nroutes: [{pool: x}]\n");
+  check("pools: [{name: '${S}', picker: '${S}', engine: '${S}', backends: ['${URL}/p']}]\n");
+  check("pools: [{name: '${S}', metrics: {gpu: '${S}'}, fallback: '${S}', backends: ['a:1']}]\n");
+}
+
+TEST(ConfigReader, MessagesNameTheVariableInPlaceOfItsValue) {
+  const TestEnvironment secret{.variables = {{"S", "hunter2"}, {"P", "80"}}, .unknown_hosts = {}};
+
+  EXPECT_THAT(lines_of(secret.read(with_pool("workers: ${S}\n")).problems),
+              ElementsAre(HasSubstr("workers: expected auto or a whole number, found the value of "
+                                    "'${S}'")));
+  EXPECT_THAT(
+      lines_of(secret.read("pools: [{name: a, backends: ['h:${P}', 'h:${P}']}]\n").problems),
+      ElementsAre(AllOf(HasSubstr("h:${P}"), Not(HasSubstr("h:80")))));
 }
 
 }  // namespace

@@ -13,14 +13,17 @@
 #include <vector>
 
 #include "base/busy_loops.h"
+#include "evenkeel/base/memory_usage.h"
 #include "evenkeel/net/listener.h"
 
 namespace evenkeel {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 using namespace std::chrono_literals;
 
@@ -49,13 +52,12 @@ class Reloading : public testing::Test {
                           .notifier = notifier_,
                           .workers = group_,
                           .status = status_,
-                          .environment = {},
+                          .environment = environment(),
                           .take_over = [this](Binary which) { return take_over(which); },
                           .takeover_obstacle = {},
                           .move_admin = [this](int fd) { admin_ = OwnedFd(fd); }},
         file_, workers, DnsConfig{});
-    PreparedReload first = wait_for(
-        reloader_->prepare([this] { return load_config(file_, {}); }, Reloader::Sockets::open));
+    PreparedReload first = wait_for(reloader_->prepare([this] { return load_config(file_, {}); }));
     EXPECT_THAT(first.problems, IsEmpty());
     wait_for_done(reloader_->commit(std::move(*first.change), 0s));
     loop_.spawn(reloader_->serve());
@@ -66,8 +68,25 @@ class Reloading : public testing::Test {
   }
 
   void write(const std::string& text) { std::ofstream(file_) << text; }
+  /// Files are recorded and right; the variable SECRET is set.
+  Environment environment() {
+    Environment environment;
+    environment.variable = [](const std::string& name) -> std::optional<std::string> {
+      if (name != "SECRET") return std::nullopt;
+      return "gpu-hidden";
+    };
+    environment.file_error = [this](FileUse, const std::string& path) {
+      looked_at_.push_back(path);
+      return std::optional<std::string>();
+    };
+    environment.memory_limit = [this](const MemoryLimit&) { return memory_limit_; };
+    return environment;
+  }
   void wait_for_done(Task<void> task) {
     ASSERT_TRUE(loop_.run_until([&] { return task.ready(); }, Clock::now() + 20s));
+  }
+  Task<Result<ReloadPreview>> preview(std::string text) {
+    return reloader_->preview({.text = std::move(text)});
   }
   template <class T>
   T wait_for(Task<T> task) {
@@ -82,6 +101,7 @@ class Reloading : public testing::Test {
   }
   Task<Result<Done>> take_over(Binary which) {
     takeovers_.push_back(which);
+    if (takeover_blocked_) co_await takeover_released_.wait();
     if (!takeover_problem_.empty()) co_return Error{.detail = takeover_problem_};
     co_return Done{};
   }
@@ -97,6 +117,10 @@ class Reloading : public testing::Test {
   std::string file_;
   std::vector<Binary> takeovers_;
   std::string takeover_problem_;
+  bool takeover_blocked_ = false;
+  Signal takeover_released_{loop_};
+  std::vector<std::string> looked_at_;
+  std::optional<std::uint64_t> memory_limit_;
   OwnedFd admin_;
   std::optional<Reloader> reloader_;
 };
@@ -151,7 +175,7 @@ TEST_F(Reloading, KeepsWhatRunsWhenTheFileIsWrong) {
 TEST_F(Reloading, AnotherProcessTakesOverForWhatThisOneCannotChange) {
   write(file_with("'127.0.0.1:1'", "workers: 7\n"));
 
-  const auto preview = wait_for(reloader_->preview(""));
+  const auto preview = wait_for(preview(""));
   EXPECT_THAT(takeovers_, IsEmpty()) << "a preview changes nothing";
   const auto problems = wait_for(reloader_->reload());
 
@@ -195,7 +219,7 @@ TEST_F(Reloading, AnUpgradeStartsTheInstalledProgram) {
 TEST_F(Reloading, MovesTheAdminListener) {
   const std::string backends = "'127.0.0.1:1'";
   write(file_with(backends, "admin: {address: '127.0.0.3:0'}\n"));
-  const auto preview = wait_for(reloader_->preview(""));
+  const auto preview = wait_for(preview(""));
   ASSERT_TRUE(preview.ok());
   EXPECT_THAT(preview->problems, IsEmpty());
   EXPECT_LT(admin_.get(), 0);
@@ -215,7 +239,7 @@ TEST_F(Reloading, MovesTheAdminListenerToAWiderAddressOnItsPort) {
   const OwnedFd before = std::move(admin_);
 
   write(file_with("'127.0.0.1:1'", "admin: {address: '0.0.0.0:" + port + "'}\n"));
-  const auto preview = wait_for(reloader_->preview(""));
+  const auto preview = wait_for(preview(""));
 
   ASSERT_TRUE(preview.ok());
   EXPECT_THAT(preview->problems, IsEmpty());
@@ -247,7 +271,7 @@ TEST_F(Reloading, RefusesAListenerThatCannotBeOpened) {
         "'}]\npools: [{name: chat, backends: ['127.0.0.1:1']}]\n");
 
   const auto problems = wait_for(reloader_->reload());
-  const auto preview = wait_for(reloader_->preview(""));
+  const auto preview = wait_for(preview(""));
 
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_THAT(problems[0].message, HasSubstr("listener other: cannot listen on " + address));
@@ -260,7 +284,7 @@ TEST_F(Reloading, RefusesAListenerThatCannotBeOpened) {
 TEST_F(Reloading, APreviewSaysWhatWouldChangeAndChangesNothing) {
   const auto before = status_.snapshot();
 
-  const auto preview = wait_for(reloader_->preview(file_with("'127.0.0.1:2', '127.0.0.1:3'")));
+  const auto preview = wait_for(preview(file_with("'127.0.0.1:2', '127.0.0.1:3'")));
 
   ASSERT_TRUE(preview.ok());
   EXPECT_THAT(preview->problems, IsEmpty());
@@ -270,11 +294,11 @@ TEST_F(Reloading, APreviewSaysWhatWouldChangeAndChangesNothing) {
 }
 
 TEST_F(Reloading, APreviewOfNoTextReadsTheDaemonsFile) {
-  EXPECT_THAT(wait_for(reloader_->preview(""))->changes, IsEmpty());
+  EXPECT_THAT(wait_for(preview(""))->changes, IsEmpty());
 
   write("pools: what\n");
 
-  EXPECT_THAT(wait_for(reloader_->preview(""))->problems, SizeIs(1));
+  EXPECT_THAT(wait_for(preview(""))->problems, SizeIs(1));
 }
 
 /// `count` routes to the pool of the running file.
@@ -286,6 +310,146 @@ std::string file_with_routes(int count) {
   return file_with("'127.0.0.1:1'", routes);
 }
 
+TEST_F(Reloading, APreviewDoesNotWaitForAChange) {
+  takeover_blocked_ = true;
+  auto upgrade = reloader_->upgrade();
+  ASSERT_THAT(takeovers_, SizeIs(1));
+
+  EXPECT_TRUE(wait_for(preview(file_with("'127.0.0.1:2'"))).ok());
+
+  EXPECT_FALSE(upgrade.ready());
+  takeover_released_.raise();
+  EXPECT_TRUE(wait_for(std::move(upgrade)).ok());
+}
+
+TEST_F(Reloading, AChangeDoesNotWaitForAPreview) {
+  auto asked = preview(file_with_routes(10'000));
+  write(file_with("'127.0.0.1:7'"));
+
+  EXPECT_THAT(wait_for(reloader_->reload()), IsEmpty());
+
+  EXPECT_FALSE(asked.ready());
+  EXPECT_TRUE(wait_for(std::move(asked)).ok());
+}
+
+std::string file_with_indexes(const std::string& more = "") {
+  return "listeners: [{name: public, address: '127.0.0.1:0'}]\n"
+         "pools: [{name: chat, picker: expected-time, health: {check: 'off'}, metrics: {scrape: "
+         "'off'}, expected_time: {index_memory: 4GiB}, backends: ['127.0.0.1:1']}]\n" +
+         more;
+}
+
+TEST_F(Reloading, TablesThatDoNotFitBesideTheActiveOnesAreNotAllocated) {
+  memory_limit_ = std::uint64_t{3} << 30;
+
+  // The text may raise its own limit: what counts is the one of the running process.
+  const auto asked = wait_for(preview(file_with_indexes("limits: {memory: 1TiB}\n")));
+  write(file_with_indexes("limits: {memory: 1TiB}\n"));
+  const auto problems = wait_for(reloader_->reload());
+
+  ASSERT_TRUE(asked.ok());
+  ASSERT_THAT(asked->problems, SizeIs(1));
+  EXPECT_THAT(asked->problems[0].message, HasSubstr("their tables take 4096 MiB beside "));
+  EXPECT_THAT(asked->problems[0].message, HasSubstr("the limit of the process is 3072 MiB"));
+  EXPECT_EQ(problems, asked->problems);
+}
+
+TEST_F(Reloading, APreviewBuildsNothing) {
+  const std::uint64_t before = MemoryUsage().used().value();
+
+  const auto asked = wait_for(preview(file_with_indexes()));
+
+  ASSERT_TRUE(asked.ok());
+  EXPECT_THAT(asked->problems, IsEmpty());
+  EXPECT_LT(MemoryUsage().used().value(), before + (std::uint64_t{64} << 20));
+}
+
+TEST_F(Reloading, APreviewLooksAtNoFileThatOnlyItsTextNames) {
+  const std::string text = file_with("{address: '127.0.0.1:1', api_key_file: /root/key}");
+
+  const auto asked = wait_for(preview(text));
+  EXPECT_THAT(looked_at_, IsEmpty());
+  const auto authorized = wait_for(reloader_->preview({.text = text, .authorized = true}));
+
+  ASSERT_TRUE(asked.ok());
+  EXPECT_THAT(asked->unchecked, ElementsAre("/root/key"));
+  ASSERT_TRUE(authorized.ok());
+  EXPECT_THAT(authorized->unchecked, IsEmpty());
+  EXPECT_THAT(looked_at_, ElementsAre("/root/key"));
+}
+
+TEST_F(Reloading, APreviewLooksAtFilesThatTheActiveOneNames) {
+  const std::string text = file_with("{address: '127.0.0.1:1', api_key_file: /dev/null}");
+  auto change = wait_for(reloader_->prepare([&] { return read_config(text, file_, {}); }));
+  EXPECT_THAT(change.problems, SizeIs(1)) << "the file holds no key";
+
+  write(file_with("'127.0.0.1:1'", "admin: {token_file: /dev/zero}\n"));
+  ASSERT_THAT(wait_for(reloader_->reload()), IsEmpty());
+  looked_at_.clear();
+  wait_for(preview(file_with("'127.0.0.1:1'", "admin: {token_file: /dev/zero}\n")));
+
+  EXPECT_THAT(looked_at_, ElementsAre("/dev/zero"));
+}
+
+TEST_F(Reloading, MessagesShowNoValueFromTheEnvironment) {
+  const std::string text = file_with("'${SECRET}:1', '${SECRET}:1'");
+  const auto wrong = wait_for(preview(text));
+  const auto changes = wait_for(preview(file_with("'${SECRET}:1'")));
+  write(text);
+  const auto rejected = wait_for(reloader_->reload());
+
+  ASSERT_TRUE(wrong.ok());
+  ASSERT_THAT(wrong->problems, SizeIs(1));
+  EXPECT_THAT(wrong->problems[0].message, HasSubstr("${SECRET}"));
+  EXPECT_THAT(wrong->problems[0].message, Not(HasSubstr("hidden")));
+  EXPECT_EQ(rejected, wrong->problems);
+  ASSERT_TRUE(changes.ok());
+  EXPECT_THAT(changes->changes, Contains("pool chat: backend ${SECRET}:1: added"));
+}
+
+TEST_F(Reloading, APreviewLooksUpNamesOfListenersAtOnceAndNotForLong) {
+  std::string text = "listeners:\n";
+  for (int i = 0; i < 12; ++i) {
+    text += "- {name: l" + std::to_string(i) + ", address: 'slow" + std::to_string(i) +
+            ".invalid:80'}\n";
+  }
+  text += "pools: [{name: chat, backends: ['127.0.0.1:1']}]\n";
+  const Instant begun = Clock::now();
+
+  const auto asked = wait_for(preview(text));
+
+  EXPECT_LT(Clock::now() - begun, 10s);
+  ASSERT_TRUE(asked.ok());
+  ASSERT_THAT(asked->problems, SizeIs(1));
+  EXPECT_EQ(asked->problems[0].path, "listeners");
+}
+
+TEST_F(Reloading, APreviewLooksUpAFewNamesOnly) {
+  std::string text = "listeners:\n";
+  for (int i = 0; i < 200; ++i) {
+    text += "- {name: l" + std::to_string(i) + ", address: 'many" + std::to_string(i) +
+            ".invalid:80'}\n";
+  }
+  text += "pools: [{name: chat, backends: ['127.0.0.1:1']}]\n";
+
+  const auto asked = wait_for(preview(text));
+
+  ASSERT_TRUE(asked.ok());
+  EXPECT_THAT(asked->problems, IsEmpty());
+  EXPECT_THAT(asked->unchecked, SizeIs(1));
+}
+
+TEST_F(Reloading, APreviewEndsWhenItsClientHasLeft) {
+  std::stop_source left;
+  left.request_stop();
+
+  const auto asked =
+      wait_for(reloader_->preview({.text = file_with("'127.0.0.1:2'"), .left = left.get_token()}));
+
+  ASSERT_FALSE(asked.ok());
+  EXPECT_EQ(asked.error().fault, Fault::client_gone);
+}
+
 TEST_F(Reloading, ALargeFileDoesNotBlockTheControlLoop) {
   const std::string text = file_with_routes(10'000);
   Duration blocked = 1h;
@@ -293,7 +457,7 @@ TEST_F(Reloading, ALargeFileDoesNotBlockTheControlLoop) {
   for (int attempt = 0; attempt < 5 && blocked >= 50ms; ++attempt) {
     loop_.take_max_iteration_time();
 
-    const auto preview = wait_for(reloader_->preview(text));
+    const auto preview = wait_for(preview(text));
 
     ASSERT_TRUE(preview.ok());
     EXPECT_THAT(preview->problems, IsEmpty());
@@ -303,23 +467,22 @@ TEST_F(Reloading, ALargeFileDoesNotBlockTheControlLoop) {
 }
 
 TEST_F(Reloading, RefusesASecondPreviewWhileOneIsInProgress) {
-  auto first = reloader_->preview(file_with_routes(1000));
+  auto first = preview(file_with_routes(1000));
 
-  const auto second = wait_for(reloader_->preview(""));
+  const auto second = wait_for(preview(""));
 
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.error().detail, HasSubstr("another preview is in progress"));
   EXPECT_TRUE(wait_for(std::move(first)).ok());
-  EXPECT_TRUE(wait_for(reloader_->preview("")).ok());
+  EXPECT_TRUE(wait_for(preview("")).ok());
 }
 
 TEST_F(Reloading, APreviewGoesOnWithoutItsClient) {
   {
-    auto left = reloader_->preview(file_with_routes(1000));
+    auto left = preview(file_with_routes(1000));
   }
 
-  EXPECT_TRUE(loop_.run_until([this] { return wait_for(reloader_->preview("")).ok(); },
-                              Clock::now() + 20s));
+  EXPECT_TRUE(loop_.run_until([this] { return wait_for(preview("")).ok(); }, Clock::now() + 20s));
 }
 
 TEST_F(Reloading, ReloadsThatAreQueuedMeanwhileEndWithTheNewestFile) {

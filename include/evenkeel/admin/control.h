@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,15 @@
 
 namespace evenkeel {
 
+/// Asks what a reload would do.
+struct PreviewRequest {
+  std::string text;  ///< of a file; empty: the daemon's own is read
+  /// Whether it came with the token. Without it the preview reads no file that only `text` names:
+  /// it would tell what the daemon's user can read.
+  bool authorized = false;
+  std::stop_token left;  ///< stopped when the client has left
+};
+
 /// What a reload of a given file would do.
 struct ReloadPreview {
   std::vector<Problem>
@@ -21,6 +31,8 @@ struct ReloadPreview {
   /// The keys for which the reload would start a process that takes over; empty: this one would
   /// apply all changes itself.
   std::vector<std::string> takeover;
+  /// What was not looked at: files that only the text names, names beyond a limit.
+  std::vector<std::string> unchecked;
 };
 
 /// Changes the running daemon. Thread: the control loop's. Outlives the tasks that it returns. A
@@ -38,10 +50,9 @@ class Control {
   /// has taken over; this process drains then. Errors: why it has not.
   virtual Task<Result<Done>> upgrade() = 0;
 
-  /// Performs a reload of `text`, or of the daemon's own file if `text` is empty, up to the point
-  /// where it would change something. Reads certificates and keys, and resolves host names. Errors:
-  /// another preview is in progress.
-  virtual Task<Result<ReloadPreview>> preview(std::string text) = 0;
+  /// Checks what a reload would check, and builds nothing. Runs beside changes, at low priority.
+  /// Errors: another preview is in progress; no thread can be started; the client has left.
+  virtual Task<Result<ReloadPreview>> preview(PreviewRequest request) = 0;
 
   /// Gives a backend a weight of 1 to 1000 in place of the file's, until a reload brings another
   /// weight for it. Errors name the backend or the cause.

@@ -1,6 +1,7 @@
 // What differs between two configurations.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,9 @@ std::vector<std::string> describe_changes(const Config& before, const Config& af
 // The keys whose differences a running process cannot apply: "workers", "access_log". Another
 // process has to take over for them.
 std::vector<std::string> takeover_changes(const Config& before, const Config& after);
+
+// How many bytes the tables take that a reload allocates in full before the former ones are freed:
+// the indexes and the sessions of pools that change theirs. `before`: null for a new process.
+std::uint64_t added_table_bytes(const Config* before, const Config& after);
 
 }  // namespace evenkeel

@@ -92,9 +92,14 @@ struct ListenerConfig {
 // Which pools must have a backend that is up for /readyz to say so.
 enum class ReadyzRule { any_pool, all_pools, ignore_pools };
 
+// Which requests to the admin listener need its token. `remote_changes`: changes from other
+// machines; `changes`: every change; `all`: what reads too, /healthz and /readyz aside.
+enum class TokenFor { remote_changes, changes, all };
+
 struct AdminConfig {
   Address address{"127.0.0.1", 9901};
   std::string token_file;  // a token that allows changes from elsewhere; empty: only loopback
+  TokenFor token_for = TokenFor::remote_changes;  // others than that only with a `token_file`
   // Names, or globs with '*', by which /metrics, /healthz and /readyz may be requested; empty: any.
   std::vector<std::string> hosts;
   ReadyzRule readyz = ReadyzRule::any_pool;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -58,6 +59,17 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 };
 
+// What a file takes from the environment. Such a value may be a secret: no message shows it.
+struct VariablesUsed {
+  std::map<std::string, std::string> written;  // path of a key -> its value as the file has it
+  // What must not be shown, and what is shown in place of it, such as ${NAME}. Besides the values
+  // of variables there are parts and spellings of them: the host of a URL.
+  std::map<std::string, std::string> values;
+
+  // The text without these values. One of less than four bytes is only replaced where it is a word.
+  std::string hide(std::string text) const;
+};
+
 // A file as read: all of its mistakes, or a consistent config.
 struct LoadResult {
   Config config;                  // only meaningful when ok()
@@ -65,11 +77,13 @@ struct LoadResult {
   std::vector<Problem> warnings;  // likewise; a file with warnings alone is ok
   std::string hash;               // XXH3 of the text, 16 hexadecimal digits; empty if unreadable
   std::string text;               // what was read, for render_problems
+  VariablesUsed variables;
 
   bool ok() const { return problems.empty(); }
 };
 
 // Reads and checks a file, or standard input for "-". Does not throw, whatever the file contains.
+// Problems show no value that comes from the environment.
 LoadResult load_config(const std::string& file, const Environment& environment);
 
 // Checks `text`; `file` is its name in problems.
