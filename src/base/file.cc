@@ -9,6 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 namespace evenkeel {
 namespace {
@@ -24,15 +27,6 @@ int write_all(int file, std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(written));
   }
   return 0;
-}
-
-/// Where symbolic links lead; `path` itself if there is nothing yet.
-std::string resolved_path(const std::string& path) {
-  char* const found = realpath(path.c_str(), nullptr);
-  if (found == nullptr) return path;
-  std::string resolved = found;
-  std::free(found);
-  return resolved;
 }
 
 }  // namespace
@@ -65,8 +59,26 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
   return text;
 }
 
+std::variant<std::string, FileError> replaced_file(std::string path) {
+  constexpr int max_links = 40;  // as the kernel follows
+  for (int links = 0; links < max_links; ++links) {
+    struct stat facts{};
+    if (lstat(path.c_str(), &facts) != 0 || !S_ISLNK(facts.st_mode)) return path;
+    if (facts.st_uid != 0 && facts.st_uid != geteuid()) {
+      return FileError{EACCES, "a symbolic link of another user"};
+    }
+    std::error_code error;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+    if (error) return failed(error.value());
+    path = (std::filesystem::path(path).parent_path() / target).string();
+  }
+  return failed(ELOOP);
+}
+
 std::optional<FileError> replace_file(const std::string& path, std::string_view text) {
-  const std::string target = resolved_path(path);
+  const auto resolved = replaced_file(path);
+  if (const auto* refused = std::get_if<FileError>(&resolved)) return *refused;
+  const std::string& target = std::get<std::string>(resolved);
   struct stat facts{};
   if (stat(target.c_str(), &facts) == 0) {
     if (S_ISDIR(facts.st_mode)) return failed(EISDIR);

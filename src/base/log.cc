@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/line_writer.h"
+#include "evenkeel/base/utf8.h"
 
 namespace evenkeel::log {
 namespace {
@@ -82,7 +83,9 @@ Log& instance() {
 void set_level(Level lowest) { instance().logger.set_level(level_of(lowest)); }
 
 void write(Level level, std::string_view message) {
-  instance().logger.log(level_of(level), spdlog::string_view_t(message.data(), message.size()));
+  // Parts of it may come from servers and clients.
+  const std::string text = printable_utf8(message, "\n\t");
+  instance().logger.log(level_of(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
 void print(std::string_view lines) {

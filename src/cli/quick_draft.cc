@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "cli/text_table.h"
+#include "evenkeel/base/glob.h"
+#include "evenkeel/base/utf8.h"
 
 namespace evenkeel {
 namespace {
@@ -162,9 +164,9 @@ Models requested_names(const ModelGroup& group) {
   });
   Models names;
   for (const std::string& model : group.models) {
-    names.push_back(model);
+    names.push_back(glob_of(model));
     if (has_tags && model.ends_with(latest) && model.size() > latest.size()) {
-      names.push_back(model.substr(0, model.size() - latest.size()));
+      names.push_back(glob_of(model.substr(0, model.size() - latest.size())));
     }
   }
   return names;
@@ -233,10 +235,33 @@ void draft_pools_by_model(Draft& draft, const std::vector<ModelGroup>& groups,
   note_servers_in_several_pools(groups, unlisted, draft.notes);
 }
 
+/// The file can name it: requests name no longer ones, and the file is text.
+bool can_be_named(const std::string& model) {
+  constexpr std::size_t max_size = 256;
+  return !model.empty() && glob_of(model).size() <= max_size && printable_utf8(model) == model;
+}
+
+/// The servers without the models that the file cannot name.
+std::vector<ProbedServer> with_named_models(std::vector<ProbedServer> servers,
+                                            std::vector<std::string>& notes) {
+  for (ProbedServer& server : servers) {
+    const std::size_t left_out =
+        std::erase_if(server.result.identity.models,
+                      [](const std::string& model) { return !can_be_named(model); });
+    if (left_out == 0) continue;
+    notes.push_back(fmt::format(
+        "warning: {} of the models of {} left out: their names are empty, longer than 256 bytes or "
+        "not printable",
+        left_out, server.url));
+  }
+  return servers;
+}
+
 }  // namespace
 
-Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>& servers) {
+Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>& probed) {
   Draft draft;
+  const std::vector<ProbedServer> servers = with_named_models(probed, draft.notes);
   Servers all;
   Servers listing;
   Servers unlisted;

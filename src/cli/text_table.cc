@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/base/utf8.h"
+
 namespace evenkeel {
 namespace {
 
@@ -32,18 +34,7 @@ std::string_view truncated(std::string_view text, std::size_t width) {
   return text.substr(0, at);
 }
 
-std::string printable(std::string_view text) {
-  std::string cleaned(text);
-  for (std::size_t i = 0; i < cleaned.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(cleaned[i]);
-    if (byte < 0x20 || byte == 0x7F) cleaned[i] = '?';
-    // U+0080 to U+009F are control characters, too.
-    const bool second_set =
-        byte == 0xC2 && i + 1 < cleaned.size() && static_cast<unsigned char>(cleaned[i + 1]) < 0xA0;
-    if (second_set) cleaned[i] = cleaned[i + 1] = '?';
-  }
-  return cleaned;
-}
+std::string printable(std::string_view text) { return printable_utf8(text); }
 
 TextTable::TextTable(std::vector<TableColumn> columns)
     : columns_(std::move(columns)), widths_(columns_.size()) {

@@ -65,14 +65,14 @@ struct Fields<RouteMatch> {
           &T::grpc,
           TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
                            "a gRPC service or a list of gRPC services", false}}});
-    visit(
-        Key{"model",
-            "Names of models, in which `*` stands for any text: `llama-*`. This and the following "
-            "keys are about the body of a request, which is read before the route is chosen.",
-            false, "any"},
-        &T::model,
-        TextOrListForm{{{TextForm{"the name of a model", check_model_name},
-                         "a name of a model or a list of names", false}}});
+    visit(Key{"model",
+              "Names of models, in which `*` stands for any text: `llama-*`, and `\\*` for a star. "
+              "This and the following keys are about the body of a request, which is read before "
+              "the route is chosen.",
+              false, "any"},
+          &T::model,
+          TextOrListForm{{{TextForm{"the name of a model", check_model_name},
+                           "a name of a model or a list of names", false}}});
     visit(Key{"task",
               "What the model is to do: `chat`, `completion`, `embedding`, `rerank`, `score`, "
               "`audio` or `infer` (KServe).",

@@ -72,7 +72,11 @@ std::optional<std::string> state_file_error(const std::string& path) {
     if (faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0)
       return std::string("cannot be read: ") + std::strerror(errno);
   }
-  const int error = folder_error(path);
+  const auto replaced = replaced_file(path);
+  if (const auto* refused = std::get_if<FileError>(&replaced)) {
+    return "cannot be written: " + refused->why;
+  }
+  const int error = folder_error(std::get<std::string>(replaced));
   if (error != 0) return std::string("cannot be written: ") + std::strerror(error);
   return std::nullopt;
 }

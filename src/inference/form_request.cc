@@ -1,8 +1,10 @@
 #include "inference/form_request.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "evenkeel/base/hex.h"
 #include "evenkeel/http/fields.h"
 #include "inference/json_string.h"
 
@@ -57,13 +59,51 @@ std::string parameter(std::string_view field, std::string_view name) {
   return {};
 }
 
-/// Occurrences of a parameter, but for those that end another's name ("filename=").
+/// Occurrences of a parameter, in any case, but for those that end another's name ("filename=").
 int count_of(std::string_view line, std::string_view parameter) {
   int count = 0;
-  for (auto at = line.find(parameter); at != line.npos; at = line.find(parameter, at + 1)) {
+  for (std::size_t at = 0; at + parameter.size() <= line.size(); ++at) {
+    if (!equals_ignore_case(line.substr(at, parameter.size()), parameter)) continue;
     count += at == 0 || line[at - 1] == ' ' || line[at - 1] == ';' || line[at - 1] == '\t';
   }
   return count;
+}
+
+/// A value of RFC 5987: "UTF-8''caf%C3%A9". Nothing: it is malformed, or of a charset that is not
+/// certain.
+std::optional<std::string> extended_value(std::string_view text) {
+  const std::size_t language = text.find('\'');
+  const std::size_t begin = language == text.npos ? text.npos : text.find('\'', language + 1);
+  if (begin == text.npos) return std::nullopt;
+  const std::string_view charset = text.substr(0, language);
+  const bool utf8 = equals_ignore_case(charset, "utf-8");
+  if (!utf8 && !equals_ignore_case(charset, "iso-8859-1") &&
+      !equals_ignore_case(charset, "us-ascii")) {
+    return std::nullopt;
+  }
+  std::string value;
+  for (std::string_view rest = text.substr(begin + 1); !rest.empty(); rest.remove_prefix(1)) {
+    char c = rest.front();
+    if (c == '%') {
+      if (rest.size() < 3 || hex_value(rest[1]) < 0 || hex_value(rest[2]) < 0) return std::nullopt;
+      c = static_cast<char>(hex_value(rest[1]) << 4 | hex_value(rest[2]));
+      rest.remove_prefix(2);
+    }
+    if (!utf8 && static_cast<unsigned char>(c) >= 0x80) return std::nullopt;
+    value += c;
+  }
+  return value;
+}
+
+/// The name of a part, by its content-disposition. Nothing: it is not certain, since servers differ
+/// in what they make of it.
+std::optional<std::string> part_name(std::string_view line) {
+  const int plain = count_of(line, "name=");
+  const int extended = count_of(line, "name*");
+  if (plain + extended > 1 || line.find('\\') != line.npos) return std::nullopt;
+  line.remove_prefix(std::min(line.find(':') + 1, line.size()));
+  if (extended == 0) return parameter(line, "name");
+  return count_of(line, "name*=") == 1 ? extended_value(parameter(line, "name*")) : std::nullopt;
 }
 
 Slot slot_of(std::string_view name) {
@@ -164,10 +204,10 @@ void FormRequest::end_header_line() {
   const std::string_view line = line_;
   const std::size_t colon = std::min(line.find(':'), line.size());
   if (equals_ignore_case(line.substr(0, colon), "content-disposition")) {
-    // Servers differ in what they make of these.
-    if (has_name_ || line.find('\\') != line.npos || count_of(line, "name=") > 1) return lose();
+    auto name = part_name(line);
+    if (has_name_ || !name) return lose();
     has_name_ = true;
-    name_ = parameter(line.substr(std::min(colon + 1, line.size())), "name");
+    name_ = std::move(*name);
     facts_.clear(slot_of(name_));
     if (slot_of(name_) == Slot::prompt) into_.prompt_bytes = 0;
   }

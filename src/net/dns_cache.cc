@@ -12,7 +12,7 @@ namespace {
 constexpr Duration min_retry_delay = std::chrono::milliseconds(500);
 /// Of one name, since each address becomes a backend with its checks and links.
 constexpr std::size_t max_addresses = 1024;
-/// Empty answers in a row before the addresses of a name are dropped.
+/// Empty answers in a row before the addresses of one family are dropped, while there are others.
 constexpr int empty_answers_required = 3;
 constexpr Duration max_retry_delay = std::chrono::seconds(10);
 /// Some name servers never answer one of the two queries (RFC 8305, section 3).
@@ -33,6 +33,7 @@ struct DnsCache::FamilyRecord {
   Duration refresh_after{};         // until the next lookup
   bool known = false;               // a name server has answered
   int empty_answers = 0;            // in a row, after there were addresses
+  Instant denied_since{};           // the first of these
   bool resolved = false;            // the first lookup is done
   Task<void> refreshing;
 };
@@ -53,13 +54,15 @@ struct DnsCache::Entry {
 };
 
 DnsCache::DnsCache(Loop& loop, const DnsConfig& config, std::uint64_t seed,
-                   std::function<void()> changed)
+                   std::function<void()> changed, Passes passes, Duration hold)
     : loop_(loop),
       resolver_(std::make_shared<Resolver>(loop, config.servers)),
       rng_(seed),
       min_ttl_(config.min_ttl),
       max_ttl_(config.max_ttl),
       changed_(std::move(changed)),
+      passes_(std::move(passes)),
+      hold_(hold),
       resolved_(loop) {}
 
 DnsCache::~DnsCache() = default;
@@ -112,6 +115,25 @@ Task<void> DnsCache::refresh(Entry& entry, FamilyRecord& record, const FamilyRec
   }
 }
 
+/// Whether the addresses of a family stay although name servers have just answered that there are
+/// none. A name server that has just started, is loading a zone, or has lost one, denies names that
+/// exist. If the servers are really gone, their checks fail.
+bool DnsCache::holds(Entry& entry, FamilyRecord& record, const FamilyRecord& other) {
+  const Instant now = loop_.now();
+  if (++record.empty_answers == 1) record.denied_since = now;
+  // Most names have none of one family.
+  if (!other.addresses.empty()) return record.empty_answers < empty_answers_required;
+  const bool held = now - record.denied_since < hold_ || (passes_ && passes_(entry.host));
+  if (record.empty_answers == 1) {
+    log::warning("the host name '" + entry.host +
+                 "' has no address any more, say its name servers; its " +
+                 std::to_string(record.addresses.size()) + " stay for " +
+                 std::to_string(std::chrono::ceil<std::chrono::seconds>(hold_).count()) +
+                 " s at least, and while their servers pass their checks");
+  }
+  return held;
+}
+
 void DnsCache::take(Entry& entry, FamilyRecord& record, const FamilyRecord& other,
                     Resolver::Answer& answer) {
   auto addresses = sorted(std::move(answer.addresses));
@@ -122,13 +144,12 @@ void DnsCache::take(Entry& entry, FamilyRecord& record, const FamilyRecord& othe
     }
     addresses.resize(max_addresses);
   }
-  // A name server that has just started, or is loading a zone, denies all names for a moment. If
-  // the backends are really gone, their checks fail.
-  const bool newly_empty = addresses.empty() && !record.addresses.empty();
-  record.empty_answers = newly_empty ? record.empty_answers + 1 : 0;
-  if (newly_empty && record.empty_answers < empty_answers_required) {
+  if (addresses.empty() && !record.addresses.empty() && holds(entry, record, other)) {
     record.refresh_after = min_ttl_;
     return;
+  }
+  if (record.empty_answers > 0 && !addresses.empty() && other.addresses.empty()) {
+    log::info("the host name '" + entry.host + "' has addresses again");
   }
   record.empty_answers = 0;
   const bool first = !record.known;

@@ -20,9 +20,6 @@ bool backend_failed(Fault fault) {
          fault == Fault::stream_error;
 }
 
-/// How the messages of nlohmann::json's exceptions begin, of which llama.cpp answers all with 500:
-/// malformed JSON, a value of the wrong type, a missing key.
-constexpr std::string_view json_error = "[json.exception.";
 constexpr int internal_server_error = 500;
 
 /// A success whose body has no announced length, and is neither absent nor a tunnel.
@@ -34,8 +31,8 @@ bool is_stream(const Request& request, int status, const Body& body) {
 }  // namespace
 
 ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request,
-                             Response& response, AttemptOutcome outcome, bool body_decides,
-                             BackendMetrics& metrics)
+                             Response& response, AttemptOutcome outcome,
+                             std::string_view json_error, BackendMetrics& metrics)
     : loop_(loop),
       lease_(std::move(lease)),
       link_(std::move(link)),
@@ -44,7 +41,7 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
       metrics_(metrics),
       outcome_(outcome),
       recorded_(counts_against_backend(outcome)),
-      undecided_(body_decides),
+      json_error_(json_error),
       // Any client can claim that its request is a gRPC call; the route says which requests are.
       owes_no_grpc_(request.info.outcome.grpc_status && !request.info.identity.is_streaming),
       tunnel_(response.status == 101),
@@ -52,13 +49,13 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
     info_.timings.first_byte = {};
-  } else if (!undecided_) {
+  } else if (json_error_.empty()) {
     begin();
   }
 }
 
 ForwardedBody::~ForwardedBody() {
-  if (undecided_) [[unlikely]]
+  if (!json_error_.empty()) [[unlikely]]
     decide({});
   const Instant now = loop_.now();
   const Duration took = now - request_end(info_.timings);
@@ -137,7 +134,7 @@ Task<Result<Chunk>> ForwardedBody::wait_for_first(Task<Result<Chunk>> chunk) {
 
 void ForwardedBody::on_first(const Result<Chunk>& chunk) {
   if (!chunk) return;
-  if (undecided_) return decide(chunk->bytes);
+  if (!json_error_.empty()) return decide(chunk->bytes);
   if (chunk->bytes.empty() && outcome_ == AttemptOutcome::success) {
     // A stream without a single byte: only the status of a call says how it went.
     const auto grpc_status =
@@ -150,8 +147,7 @@ void ForwardedBody::on_first(const Result<Chunk>& chunk) {
 
 /// The error is the client's if the beginning of the body says so, else the backend's.
 void ForwardedBody::decide(std::string_view body) {
-  undecided_ = false;
-  recorded_ = body.find(json_error) == std::string_view::npos;
+  recorded_ = body.find(std::exchange(json_error_, {})) == std::string_view::npos;
   if (recorded_) {
     record(classify(internal_server_error), loop_.now());
   } else {

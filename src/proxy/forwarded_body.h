@@ -32,10 +32,10 @@ inline Instant request_end(const RequestTimings& timings) {
 class ForwardedBody final : public Body {
  public:
   /// `response` is as the backend sent it; this object takes its body over. `outcome`: what the
-  /// head says; recorded already if it counts against the backend, unless `body_decides`: it is a
-  /// 500 of a server that answers wrong JSON so too, and says so in the body.
+  /// head says; recorded already if it counts against the backend, unless there is a
+  /// `json_error`: it is a 500 of a server that answers wrong JSON so too, with this in the body.
   ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request, Response& response,
-                AttemptOutcome outcome, bool body_decides, BackendMetrics& metrics);
+                AttemptOutcome outcome, std::string_view json_error, BackendMetrics& metrics);
   ~ForwardedBody() override;
 
   Task<Result<Chunk>> read() override {
@@ -64,8 +64,8 @@ class ForwardedBody final : public Body {
   BackendMetrics& metrics_;
   AttemptOutcome outcome_;  // as far as it is known
   bool recorded_;
-  bool undecided_;           // the body is to say whose fault the error is
-  const bool owes_no_grpc_;  // an answer that is not gRPC says nothing of the backend
+  std::string_view json_error_;  // the body says with it that the error is the client's; or empty
+  const bool owes_no_grpc_;      // an answer that is not gRPC says nothing of the backend
   const bool tunnel_;
   bool begun_ = false;
   bool safe_method_;

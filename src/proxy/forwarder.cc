@@ -245,8 +245,10 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& 
     backend.answered(info.timings.head_sent, loop_.now());
   const AttemptResult result = classify_head(request, response);
   const bool counts = counts_against_backend(result.outcome);
-  const bool body_decides = response.status == 500 && engine_of(backend).refusals.json_errors;
-  if (counts && !body_decides) [[unlikely]]
+  std::string_view json_error;
+  if (response.status == 500) [[unlikely]]
+    json_error = engine_of(backend).refusals.json_error;
+  if (counts && json_error.empty()) [[unlikely]]
     record_attempt(backend, result, info.timings.head_sent, loop_.now());
   if (options_.debug_headers) add_debug_headers(backend, response);
   if (lease.placed() != nullptr && wants_explanation(request)) [[unlikely]] {
@@ -256,7 +258,7 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& 
   const bool finds_errors = options_.finds_stream_errors || backend.load().detected_engine() != 0;
   response.body =
       std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link), request, response,
-                                      result.outcome, body_decides, backend_metrics);
+                                      result.outcome, json_error, backend_metrics);
   if (is_event_stream) {
     response.body = std::make_unique<EventStreamBody>(request, response, std::move(response.body),
                                                       info, finds_errors);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "evenkeel/base/glob.h"
 #include "evenkeel/base/hex.h"
 #include "evenkeel/base/json.h"
 #include "evenkeel/http/path.h"
@@ -91,7 +92,7 @@ Result<Response> json_response(std::string text) {
 }
 
 /// Not a glob.
-bool is_name(std::string_view pattern) { return pattern.find('*') == std::string_view::npos; }
+bool is_name(std::string_view pattern) { return !is_glob(pattern); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "evenkeel/base/glob.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/upstream/subsets.h"
 #include "proxy/fallback.h"
@@ -60,7 +61,7 @@ void pin_models(const Config& config, LabelIndex& label_index) {
   }
   for (const RouteConfig& route : config.routes) {
     for (const std::string& model : route.match.model) {
-      if (model.find('*') == std::string::npos) label_index.pin_model(model);
+      if (!is_glob(model)) label_index.pin_model(text_of_glob(model));
     }
   }
 }

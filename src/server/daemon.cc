@@ -345,20 +345,20 @@ Task<void> Daemon::run_pool_maintenance() {
   }
 }
 
-/// After a burst of connections, and after a file that was read or checked, returns their memory to
-/// the system. What free lists and the heap keep makes the next requests fast, so nothing is
-/// returned while as many connections are open.
+/// After a burst of connections, after a file that was read or checked and after a DNS update,
+/// returns their memory to the system. What free lists and the heap keep makes the next requests
+/// fast, so nothing is returned while as many connections are open.
 Task<void> Daemon::return_memory() {
   std::uint64_t peak = 0;
-  std::uint64_t files = 0;
+  std::uint64_t rebuilds = 0;
   while (true) {
     co_await loop_.sleep_for(memory_check_interval);
     const std::uint64_t open = workers_->connections();
     peak = std::max(peak, workers_->take_peak_connections());
     const bool after_burst = peak >= open + min_ended_connections && open <= peak / 2;
-    const std::uint64_t read = reloader_->rebuilds();
-    const bool after_file = std::exchange(files, read) != read;
-    if (!after_burst && !after_file) continue;
+    const std::uint64_t rebuilt = reloader_->rebuilds();
+    const bool after_rebuild = std::exchange(rebuilds, rebuilt) != rebuilt;
+    if (!after_burst && !after_rebuild) continue;
     if (after_burst) peak = open;
     co_await workers_->release_memory();
   }

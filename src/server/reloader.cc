@@ -59,7 +59,9 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
     : process_(std::move(process)),
       file_(std::move(file)),
       listener_set_(workers, process_.inherited),
-      dns_cache_(process_.loop, dns, seed(), [this] { on_dns_change(); }),
+      dns_cache_(
+          process_.loop, dns, seed(), [this] { on_dns_change(); },
+          [this](const std::string& host) { return passes_checks(host); }),
       backend_monitor_(
           process_.loop, seed(),
           [this](std::string host, std::uint16_t port) {
@@ -627,6 +629,21 @@ void Reloader::on_dns_change() {
   process_.loop.spawn(queue_dns_update_at(last_dns_update_ + min_dns_update_interval));
 }
 
+/// Whether a server of this host passes its health checks. Without checks none does.
+bool Reloader::passes_checks(const std::string& host) const {
+  if (pool_set_ == nullptr) return false;
+  const auto monitored = backend_monitor_.snapshot();
+  for (const PoolSet::PoolEntry& pool : pool_set_->pools()) {
+    for (std::size_t i = 0; i < pool.backends.size(); ++i) {
+      if (pool.backends[i].config.address.host != host) continue;
+      const BackendStatus* const status =
+          monitored->find(pool.state->spec().name, pool.state->backends()[i]->id());
+      if (status != nullptr && status->health.state == HealthState::up) return true;
+    }
+  }
+  return false;
+}
+
 Task<void> Reloader::queue_dns_update_at(Instant when) {
   co_await process_.loop.sleep_until(when);
   dns_update_scheduled_ = false;
@@ -642,6 +659,7 @@ Task<void> Reloader::run_dns_update() {
   }
   co_await commit(std::move(*change), max_new_backend_check_wait);
   log::info("DNS update applied: " + summary());
+  ++rebuilds_;
 }
 
 // ---- the active configuration -----------------------------------------------------------------

@@ -175,6 +175,7 @@ class Reloader final : public Control {
   Task<void> take_over_for(PreparedReload& reload);
   Task<void> run_dns_update();
   void on_dns_change();
+  bool passes_checks(const std::string& host) const;
   Task<void> queue_dns_update_at(Instant when);
 
   Task<void> resolve_hosts(const Config& next);

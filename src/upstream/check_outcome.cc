@@ -6,22 +6,22 @@
 #include <cstddef>
 #include <utility>
 
+#include "evenkeel/base/utf8.h"
 #include "evenkeel/inference/kserve_grpc.h"
 
 namespace evenkeel {
 namespace {
 
-/// The first line of a response, if it is plain text: control characters could drive a terminal.
-std::string excerpt(const std::string& said) {
+/// The first line of a response, as it can be shown.
+std::string excerpt(std::string_view said) {
   constexpr std::size_t max_length = 120;
-  std::string line = said.substr(0, std::min(said.find_first_of("\r\n"), max_length));
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(line[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < line.size() ? line[i + 1] : 0);
-    const bool control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && next < 0xa0);
-    if (control) return {};
+  std::string_view line = said.substr(0, said.find_first_of("\r\n"));
+  if (line.size() > max_length) {
+    std::size_t end = max_length;  // not within a character
+    while (end > max_length - 3 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;
+    line = line.substr(0, end);
   }
-  return line;
+  return printable_utf8(line);
 }
 
 }  // namespace

@@ -67,6 +67,35 @@ TEST_F(Files, AreReplacedWhereALinkLeads) {
   EXPECT_EQ(text_of(path("target")), "new");
 }
 
+TEST_F(Files, AreMadeWhereALinkLeads) {
+  ASSERT_EQ(mkdir(path("folder").c_str(), 0700), 0);
+  fs::create_symlink("folder/state", path("link"));
+
+  EXPECT_FALSE(replace_file(path("link"), "new"));
+
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(text_of(path("folder/state")), "new");
+}
+
+TEST_F(Files, AreNotReplacedWhereALinkOfAnotherUserLeads) {
+  ASSERT_FALSE(replace_file(path("target"), "old"));
+  fs::create_symlink("target", path("link"));
+  if (lchown(path("link").c_str(), 12345, 12345) != 0) GTEST_SKIP() << "only root may do that";
+
+  const auto error = replace_file(path("link"), "new");
+
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->why, HasSubstr("link of another user"));
+  EXPECT_EQ(text_of(path("target")), "old");
+}
+
+TEST_F(Files, AreNotReplacedWhereLinksLeadInACircle) {
+  fs::create_symlink("b", path("a"));
+  fs::create_symlink("a", path("b"));
+
+  EXPECT_EQ(replace_file(path("a"), "new")->number, ELOOP);
+}
+
 TEST_F(Files, AreNotReplacedByWhatCannotBeWritten) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   ASSERT_EQ(mkdir(path("folder").c_str(), 0700), 0);

@@ -20,6 +20,22 @@ TEST(Glob, MatchesTheWholeText) {
   EXPECT_TRUE(matches_glob("Llama*", "lLAMA-8b", LetterCase::ignored));
 }
 
+TEST(Glob, ABackslashMakesAStarOrABackslashLiteral) {
+  EXPECT_TRUE(matches_glob("a\\*b", "a*b"));
+  EXPECT_FALSE(matches_glob("a\\*b", "axb"));
+  EXPECT_TRUE(matches_glob("*\\*", "ab*"));
+  EXPECT_FALSE(matches_glob("*\\*", "ab"));
+  EXPECT_TRUE(matches_glob("a\\\\b", "a\\b"));
+  EXPECT_TRUE(matches_glob("a\\b", "a\\b")) << "elsewhere it stands for itself";
+  for (const char* text : {"", "a", "*", "a*b\\", "\\*", "\\\\"}) {
+    EXPECT_TRUE(matches_glob(glob_of(text), text)) << text;
+    EXPECT_FALSE(is_glob(glob_of(text))) << text;
+    EXPECT_EQ(text_of_glob(glob_of(text)), text);
+    EXPECT_FALSE(matches_glob(glob_of(text), std::string(text) + "x")) << text;
+  }
+  EXPECT_TRUE(is_glob("a*"));
+}
+
 TEST(Glob, TakesNoMoreThanTheProductOfTheSizes) {
   std::string pattern;
   for (int i = 0; i < 100; ++i) pattern += "*a";

@@ -85,6 +85,26 @@ TEST(QuickDraft, PutsServersOfOneEngineIntoOnePool) {
                                        "http://gpu:2: vllm (a sign), serves meta/Llama-3"));
 }
 
+TEST(QuickDraft, TakesNamesOfModelsLiterally) {
+  const Draft draft = draft_config(options, {vllm(1, {"a*", "b\\c"}), vllm(2, {"ab"})});
+
+  EXPECT_THAT(backends_for(draft, "a\\*"), ElementsAre("gpu:1"));
+  EXPECT_THAT(backends_for(draft, "b\\\\c"), ElementsAre("gpu:1"));
+  EXPECT_THAT(backends_for(draft, "ab"), ElementsAre("gpu:2"));
+  EXPECT_THAT(draft.config.pools.at(0).models, ElementsAre("a*", "b\\c"));
+}
+
+TEST(QuickDraft, LeavesOutModelsThatNoFileCanName) {
+  const std::string longest(256, 'm');
+  const Draft draft = draft_config(
+      options, {vllm(1, {longest, longest + "m", "", "a\x1b", "\xff"}), vllm(2, {"b"})});
+
+  EXPECT_THAT(draft.config.pools.at(0).models, ElementsAre(longest));
+  EXPECT_THAT(draft.notes,
+              Contains(StartsWith("warning: 4 of the models of http://gpu:1 left out")));
+  EXPECT_TRUE(read_config(print_config(draft.config, false), "draft", {}).ok());
+}
+
 TEST(QuickDraft, RoundTripsThroughThePrinter) {
   const std::vector<std::vector<ProbedServer>> pools = {
       {vllm(1, {"a"})},

@@ -16,7 +16,7 @@ TEST(TextTable, ReplacesControlCharacters) {
        "d",
        "22"});
 
-  EXPECT_THAT(table.lines(), ElementsAre("NAME        N", "a?[2Jb???   1", "c??d       22"));
+  EXPECT_THAT(table.lines(), ElementsAre("NAME        N", "a?[2Jb???   1", "c?d        22"));
 }
 
 TEST(TextTable, DropsTheMostExpendableColumnsUntilItFits) {

@@ -10,6 +10,7 @@ import case
 from backend import Backend
 from certificates import Authority, serving
 from ports import refusing_address
+from process import command
 from stream import exchange
 
 QUICK = {"interval": "100ms"}
@@ -309,10 +310,13 @@ class Answers(Health):
         self.becomes(daemon, backend, "down", method)
         self.assertEqual(self.state(daemon, backend)[1], f"{method} boom")
         self.assertFalse([line for line in daemon.lines if line.startswith("2026-11-21T18:00")])
-        for text, shown in (("a%1B[2J", method), ("a%C2%9B2J", method),
-                            ("A" * 6000, f"{method} " + "A" * 120)):
+        for text, shown in (("a%1B[2J", f"{method} a?[2J"), ("a%C2%9B2J", f"{method} a?2J"),
+                            ("A" * 6000, f"{method} " + "A" * 120), ("caf%C3%A9 %FF%C3", f"{method} caf\u00e9 \ufffd\ufffd"),
+                            ("A" * 119 + "%E2%82%AC", f"{method} " + "A" * 119)):
             said["text"] = text
             self.eventually(lambda shown=shown: self.state(daemon, backend)[1] == shown)
+        table = command("ctl", "backends", "--admin", daemon.admin).stdout
+        self.assertTrue(table.isprintable() or all(each.isprintable() for each in table.splitlines()))
 
     def test_a_grpc_port_is_checked_over_grpc(self):
         def unknown(request):

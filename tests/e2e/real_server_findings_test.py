@@ -234,23 +234,25 @@ class Overload(Findings):
         self.assertNotEqual(daemon.backend(full.address)["state"], "ejected")
 
     def test_a_request_that_is_at_fault_for_a_500_ejects_no_server(self):
-        """llama.cpp answers malformed JSON with 500."""
-        error = (b'{"error":{"code":500,"message":"[json.exception.parse_error.101] parse error at line 1, column 2: syntax error '
-                 b'while parsing object key - invalid literal; last read: \'{n\'; expected string literal","type":"server_error"}}')
+        """llama.cpp and Triton answer malformed JSON with 500."""
+        errors = {"llamacpp": (b'{"error":{"code":500,"message":"[json.exception.parse_error.101] parse error at line 1, column 2: syntax error '
+                 b'while parsing object key - invalid literal; last read: \'{n\'; expected string literal","type":"server_error"}}'),
+                  "triton": b'{"error":"failed to parse the request JSON buffer: Missing a name for object member. at 1"}'}
 
-        def serve(request):
-            try:
-                json.loads(request.body)
-            except ValueError:
-                return request.answer(error, status=500, fields=JSON)
-            return self.fine(request)
+        for engine, error in errors.items():
+            def serve(request, error=error):
+                try:
+                    json.loads(request.body)
+                except ValueError:
+                    return request.answer(error, status=500, fields=JSON)
+                return self.fine(request)
 
-        for picker in ("least-connections", "consistent-hash", "round-robin"):
-            with self.subTest(picker):
-                self.check_malformed_json([self.server(serve) for _ in range(3)], picker, error)
+            for picker in ("least-connections", "consistent-hash", "round-robin"):
+                with self.subTest(f"{engine} {picker}"):
+                    self.check_malformed_json([self.server(serve) for _ in range(3)], engine, picker, error)
 
-    def check_malformed_json(self, backends, picker, error):
-        daemon = self.start_daemon(*backends, pool={"engine": "llamacpp", "health": QUICK, "picker": picker})
+    def check_malformed_json(self, backends, engine, picker, error):
+        daemon = self.start_daemon(*backends, pool={"engine": engine, "health": QUICK, "picker": picker})
         for _ in range(20):
             for _ in range(4):  # with consistent-hash all at the same server, while the others answer well
                 answer = self.chat(daemon, b"{not json")

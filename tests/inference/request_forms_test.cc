@@ -51,6 +51,36 @@ TEST(FormRequest, ReadsFields) {
   EXPECT_FALSE(read.object_begin.has_value());
 }
 
+/// The model of a form with this parameter in place of `name`.
+std::string model_of_part(const std::string& parameters) {
+  return read_request(transcription(), "--XyZ\r\nContent-Disposition: form-data; " + parameters +
+                                           "\r\n\r\nwhisper\r\n--XyZ--\r\n")
+      .request.model;
+}
+
+TEST(FormRequest, ReadsExtendedNames) {
+  EXPECT_EQ(model_of_part("name=model"), "whisper");
+  EXPECT_EQ(model_of_part("name*=UTF-8''model"), "whisper");
+  EXPECT_EQ(model_of_part("name*=utf-8'en'mod%65l"), "whisper");
+  EXPECT_EQ(model_of_part("Name*=iso-8859-1''%6dodel; filename*=UTF-8''a"), "whisper");
+  EXPECT_EQ(model_of_part("name*=UTF-8''other"), "");
+}
+
+TEST(FormRequest, KnowsNothingOfFormsWhoseNamesServersReadDifferently) {
+  for (const char* parameters :
+       {"name=other; name*=UTF-8''model", "name*=UTF-8''model; name=other",
+        "name=model; NAME=other", "name*0=mod; name*1=el", "name*0*=UTF-8''model", "name*=model",
+        "name*=utf-16''model", "name*=UTF-8''mod%6"}) {
+    const ReadRequest read =
+        read_request(transcription(),
+                     "--XyZ\r\nContent-Disposition: form-data; name=model\r\n\r\nfirst\r\n--XyZ"
+                     "\r\nContent-Disposition: form-data; " +
+                         std::string(parameters) + "\r\n\r\nwhisper\r\n--XyZ--\r\n");
+    EXPECT_EQ(read.request.model, "") << parameters;
+    EXPECT_FALSE(read.request.complete) << parameters;
+  }
+}
+
 TEST(FormRequest, CutsDoNotMatter) { expect_cuts_do_not_matter(transcription(), form); }
 
 TEST(FormRequest, UnderstandsContentTypes) {

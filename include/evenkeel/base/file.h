@@ -21,8 +21,13 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
 
 /// Writes a new file with mode 0600 and renames it to `path`: readers see the old text or the new
 /// one, whatever fails. Does not wait for the disk, so a power failure may leave a file that is not
-/// complete. Anything but a regular file at `path` is an error; a symbolic link is followed.
-/// Nothing: done.
+/// complete. Anything but a regular file at `path` is an error; a symbolic link is followed as
+/// `replaced_file` says. Nothing: done.
 std::optional<FileError> replace_file(const std::string& path, std::string_view text);
+
+/// The file that `replace_file` writes: where symbolic links lead, also to one that does not exist
+/// yet. Links of another user than this one and root are an error: whoever may write to the folder
+/// could have the text written elsewhere.
+std::variant<std::string, FileError> replaced_file(std::string path);
 
 }  // namespace evenkeel

@@ -99,8 +99,9 @@ struct EngineRefusals {
   bool overload = false;
   /// 500 and 502 that come at once: an engine that is shutting down or dead, not a wrong request.
   bool early_errors = false;
-  /// 500 with an error of nlohmann::json in its body: the JSON of the request is wrong.
-  bool json_errors = false;
+  /// What the body of a 500 has if the JSON of the request is wrong, which is not the server's
+  /// fault; empty: the engine answers that with 4xx.
+  std::string_view json_error = {};
 };
 
 struct Engine {

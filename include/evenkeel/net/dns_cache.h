@@ -19,14 +19,20 @@
 namespace evenkeel {
 
 /// Looks up every host again when its answer expires, IPv4 and IPv6 each on their own. When name
-/// servers fail or do not answer, the last known addresses stay; when they answer that a name has
-/// no address, it has none.
+/// servers fail or do not answer, the last known addresses stay. When they answer that a name has
+/// no address (any more), its addresses are held for at least 30 s, and for as long as its servers
+/// pass their checks: more likely the name servers are wrong.
 ///
 /// Thread: the loop's.
 class DnsCache {
  public:
-  /// The loop calls `changed` when the addresses of a known host change.
-  DnsCache(Loop& loop, const DnsConfig& config, std::uint64_t seed, std::function<void()> changed);
+  /// Whether servers of a host pass their checks.
+  using Passes = std::function<bool(const std::string& host)>;
+
+  /// The loop calls `changed` when the addresses of a known host change. `hold`: the least time for
+  /// which denied addresses stay.
+  DnsCache(Loop& loop, const DnsConfig& config, std::uint64_t seed, std::function<void()> changed,
+           Passes passes = nullptr, Duration hold = std::chrono::seconds(30));
   DnsCache(const DnsCache&) = delete;
   DnsCache& operator=(const DnsCache&) = delete;
   ~DnsCache();
@@ -52,6 +58,7 @@ class DnsCache {
 
   void begin_refreshing(Entry& entry);
   Task<void> refresh(Entry& entry, FamilyRecord& record, const FamilyRecord& other);
+  bool holds(Entry& entry, FamilyRecord& record, const FamilyRecord& other);
   void take(Entry& entry, FamilyRecord& record, const FamilyRecord& other,
             Resolver::Answer& answer);
 
@@ -61,6 +68,8 @@ class DnsCache {
   milliseconds min_ttl_;
   milliseconds max_ttl_;
   std::function<void()> changed_;
+  const Passes passes_;
+  const Duration hold_;
   Signal resolved_;
   std::map<std::string, std::unique_ptr<Entry>> entries_;
 };

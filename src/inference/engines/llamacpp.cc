@@ -57,7 +57,9 @@ const Engine llamacpp_engine{
                 .series = series,
                 .required_option = "--metrics",
                 .prevents_sleep = true},
-    .refusals = {.overload = true, .json_errors = true},
+    // How messages of nlohmann::json's exceptions begin: malformed JSON, a value of the wrong type,
+    // a missing key.
+    .refusals = {.overload = true, .json_error = "[json.exception."},
 };
 
 }  // namespace evenkeel

@@ -57,7 +57,8 @@ const Engine triton_engine{
                .closes_listener_first = true,
                .serves_kserve_grpc = true},
     .metrics = {.path = "/metrics", .series = series, .ports = ports},
-    .refusals = {.overload = true},
+    // TritonJson::Value::Parse reports an internal error.
+    .refusals = {.overload = true, .json_error = "failed to parse the request JSON buffer"},
 };
 
 }  // namespace evenkeel
