@@ -16,12 +16,14 @@
 #include <list>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "admin/api.h"
 #include "admin/connection.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/base/refusal_text.h"
 
 namespace evenkeel {
 namespace {
@@ -43,6 +45,12 @@ void log_failure(const char* what, const std::exception_ptr& failure) {
   } catch (...) {
     log::error(std::string("admin: ") + what + " failed");
   }
+}
+
+Error cannot_start(int error) {
+  return Error{.fault = Fault::internal,
+               .side = Side::proxy,
+               .detail = "admin: cannot start: " + refusal_text("", error)};
 }
 
 asio::ip::tcp protocol_of(int fd) {
@@ -287,10 +295,16 @@ void AdminServer::retire() { impl_->retire(); }
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(int fd, RuntimeAccess runtime,
                                                         const AdminLimits& limits) {
-  auto impl = std::make_unique<Impl>(std::move(runtime), limits);
-  auto opened = impl->open(fd);
-  if (!opened) return std::move(opened.error());
-  return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
+  try {
+    auto impl = std::make_unique<Impl>(std::move(runtime), limits);
+    auto opened = impl->open(fd);
+    if (!opened) return std::move(opened.error());
+    return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
+  } catch (const boost::system::system_error& error) {  // no descriptor for its loop
+    return cannot_start(error.code().value());
+  } catch (const std::system_error& error) {  // no thread
+    return cannot_start(error.code().value());
+  }
 }
 
 }  // namespace evenkeel

@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "cli/exit_codes.h"
 #include "cli/text_table.h"
 #include "cli/verbs.h"
+#include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel {
@@ -156,6 +158,9 @@ int run_command_line(std::vector<std::string> arguments, const std::string& vers
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
     return report_usage_error(app, error);
+  } catch (const std::system_error& error) {  // of the kernel: no descriptor, no thread
+    fmt::print(stderr, "evenkeel: {}\n", refusal_text("", error.code().value()));
+    return exit_failed;
   }
   return invocation.exit_code;
 }

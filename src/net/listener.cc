@@ -1,13 +1,15 @@
 #include "evenkeel/net/listener.h"
 
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
+
+#include "evenkeel/base/refusal_text.h"
 
 namespace evenkeel {
 namespace {
@@ -28,7 +30,7 @@ const char* cure_of(int number) {
 Error listen_error(const Endpoint& endpoint) {
   const int number = errno;
   return Error{.fault = Fault::internal,
-               .detail = "cannot listen on " + endpoint.text() + ": " + std::strerror(number) +
+               .detail = "cannot listen on " + endpoint.text() + ": " + refusal_text("", number) +
                          cure_of(number)};
 }
 
@@ -78,6 +80,20 @@ Result<Done> Listener::check_bind(const Endpoint& endpoint, bool shared) {
   if (!bound) return std::move(bound.error());
   close(*bound);
   return Done{};
+}
+
+Result<Done> Listener::check_watches(const std::vector<int>& fds) {
+  const int epoll = epoll_create1(EPOLL_CLOEXEC);
+  bool watched = epoll >= 0;
+  for (std::size_t i = 0; watched && i < fds.size(); ++i) {
+    epoll_event event{};
+    watched = epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event) == 0;
+  }
+  const int error = errno;
+  if (epoll >= 0) close(epoll);
+  if (watched) return Done{};
+  return Error{.fault = Fault::internal,
+               .detail = "cannot wait for connections: " + refusal_text("epoll", error)};
 }
 
 Listener::Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted,

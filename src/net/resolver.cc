@@ -7,11 +7,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <limits>
 #include <string_view>
 #include <utility>
+
+#include "evenkeel/base/refusal_text.h"
 
 namespace evenkeel {
 namespace {
@@ -89,8 +92,11 @@ Error unusable(std::string why) {
 Result<Done> Resolver::State::open() {
   static const int library = ares_library_init(ARES_LIB_INIT_ALL);
   if (library != ARES_SUCCESS) return unusable(ares_strerror(library));
-  sockets = epoll_create1(EPOLL_CLOEXEC);
-  if (sockets < 0 || !watch.try_open(loop, sockets)) return unusable(std::strerror(errno));
+  if (sockets < 0) sockets = epoll_create1(EPOLL_CLOEXEC);
+  if (sockets < 0) return unusable(refusal_text("epoll_create", errno));
+  if (watch.fd() < 0 && !watch.try_open(loop, sockets)) {
+    return unusable(refusal_text("epoll_ctl", errno));
+  }
   ares_options options{};
   options.timeout = query_timeout_ms;
   options.tries = tries;

@@ -5,14 +5,17 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
+#include <system_error>
 
 #include "evenkeel/admin/admin_server.h"
 #include "evenkeel/base/cpu_limit.h"
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/process_environment.h"
 #include "server/drain.h"
@@ -74,6 +77,14 @@ unsigned worker_count(const Config& config, const CpuLimit& limit) {
   return config.workers != 0 ? config.workers : std::min(limit.threads(), max_workers);
 }
 
+/// Of the start: each worker's loop and its sockets, and what the process has besides. Connections
+/// come on top.
+std::uint64_t descriptors_needed(const Config& config, unsigned workers) {
+  constexpr std::uint64_t of_process = 32;
+  constexpr std::uint64_t of_loop = 3;
+  return of_process + workers * (of_loop + config.listeners.size());
+}
+
 /// Everything that lives from start to exit.
 ///
 /// Thread: the control thread, which is the process's first.
@@ -122,6 +133,7 @@ class Daemon {
   const CpuLimit cpu_limit_ = cpu_limit();
   RuntimeStatusPublisher status_;
   Loop loop_;
+  Watch signal_watch_;
   MemoryGuard memory_guard_{loop_, status_};
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
@@ -176,6 +188,16 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   };
   limit_malloc_arenas(workers);
   raise_descriptor_limit();
+  const std::uint64_t needed = descriptors_needed(config, workers);
+  if (const auto limit = descriptor_limit(); limit && *limit < needed) {
+    return failure("", {.detail = fmt::format(
+                            "too few file descriptors: the limit is {}, and {} workers with {} "
+                            "listeners need {}; raise it (ulimit -n, LimitNOFILE=)",
+                            *limit, workers, config.listeners.size(), needed)});
+  }
+  if (signals_.fd() < 0 || !signal_watch_.try_open(loop_, signals_.fd())) {
+    return failure("", {.detail = "cannot wait for signals: " + refusal_text("", errno)});
+  }
 
   auto opened = open_access_log(config.access_log, workers);
   if (!opened) return failure("access_log.path", std::move(opened.error()));
@@ -375,13 +397,12 @@ void Daemon::move_admin(int fd) {
 // ---- signals and shutdown ---------------------------------------------------------------------
 
 Task<void> Daemon::watch_signals() {
-  Watch watch(loop_, signals_.fd());
   while (true) {
     const ProcessSignals::Received signal = signals_.next();
     switch (signal.number) {
       case 0:
-        watch.mark_not_readable();
-        co_await watch.until_readable();
+        signal_watch_.mark_not_readable();
+        co_await signal_watch_.until_readable();
         break;
       case SIGHUP: reloader_->queue_reload(); break;
       case SIGUSR1: reopen_logs(); break;
@@ -540,13 +561,18 @@ int run(LoadResult loaded, const std::string& file, const std::string& version, 
     return exit_start_failed;
   }
   if (!loaded.warnings.empty()) log::print(render_problems(loaded.warnings, text));
-  Daemon daemon(loaded.config, file, version, std::move(program));
-  const std::vector<Problem> problems = daemon.start(std::move(loaded));
-  if (!problems.empty()) {
-    log::print(render_problems(problems, text));
-    return exit_start_failed;
+  std::optional<Daemon> daemon;
+  std::vector<Problem> problems;
+  try {
+    daemon.emplace(loaded.config, file, version, std::move(program));
+    problems = daemon->start(std::move(loaded));
+  } catch (const std::system_error& error) {  // a loop or a thread
+    problems.push_back(
+        {.file = file, .message = "cannot start: " + refusal_text("", error.code().value())});
   }
-  return daemon.run();
+  if (problems.empty()) return daemon->run();
+  log::print(render_problems(problems, text));
+  return exit_start_failed;
 }
 
 }  // namespace

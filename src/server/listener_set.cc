@@ -87,6 +87,14 @@ Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>
     if (!opened) return with_name(std::move(opened.error()), listener);
     prepared.open_.push_back(std::move(*opened));
   }
+  std::vector<int> fds;
+  for (const ListenerAssignment& assignment : prepared.assignments_) {
+    for (const ListenerAssignment::Entry& entry : assignment.entries) {
+      fds.insert(fds.end(), entry.fds.begin(), entry.fds.end());
+    }
+  }
+  auto watched = Listener::check_watches(fds);
+  if (!watched) return std::move(watched.error());
   return prepared;
 }
 

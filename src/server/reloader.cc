@@ -89,7 +89,10 @@ Result<OwnedFd> Reloader::open_admin(const Config& next, const ListenerHosts& ho
   auto bound = shares_admin_port(next, *endpoint) ? Listener::bind_shared(*endpoint)
                                                   : Listener::bind(*endpoint);
   if (!bound) return std::move(bound.error());
-  return OwnedFd(*bound);
+  OwnedFd opened(*bound);
+  auto watched = Listener::check_watches({opened.get()});
+  if (!watched) return std::move(watched.error());
+  return opened;
 }
 
 /// What `open_admin` would fail with.

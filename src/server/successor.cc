@@ -20,6 +20,7 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/base/refusal_text.h"
 #include "server/owned_fd.h"
 
 namespace evenkeel {
@@ -30,6 +31,8 @@ constexpr int channel_fd = 3;  // of the new process
 constexpr Duration max_exit_time = std::chrono::seconds(5);
 /// How often it is checked whether the new process still runs.
 constexpr Duration end_poll_interval = std::chrono::milliseconds(100);
+/// How often it is looked whether it is ready. Not a watch, which the kernel may refuse.
+constexpr Duration start_poll_interval = std::chrono::milliseconds(10);
 /// Exit codes of a daemon that was stopped or replaced: 0, or 3 with requests in flight.
 constexpr std::array<int, 2> normal_exit_codes{0, 3};
 
@@ -38,9 +41,7 @@ Error failure(std::string detail) {
 }
 
 /// From errno.
-Error no_channel() {
-  return failure(std::string("no channel to a new process: ") + std::strerror(errno));
-}
+Error no_channel() { return failure("no channel to a new process: " + refusal_text("", errno)); }
 
 /// Where the shell found a command without a slash.
 std::string find_in_path(const std::string& name) {
@@ -171,14 +172,13 @@ Result<Done> Successor::spawn(const Program& program, const Handover& handover) 
                                 pointers_to(arguments).data(), pointers_to(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    return failure(fmt::format("cannot run {}: {}", program.path, std::strerror(error)));
+    return failure(fmt::format("cannot run {}: {}", program.path, refusal_text("", error)));
   }
   return Done{};
 }
 
 /// Returns the problem; empty: it is ready.
 Task<std::string> Successor::wait_ready(Instant deadline) {
-  Watch watch(loop_, own_.get());
   while (true) {
     std::array<char, 64> buffer{};
     const ssize_t got = recv(own_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
@@ -189,10 +189,7 @@ Task<std::string> Successor::wait_ready(Instant deadline) {
       co_return "the new process does not speak this version's protocol";
     }
     if (got == 0 || errno != EAGAIN) co_return "the new process did not start";
-    watch.mark_not_readable();
-    auto wake =
-        co_await watch.until_readable(std::min<Instant>(deadline, loop_.now() + end_poll_interval));
-    if (wake != Wake::expired) continue;
+    co_await loop_.sleep_for(start_poll_interval);
     // Its end of the channel says nothing: a process that it has left behind may hold it.
     if (has_ended(pid_)) co_return "the new process did not start";
     if (loop_.now() >= deadline) {

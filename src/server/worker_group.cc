@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "evenkeel/base/free_memory.h"
@@ -74,7 +75,9 @@ Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       if (change->states[i] != Change::State::failed) continue;
       if (!std::exchange(has_warned, true)) {
-        log::warning("a worker has too little memory for the new configuration; it tries again");
+        log::warning(
+            "a worker has too little memory, or too few epoll watches "
+            "(fs.epoll.max_user_watches), for the new configuration; it tries again");
       }
       pass_on(change, i);
     }
@@ -89,6 +92,9 @@ void WorkerGroup::pass_on(const std::shared_ptr<Change>& change, std::size_t ind
       worker->adopt(change->config, change->pool_set);
       if (!change->assignments.empty()) worker->listen(change->assignments[index]);
     } catch (const std::bad_alloc&) {
+      change->states[index] = Change::State::failed;
+      return;
+    } catch (const std::system_error&) {  // no watch is left for a listener
       change->states[index] = Change::State::failed;
       return;
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
@@ -34,7 +35,12 @@ class Listener {
   /// which takes no connections, and closes it.
   static Result<Done> check_bind(const Endpoint& endpoint, bool shared);
 
-  /// Accepts from a listening descriptor, which it owns. Thread: the loop's.
+  /// Whether the kernel lets as many descriptors be watched as these, besides all that are: their
+  /// number is limited per user. Watches none of them when it returns.
+  static Result<Done> check_watches(const std::vector<int>& fds);
+
+  /// Accepts from a listening descriptor, which it owns. Throws std::system_error where the kernel
+  /// does not let it be watched; then it does not own it. Thread: the loop's.
   Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted = nullptr,
            RoomCallback has_room = nullptr);
   Listener(const Listener&) = delete;
