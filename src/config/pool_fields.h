@@ -119,8 +119,9 @@ struct Fields<PoolTimeouts> {
         &T::connect, DurationForm{});
     visit(Key{"first_byte",
               "Maximum time from the end of a request to the beginning of its response, then 504: "
-              "to the first byte of a stream's body, or to the head. A long prompt in a long queue "
-              "takes minutes."},
+              "to the first output of a model's stream, the first byte of any other stream's body, "
+              "or to the head. Comments, pings and progress do not extend it. A long prompt in a "
+              "long queue takes minutes."},
           &T::first_byte, DurationForm{});
     visit(Key{"idle",
               "Maximum pause within a response; then it is aborted. The total time of a response "

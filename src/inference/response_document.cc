@@ -1,6 +1,7 @@
 #include "inference/response_document.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -9,14 +10,31 @@ namespace {
 
 constexpr std::uint64_t max_tokens = 1'000'000'000;  // of one request
 
+constexpr std::string_view white_space = " \t\r";
+
 }  // namespace
 
+bool is_name_without_output(std::string_view name) {
+  // Their output is in `delta`, wherever there is any.
+  if (name.starts_with("response.") || name.starts_with("message_") ||
+      name.starts_with("content_block_")) {
+    return true;
+  }
+  name.remove_prefix(name.find_last_of('.') + 1);  // npos + 1 is 0
+  static constexpr std::string_view names[] = {
+      "ping",   "pong",     "keepalive",       "keep-alive",  "keep_alive", "heartbeat", "progress",
+      "status", "metadata", "prompt_progress", "usage",       "created",    "queued",    "started",
+      "start",  "pending",  "processing",      "in_progress", "error"};
+  return std::ranges::find(names, name) != std::end(names);
+}
+
 void ResponseDocument::read(std::string_view bytes) {
+  if (form_ == Form::blank || form_ == Form::text) note_form(bytes);
   if (fresh_ && !bytes.empty()) {
     fresh_ = false;
     has_known_key_ = false;
     if (!opening_.empty() && bytes.starts_with(opening_)) {
-      has_known_key_ = true;
+      has_known_key_ = has_dialect_ = true;
       walk_.restart_after(static_cast<std::uint8_t>(Key::choices));
       bytes.remove_prefix(opening_.size());
     } else {
@@ -33,18 +51,49 @@ void ResponseDocument::remember_opening(std::string_view last_key) {
   if (size <= max_opening) opening_.assign(begin_, size);
 }
 
+/// The first byte tells what the document is. Of a text its beginning is kept.
+void ResponseDocument::note_form(std::string_view bytes) {
+  if (form_ == Form::blank) {
+    bytes.remove_prefix(std::min(bytes.find_first_not_of(white_space), bytes.size()));
+    if (bytes.empty()) return;
+    form_ = bytes.front() == '{' ? Form::object : bytes.front() == '[' ? Form::list : Form::text;
+  }
+  if (form_ != Form::text) return;
+  const std::size_t kept = std::min(bytes.size(), text_.size() - text_size_);
+  std::copy_n(bytes.data(), kept, text_.data() + text_size_);
+  text_size_ = static_cast<std::uint8_t>(text_size_ + kept);
+}
+
+/// A document of no known dialect has output, unless it is `[DONE]` or says that it is a sign of
+/// life.
+bool ResponseDocument::is_unknown_output() const {
+  if (has_dialect_ || form_ == Form::blank || form_ == Form::list) return false;
+  if (form_ == Form::object) return true;
+  std::string_view text(text_.data(), text_size_);
+  text.remove_suffix(text.size() - 1 - text.find_last_not_of(white_space));
+  return !is_name_without_output(text);
+}
+
 bool ResponseDocument::end() {
+  const bool has_output = has_output_ || is_unknown_output();
   walk_.restart();
   fresh_ = true;
+  has_output_ = has_dialect_ = false;
+  form_ = Form::blank;
+  text_size_ = 0;
   has_item_ = false;
   choice_ = 0;
-  return std::exchange(has_output_, false);
+  return has_output;
 }
 
 std::uint8_t ResponseDocument::key(std::string_view name) {
   const Key known = response_key_of(name);
   if (known == Key::none) return 0;
   if (known == Key::item_id) has_item_ = true;
+  if (outermost() && (known == Key::choices || known == Key::usage || known == Key::progress ||
+                      known == Key::error)) {
+    has_dialect_ = true;
+  }
   const bool is_first = !std::exchange(has_known_key_, true);
   if (is_first && repeats_ && known == Key::choices && begin_ != nullptr && walk_.depth() == 1) {
     remember_opening(name);
@@ -60,9 +109,15 @@ void ResponseDocument::opened() {
 }
 
 void ResponseDocument::string(std::string_view text) {
-  if (text.empty() || key() == Key::none) return;
-  if (is_output()) has_output_ = true;
-  if (is_reason(text)) into_.finish_reason = text.substr(0, decltype(walk_)::max_text);
+  if (key() == Key::none) return;
+  if (is_output()) (text.empty() ? has_dialect_ : has_output_) = true;
+  if (text.empty()) return;
+  if (is_reason(text)) {
+    into_.finish_reason = text.substr(0, decltype(walk_)::max_text);
+    has_dialect_ = true;
+  } else if (outermost() && (key() == Key::type || key() == Key::status)) {
+    has_dialect_ = has_dialect_ || is_name_without_output(text);
+  }
 }
 
 /// Text, or a call of a tool, at a place where engines put it.
@@ -77,7 +132,9 @@ bool ResponseDocument::is_output() const {
     // OpenAI's completions; Anthropic; TGI; SGLang. OpenAI's responses repeat a whole text there.
     case Key::text:
       return parent() == Key::choices || parent() == Key::delta || parent() == Key::token ||
-             (outermost() && !has_item_);
+             (parent() == Key::content && parent(1) == Key::delta) || (outermost() && !has_item_);
+    case Key::data:
+    case Key::transcript: return parent() == Key::audio && parent(1) == Key::delta;
     case Key::delta:        // OpenAI's responses
     case Key::response:     // Ollama's generate
     case Key::text_output:  // Triton's generate
@@ -109,7 +166,10 @@ void ResponseDocument::number(std::uint64_t value) {
     return;
   }
   if (value > max_tokens) return;  // a mistake, with which counters would overflow
-  if (auto* count = count_of()) *count = value;
+  if (auto* count = count_of()) {
+    *count = value;
+    has_dialect_ = true;
+  }
 }
 
 /// The count that a number at this place is.

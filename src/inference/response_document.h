@@ -1,6 +1,7 @@
 // What the JSON of a response says: output, counts of tokens, why it ended.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -30,6 +31,10 @@ struct TokenCounts {
   Count timed_cached;
 };
 
+/// Whether events of this name, or with this `type` or `status`, come without output in any
+/// dialect: "ping", "response.created", "message_start", "in_progress".
+bool is_name_without_output(std::string_view name);
+
 /// Reads the documents of one response, one after the other: events, lines, or the only one.
 class ResponseDocument {
  public:
@@ -39,8 +44,11 @@ class ResponseDocument {
   ResponseDocument(InferenceResponse& into, bool repeats) : into_(into), repeats_(repeats) {}
 
   void read(std::string_view bytes);
-  /// The next byte begins a document. Whether the last one had output.
+  /// The next byte begins a document. Whether the last one had output: where engines put it or, if
+  /// the document is of no dialect that is known, anything at all.
   bool end();
+  /// The document is an event of this name.
+  void name_event(std::string_view name) { has_dialect_ |= is_name_without_output(name); }
   /// Puts the counts so far into the response.
   void report() const;
 
@@ -53,11 +61,15 @@ class ResponseDocument {
 
  private:
   using Key = ResponseKey;
+  enum class Form : std::uint8_t { blank, object, list, text };
+  static constexpr std::size_t max_name = 32;  // one byte more than the longest known
 
   Key key() const { return static_cast<Key>(walk_.key()); }
   Key parent(std::size_t up = 0) const { return static_cast<Key>(walk_.parent(up)); }
   bool outermost() const { return walk_.objects() == 1; }
   void remember_opening(std::string_view last_key);
+  void note_form(std::string_view bytes);
+  bool is_unknown_output() const;
   bool is_output() const;
   bool is_reason(std::string_view text) const;
   std::optional<std::uint64_t>* count_of();
@@ -73,7 +85,12 @@ class ResponseDocument {
   bool has_known_key_ = false;   // the document, so far
   std::uint64_t choice_ = 0;     // that is being read
   bool has_output_ = false;
-  bool has_item_ = false;  // OpenAI's responses: an event about an item
+  /// Something shows that output, if any, is where is_output looks for it.
+  bool has_dialect_ = false;
+  Form form_ = Form::blank;
+  std::uint8_t text_size_ = 0;
+  std::array<char, max_name> text_;  // of a document that is no JSON: its beginning
+  bool has_item_ = false;            // OpenAI's responses: an event about an item
 };
 
 }  // namespace evenkeel

@@ -18,6 +18,7 @@ struct Named {
 using enum ResponseKey;
 constexpr Named known[] = {
     {"arguments", arguments},
+    {"audio", audio},
     {"cache_creation_input_tokens", cache_creation_input_tokens},
     {"cache_n", cache_n},
     {"cache_read_input_tokens", cache_read_input_tokens},
@@ -25,9 +26,11 @@ constexpr Named known[] = {
     {"choices", choices},
     {"completion_tokens", completion_tokens},
     {"content", content},
+    {"data", data},
     {"delta", delta},
     {"details", details},
     {"done_reason", done_reason},
+    {"error", error},
     {"eval_count", eval_count},
     {"finish_reason", finish_reason},
     {"function", function},
@@ -46,8 +49,10 @@ constexpr Named known[] = {
     {"outputs", outputs},
     {"partial_json", partial_json},
     {"predicted_n", predicted_n},
+    {"progress", progress},
     {"prompt_eval_count", prompt_eval_count},
     {"prompt_n", prompt_n},
+    {"prompt_progress", progress},
     {"prompt_tokens", prompt_tokens},
     {"prompt_tokens_details", prompt_tokens_details},
     {"reason", reason},
@@ -67,6 +72,7 @@ constexpr Named known[] = {
     {"tokens_predicted", tokens_predicted},
     {"tool_calls", tool_calls},
     {"total_tokens", total_tokens},
+    {"transcript", transcript},
     {"type", type},
     {"usage", usage},
 };
@@ -97,7 +103,7 @@ struct NameTable {
   static constexpr std::size_t place_of(std::string_view name) {
     const auto size = static_cast<std::uint32_t>(name.size());
     const std::uint32_t last = word_at(name.data() + size - sizeof(std::uint32_t));
-    return (((word_at(name.data()) + size) ^ last << 1) * 0x821d7167u) >> (32 - place_bits);
+    return (((word_at(name.data()) + size) ^ last << 1) * 0xca1b16fdu) >> (32 - place_bits);
   }
   consteval NameTable() {
     for (const Named& one : known) {

@@ -9,14 +9,17 @@ namespace evenkeel {
 enum class ResponseKey : std::uint8_t {
   none,
   // Objects and lists.
+  audio,
   choices,
   delta,
   details,
+  error,
   function,
   incomplete_details,
   message,
   meta_info,
   outputs,
+  progress,
   prompt_tokens_details,
   response,
   timings,
@@ -26,6 +29,7 @@ enum class ResponseKey : std::uint8_t {
   // Output.
   arguments,
   content,
+  data,
   item_id,
   name,
   partial_json,
@@ -34,6 +38,7 @@ enum class ResponseKey : std::uint8_t {
   text,
   text_output,
   thinking,
+  transcript,
   // Why it ended.
   done_reason,
   finish_reason,

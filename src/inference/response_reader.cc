@@ -55,15 +55,17 @@ class LineReader final : public ResponseReader {
 
  private:
   static constexpr std::string_view data_prefix = "data:";
+  static constexpr std::string_view event_prefix = "event:";
   static constexpr std::size_t not_data = data_prefix.size() + 1;
 
   /// Bytes of one line, which may have begun earlier.
   void read_part(std::string_view part) {
     if (!part.empty()) blank_ = false;
+    if (matched_ == not_data) return keep_field(part);
     while (matched_ < prefix_.size() && !part.empty()) {
       if (part.front() != prefix_[matched_]) {
         matched_ = not_data;
-        return;
+        return keep_field(part);
       }
       ++matched_;
       part.remove_prefix(1);
@@ -71,8 +73,24 @@ class LineReader final : public ResponseReader {
     if (matched_ == prefix_.size()) document_.read(part);
   }
 
+  /// Keeps the beginning of a line without data, which may name the event.
+  void keep_field(std::string_view part) {
+    const std::size_t kept = std::min(part.size(), field_.size() - field_size_);
+    std::copy_n(part.data(), kept, field_.data() + field_size_);
+    field_size_ += kept;
+  }
+  void end_field() {
+    std::string_view field(field_.data(), field_size_);
+    field_size_ = 0;
+    if (!field.starts_with(event_prefix)) return;
+    field.remove_prefix(event_prefix.size());
+    if (field.starts_with(' ')) field.remove_prefix(1);
+    document_.name_event(field);
+  }
+
   /// A blank line ends an event, and any line a document of JSON lines. True: it had output.
   bool end_line() {
+    if (field_size_ > 0) end_field();
     const bool ends = blank_ || prefix_.empty();
     matched_ = 0;
     blank_ = true;
@@ -85,6 +103,8 @@ class LineReader final : public ResponseReader {
   std::string_view prefix_;  // of the lines that hold JSON
   std::size_t matched_ = 0;  // bytes of the prefix that the current line begins with
   bool blank_ = true;        // the current line, as far as it was read
+  std::size_t field_size_ = 0;
+  std::array<char, 48> field_;  // of a line without data: its beginning
 };
 
 /// Messages of a gRPC stream: only when they come.

@@ -49,6 +49,8 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
     info_.timings.first_byte = {};
+    // What asks for a stream with GET subscribes to it: it may consist of comments.
+    if (!safe_method_) beginning_ = StreamBeginning::of(request, response);
   } else if (json_error_.empty()) {
     begin();
   }
@@ -135,14 +137,25 @@ Task<Result<Chunk>> ForwardedBody::wait_for_first(Task<Result<Chunk>> chunk) {
 void ForwardedBody::on_first(const Result<Chunk>& chunk) {
   if (!chunk) return;
   if (!json_error_.empty()) return decide(chunk->bytes);
-  if (chunk->bytes.empty() && outcome_ == AttemptOutcome::success) {
-    // A stream without a single byte: only the status of a call says how it went.
+  const bool has_output = has_begun(*chunk);
+  if (!has_output && !chunk->last) return;
+  beginning_.reset();
+  if (!has_output && outcome_ == AttemptOutcome::success) {
+    // A stream without any output: only the status of a call says how it went.
     const auto grpc_status =
         chunk->trailers == nullptr ? std::nullopt : chunk->trailers->value("grpc-status");
     outcome_ = grpc_status ? outcome_of_call(*grpc_status) : AttemptOutcome::abandoned;
   }
   info_.timings.first_byte = loop_.now();
   begin();
+}
+
+/// A stream that does not begin yet still has to within the timeout for that.
+bool ForwardedBody::has_begun(const Chunk& chunk) {
+  if (beginning_ == nullptr) return !chunk.bytes.empty();
+  if (beginning_->read(chunk.bytes, chunk.last, loop_.now())) return true;
+  if (auto* const body = dynamic_cast<LinkBody*>(body_.get())) body->await_beginning();
+  return false;
 }
 
 /// The error is the client's if the beginning of the body says so, else the backend's.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/upstream/link_pool.h"
+#include "proxy/stream_beginning.h"
 
 namespace evenkeel {
 
@@ -24,9 +26,9 @@ inline Instant request_end(const RequestTimings& timings) {
 /// A backend's body together with what is held until its last byte: the link, and the request's
 /// weight on the backend. Tells the backend's Load how the response begins and ends.
 ///
-/// A response begins with the first byte of its body if it is a stream, that is, if its length was
-/// not announced: most servers send the head of a stream before they begin to work on it. Any other
-/// response begins with its head.
+/// A response begins with its head, unless it is a stream, that is, its length was not announced:
+/// most servers send the head of a stream before they begin to work on it. A stream begins with the
+/// first byte of its body, and one of events from a model with the first output (StreamBeginning).
 ///
 /// REQUIRES: `request.info` outlives the body. Thread: the loop's.
 class ForwardedBody final : public Body {
@@ -53,6 +55,7 @@ class ForwardedBody final : public Body {
   Task<Result<Chunk>> read_first();
   Task<Result<Chunk>> wait_for_first(Task<Result<Chunk>> chunk);
   void on_first(const Result<Chunk>& chunk);
+  bool has_begun(const Chunk& chunk);
   void decide(std::string_view body);
   void begin();
 
@@ -62,7 +65,8 @@ class ForwardedBody final : public Body {
   BodyPtr body_;  // dropped first: it lets go of the link
   RequestInfo& info_;
   BackendMetrics& metrics_;
-  AttemptOutcome outcome_;  // as far as it is known
+  std::unique_ptr<StreamBeginning> beginning_;  // null: any byte is the beginning
+  AttemptOutcome outcome_;                      // as far as it is known
   bool recorded_;
   std::string_view json_error_;  // the body says with it that the error is the client's; or empty
   const bool owes_no_grpc_;      // an answer that is not gRPC says nothing of the backend

@@ -76,9 +76,11 @@ void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
     page.add(own, {"state", "busy"}, links(backend.totals.links_busy));
     page.add(own, {"state", "idle"}, links(backend.totals.links_idle));
   });
-  page.histograms("evenkeel_backend_time_to_first_byte_seconds",
-                  "Time from the end of a request sent to a backend to the beginning of its "
-                  "response: the first byte of a stream's body, or the head.");
+  page.histograms(
+      "evenkeel_backend_time_to_first_byte_seconds",
+      "Time from the end of a request sent to a backend to the beginning of its "
+      "response: the first output of a model's stream, the first byte of another, or the "
+      "head.");
   each_backend([&](const Labels& own, const BackendSnapshot& backend) {
     page.add(own, backend.totals.first_byte);
   });

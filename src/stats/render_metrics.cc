@@ -188,7 +188,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     });
     page.histograms("evenkeel_time_to_first_byte_seconds",
                     "Time from a request's first byte to the beginning of its response: the first "
-                    "byte of a stream's body, or the head.");
+                    "output of a model's stream, the first byte of another, or the head.");
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       page.add(labels, merged_of_pool<&PoolMetrics::first_byte>(pool));
     });

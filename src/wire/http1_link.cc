@@ -140,10 +140,10 @@ class Http1Link::ResponseBody final : public LinkBody {
       : link_(link),
         delay_(link.loop().now()),
         kind_(framing.kind),
-        awaits_first_byte_(!tunnel && kind_ != Framing::Kind::length),
         left_(framing.length),
         length_(framing.length),
         large_(budget) {
+    awaits_beginning_ = !tunnel && kind_ != Framing::Kind::length;
     if (kind_ == Framing::Kind::length && length_ == 0) finished_ = true;
     if (finished_ && !link.in_.empty()) link.reusable_ = false;
   }
@@ -167,7 +167,6 @@ class Http1Link::ResponseBody final : public LinkBody {
   ReaderDelay delay_;
   Framing::Kind kind_;
   bool finished_ = kind_ == Framing::Kind::none;
-  bool awaits_first_byte_;  // of a body of unannounced length
   std::uint64_t left_;
   std::uint64_t length_;
   bool outgrown_ = false;  // the body has filled the block of the head
@@ -209,7 +208,7 @@ std::optional<Result<Chunk>> Http1Link::ResponseBody::deliver(char* bytes, std::
       break;
   }
   finished_ = chunk.last;
-  awaits_first_byte_ = false;
+  awaits_beginning_ = false;
   return chunk;
 }
 
@@ -297,18 +296,17 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read() {
 }
 
 /// Waits for the next bytes. Servers send the head of a stream before they begin to work on it, so
-/// the timeout for the head continues until the first byte of the body.
+/// the timeout for the head continues until the body begins.
 Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
   const Duration timeout = link_.options_.idle_timeout;
   Instant began = link_.loop().now();
   while (true) {
-    const bool first = awaits_first_byte_ && !link_.uploading_;
+    const bool first = awaits_beginning_ && !link_.uploading_;
     const Instant own = first ? link_.first_byte_deadline() : began + timeout;
     auto wake = co_await link_.watch().until_readable(link_.silence_.shorten(own, began));
     if (wake == Wake::expired) {
       if (first) {
-        co_return backend_error(Fault::first_byte_timeout,
-                                "the backend sent nothing of the response's body in time");
+        co_return backend_error(Fault::first_byte_timeout, "the backend sent no output in time");
       }
       began = link_.last_upload_progress_;
       if (link_.silence_.shorten(began + timeout, began) > link_.loop().now()) continue;

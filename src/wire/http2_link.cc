@@ -158,7 +158,9 @@ class Http2Link final : public Link, public Http2Side, public Pooled {
 class Http2Link::ResponseBody final : public LinkBody {
  public:
   ResponseBody(std::unique_ptr<ClientStream> stream, std::optional<std::uint64_t> length)
-      : stream_(std::move(stream)), length_(length), delay_(stream_->session().loop().now()) {}
+      : stream_(std::move(stream)), length_(length), delay_(stream_->session().loop().now()) {
+    awaits_beginning_ = !length_ && !stream_->tunnel_;
+  }
 
   Task<Result<Chunk>> read() override {
     delay_.asked(stream_->session().loop().now());
@@ -169,15 +171,14 @@ class Http2Link::ResponseBody final : public LinkBody {
 
  private:
   /// Servers send the head of a stream before they begin to work on it, so the timeout for the head
-  /// continues until the first byte of the body.
+  /// continues until the body begins.
   Task<Result<Chunk>> wait() {
     Loop& loop = stream_->session().loop();
     const Duration timeout = stream_->link_.options_.idle_timeout;
     std::uint64_t uploaded = stream_->sent();
     Instant began = loop.now();
     while (true) {
-      const bool first =
-          !length_ && stream_->received() == 0 && !stream_->uploading_ && !stream_->tunnel_;
+      const bool first = awaits_beginning_ && !stream_->uploading_;
       const Instant own = first ? stream_->first_byte_deadline() : began + timeout;
       auto wake = co_await stream_->arrival(stream_->link_.silence_.shorten(own, began));
       delay_.waited(loop.now());
@@ -185,8 +186,7 @@ class Http2Link::ResponseBody final : public LinkBody {
       if (auto failure = stream_->upload_failure()) co_return std::move(*failure);
       if (wake != Wake::expired) continue;
       if (first) {
-        co_return backend_error(Fault::first_byte_timeout,
-                                "the backend sent nothing of the response's body in time");
+        co_return backend_error(Fault::first_byte_timeout, "the backend sent no output in time");
       }
       if (std::exchange(uploaded, stream_->sent()) == stream_->sent()) {
         if (stream_->awaits_client()) note_awaited_client();
@@ -199,6 +199,7 @@ class Http2Link::ResponseBody final : public LinkBody {
   /// A backend that ends a stream whose reader has held it up has waited for the client.
   std::optional<Result<Chunk>> take() {
     auto chunk = stream_->take();
+    if (chunk) awaits_beginning_ = false;
     if (chunk && !*chunk && delay_.is_long()) {
       const bool by_backend =
           chunk->error().reset_code.has_value() || stream_->session().closed_by_peer();

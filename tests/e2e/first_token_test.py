@@ -18,6 +18,31 @@ def stream_after(delay, more=b""):
     return script
 
 
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+TOKEN = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":null}]}\n\n'
+HEARTBEAT = 0.05
+
+
+def beat(ask, seconds=None):
+    """A comment at once and then every so often, as llama.cpp and proxies send them; without `seconds` until the peer
+    leaves."""
+    end = None if seconds is None else time.monotonic() + seconds
+    while end is None or time.monotonic() < end:
+        ask.chunk(b": heartbeat\n\n")
+        time.sleep(HEARTBEAT)
+
+
+def heartbeats_before(delay):
+    """A script: comments and the role at once, a token after `delay` seconds."""
+    def script(ask):
+        ask.begin_chunks([("Content-Type", "text/event-stream")])
+        ask.chunk(b": heartbeat\n\n" + ROLE)
+        beat(ask, delay)
+        ask.chunk(TOKEN + b"data: [DONE]\n\n")
+        ask.end_chunks()
+    return script
+
+
 def fail(ask):
     ask.answer(b"{}", status=500, phrase="Broken")
 
@@ -32,6 +57,63 @@ class FirstToken(case.Case):
         for name in ("time_to_first_byte_seconds", "backend_time_to_first_byte_seconds"):
             self.assertGreaterEqual(daemon.metric(f"evenkeel_{name}_sum"), 0.3, name)
         self.assertGreaterEqual(daemon.api("backends")[0]["latency"]["ttft_seconds"], 0.25)
+
+    def test_comments_and_roles_are_no_token(self):
+        for inspect in (False, True):
+            with self.subTest(inspect=inspect):
+                daemon = self.start_daemon(self.backend(heartbeats_before(0.4)), pool={"inspect": inspect})
+                body = exchange(daemon.address, "POST", "/v1/chat/completions",
+                                body=b'{"model":"m","stream":true,"messages":[]}').body
+                self.assertTrue(body.startswith(b": heartbeat\n\n"), body)
+
+                line = daemon.wait_access(1)[0]
+                self.assertGreaterEqual(line["ttfb_ms"], 400)
+                for name in ("time_to_first_byte_seconds", "backend_time_to_first_byte_seconds"):
+                    self.assertGreaterEqual(daemon.metric(f"evenkeel_{name}_sum"), 0.4, name)
+                self.assertGreaterEqual(daemon.api("backends")[0]["latency"]["ttft_seconds"], 0.35)
+
+    def test_a_stream_that_ends_without_output_says_nothing_of_the_speed(self):
+        def script(ask):
+            ask.begin_chunks([("Content-Type", "text/event-stream")])
+            ask.chunk(b": heartbeat\n\n")
+            ask.end_chunks()
+        daemon = self.start_daemon(self.backend(script))
+        self.assertEqual(exchange(daemon.address, "POST", body=b"{}").body, b": heartbeat\n\n")
+        daemon.wait_access(1)
+        self.assertIsNone(daemon.api("backends")[0]["latency"]["ttft_seconds"])
+
+    def test_comments_do_not_hide_a_server_that_never_starts(self):
+        def script(ask):
+            ask.begin_chunks([("Content-Type", "text/event-stream")])
+            try:
+                beat(ask)
+            except OSError:
+                pass  # evenkeel has left
+        for backend, pool in ((self.backend(script), {}), (self.h2_backend(script), {"protocol": "h2"})):
+            with self.subTest(pool):
+                daemon = self.start_daemon(backend, pool={"timeouts": {"first_byte": "400ms"}, **pool})
+                with Stream.connect(daemon.address) as stream:
+                    stream.ask("POST", "/v1/chat/completions", body=b"{}")
+                    head = stream.read_head()
+                    self.assertEqual(head.status, 200)
+                    got = b""
+                    with self.assertRaises(Closed):
+                        while True:
+                            got += stream.read_chunk(head)
+                self.assertTrue(got.startswith(b": heartbeat\n\n"), got)
+                self.assertIn(b"first_byte_timeout", got.splitlines()[-2])
+                line = daemon.wait_access(1)[0]
+                self.assertEqual(line["reason"], "first_byte_timeout")
+                self.assertIsNone(line["ttfb_ms"])
+
+    def test_a_subscription_may_consist_of_comments(self):
+        def script(ask):
+            ask.begin_chunks([("Content-Type", "text/event-stream")])
+            beat(ask, 0.8)
+            ask.end_chunks()
+        daemon = self.start_daemon(self.backend(script), pool={"timeouts": {"first_byte": "300ms"}})
+        answer = exchange(daemon.address, "GET", "/events")
+        self.assertGreaterEqual(answer.body.count(b": heartbeat"), 8)
 
     def check_timeout(self, backend, **pool):
         """The head arrives, the first token does not."""
@@ -91,6 +173,16 @@ class Picking(case.Case):
                 picks = self.picks(daemon, backends)
                 self.assertGreater(picks[1], 15, picks)  # a busy machine delays some answers of the fastest
                 self.assertGreaterEqual(min(picks), 1, picks)
+
+    def test_heartbeats_make_no_server_fast(self):
+        for picker in ("least-latency", "gpu"):
+            with self.subTest(picker):
+                backends = [self.backend(heartbeats_before(0.6)), self.backend(stream_after(lambda: 0.1, TOKEN))]
+                daemon = self.start_daemon(*backends, pool={"picker": picker})
+                for _ in range(20):
+                    exchange(daemon.address, "POST", body=b"{}")
+                picks = self.picks(daemon, backends)
+                self.assertGreaterEqual(picks[1], 15, picks)
 
     def test_a_server_that_fails_at_once_is_not_preferred(self):
         for picker in ("least-connections", "queue-depth", "least-latency", "gpu"):

@@ -85,8 +85,7 @@ constexpr Recorded recorded[] = {
     {"mlserver/curl_infer.json", none, none, none, "", 0},
     {"mlserver/curl_infer_stream.sse", none, none, none, "", 6},
     {"triton/curl_generate.json", none, none, none, "", 0},
-    // The model names the output: it could be anything.
-    {"triton/curl_generate_stream.sse", none, none, none, "", 0},
+    {"triton/curl_generate_stream.sse", none, none, none, "", 6},  // the model names the output
     {"triton/curl_infer.json", none, none, none, "", 0},
     {"vllm/chat.json", 20, 8, none, "length", 0},
     {"vllm/chat_log_probabilities_stream.sse", none, none, none, "length", 4},

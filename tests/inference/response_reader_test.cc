@@ -278,7 +278,91 @@ TEST(ResponseReader, PassesOverWhatIsNotUnderstood) {
   expect_events("data: [DONE]\n\n", {});
   expect_events("data: {\"choices\":[{\n\ndata: {\"choices\":[{\"text\":\"a\"}]}\n\n",
                 {.events = 1});
-  expect_events("data: nothing\n\nid: 7\nretry: 10\n\ndata: \"text\"\n\n", {});
+  expect_events("id: 7\nretry: 10\n\ndata:\n\ndata: \n\n", {});
+}
+
+TEST(ResponseReader, TakesNoSignOfLifeForOutput) {
+  const std::string_view events[] = {
+      ": \n\n",
+      ":\n\n",
+      ": keep-alive\n\n",
+      "event: ping\ndata: {\"time\":1}\n\n",
+      "event:ping\ndata: 2026-11-27 15:00\n\n",
+      "data: {\"type\":\"ping\"}\n\n",
+      "data: ping\n\n",
+      "event: heartbeat\ndata: now\n\n",
+      "event: progress\ndata: {\"done\":3,\"of\":8}\n\n",
+      "data: {\"progress\":0.5}\n\n",
+      "data: {\"status\":\"in_progress\"}\n\n",
+      "data: {\"usage\":{\"prompt_tokens\":3}}\n\n",
+      "data: {\"error\":{\"message\":\"out of memory\"}}\n\n",
+      // OpenAI's chat and completions, with the filter results of Azure.
+      R"(data: {"choices":[],"prompt_filter_results":[{"prompt_index":0,"content":"safe"}]})"
+      "\n\n",
+      R"(data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]})"
+      "\n\n",
+      R"(data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null}}]})"
+      "\n\n",
+      R"(data: {"choices":[{"index":0,"text":""}]})"
+      "\n\n",
+      // llama.cpp.
+      R"(data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null}}],"prompt_progress":{"total":90,"cache":0,"processed":30,"time_ms":12}})"
+      "\n\n",
+      R"(data: {"index":0,"content":"","tokens":[],"stop":false,"prompt_progress":{"total":90,"cache":0,"processed":30,"time_ms":12}})"
+      "\n\n",
+      // OpenAI's responses.
+      "event: response.in_progress\n"
+      R"(data: {"response":{"id":"r","status":"in_progress","instructions":"Be nice"},"type":"response.in_progress"})"
+      "\n\n",
+      R"(data: {"item":{"id":"m","type":"message","status":"in_progress","content":[]},"type":"response.output_item.added"})"
+      "\n\n",
+      R"(data: {"item_id":"m","part":{"type":"output_text","text":""},"type":"response.content_part.added"})"
+      "\n\n",
+      // Anthropic's messages.
+      "event: message_start\n"
+      R"(data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m","content":[]}})"
+      "\n\n",
+      R"(data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}})"
+      "\n\n",
+      // SGLang, TGI.
+      R"(data: {"text":"","meta_info":{"id":"1"}})"
+      "\n\n",
+      R"(data: {"index":0,"token":{"id":1,"text":"","special":true}})"
+      "\n\n",
+  };
+  for (const std::string_view event : events) {
+    SCOPED_TRACE(event);
+    InferenceResponse response;
+    const auto reader = ResponseReader::create(ResponseFormat::events, response);
+    for (const char& byte : event) reader->read({&byte, 1}, Instant{} + 1s);
+    EXPECT_EQ(response.output_events, 0u);
+    reader->read(event, Instant{} + 1s);
+    EXPECT_EQ(response.output_events, 0u);
+  }
+  expect_report(ResponseFormat::json_lines,
+                "\n{\"model\":\"m\",\"response\":\"\",\"done\":false}\n", {});
+}
+
+TEST(ResponseReader, TakesTheDataOfNoKnownDialectForOutput) {
+  for (const std::string_view data : {R"({"answer":"Hi"})", "Hi", R"("Hi")", R"({"message":"Hi"})",
+                                      R"({"model_name":"m","reply":"Hi"})"}) {
+    SCOPED_TRACE(data);
+    expect_events(": ping\n\nevent: ping\ndata: {}\n\nevent: answer\ndata: " + std::string(data) +
+                      "\n\ndata: [DONE]\n\n",
+                  {.events = 1});
+  }
+}
+
+TEST(ResponseReader, TakesSoundAndPartsOfContentForOutput) {
+  expect_events(R"(data: {"choices":[{"delta":{"audio":{"id":"a","transcript":"Hi"}}}]})"
+                "\n\n"
+                R"(data: {"choices":[{"delta":{"audio":{"data":"UklGRg=="}}}]})"
+                "\n\n"
+                R"(data: {"choices":[{"delta":{"content":[{"type":"text","text":"Hi"}]}}]})"
+                "\n\n"
+                R"(data: {"type":"response.output_audio.delta","item_id":"m","delta":"UklGRg=="})"
+                "\n\n",
+                {.events = 4});
 }
 
 TEST(ResponseReader, CountsAnEventThatIsCutOffByTheEnd) {

@@ -267,6 +267,29 @@ TEST_F(Http1LinkDeadlines, AppliesTheIdleTimeoutOnlyAfterTheFirstByteOfAStream) 
   EXPECT_EQ(exchange.body.bytes, "x");
 }
 
+TEST_F(Http1LinkDeadlines, AppliesTheFirstByteTimeoutUntilTheReaderHasTheBeginning) {
+  options.first_byte_timeout = 300ms;
+  options.idle_timeout = 1h;
+  connect();
+  Request request = get();
+  Exchange exchange{.collects = false};
+  start(request, exchange);
+  backend->send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n:\n\r\n");
+  ASSERT_TRUE(eventually(loop, [&] { return exchange.status() == 200; }));
+  Body& body = *(*exchange.head)->body;
+  auto comment = body.read();
+  ASSERT_TRUE(eventually(loop, [&] { return comment.ready(); }));
+  EXPECT_EQ(comment.take()->bytes, ":\n");
+
+  dynamic_cast<LinkBody&>(body).await_beginning();
+  auto next = body.read();
+
+  ASSERT_TRUE(eventually(loop, [&] { return next.ready(); }));
+  auto failed = next.take();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().fault, Fault::first_byte_timeout);
+}
+
 TEST_F(Http1LinkDeadlines, TimesOutOnAStalledResponse) {
   options.idle_timeout = 50ms;
   connect();

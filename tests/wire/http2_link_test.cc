@@ -661,6 +661,31 @@ TEST_F(Http2LinkTest, PingsAtOnceWhenItIsSuspected) {
   EXPECT_EQ(call.error()->detail, "the backend does not answer pings");
 }
 
+TEST_F(Http2LinkTest, AppliesTheFirstByteTimeoutUntilTheReaderHasTheBeginning) {
+  options.first_byte_timeout = 300ms;
+  options.idle_timeout = 1h;
+  connect();
+  Request request{.method = "GET", .authority = "a", .path = "/"};
+  auto sending = link->send(request);
+  ASSERT_TRUE(eventually(loop, [&] { return backend->requests() == 1; }));
+  backend->begin_answer(1);
+  backend->send(Http2ServerEnd::data, 0, 1, ":\n");
+  ASSERT_TRUE(eventually(loop, [&] { return sending.ready(); }));
+  auto response = sending.take();
+  ASSERT_TRUE(response.ok());
+  auto comment = response->body->read();
+  ASSERT_TRUE(eventually(loop, [&] { return comment.ready(); }));
+  EXPECT_EQ(comment.take()->bytes, ":\n");
+
+  dynamic_cast<LinkBody&>(*response->body).await_beginning();
+  auto next = response->body->read();
+
+  ASSERT_TRUE(eventually(loop, [&] { return next.ready(); }));
+  auto failed = next.take();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().fault, Fault::first_byte_timeout);
+}
+
 TEST_F(Http2LinkTest, ToleratesLessSilenceWhileItIsSuspected) {
   options.ping_after = options.ping_timeout = 1h;
   connect();

@@ -29,9 +29,11 @@ std::optional<ResponseFormat> response_format_of(std::string_view content_type,
 /// Reads one response. Bytes may be cut anywhere; nothing is kept of them. What is not understood
 /// is passed over: the result then says less.
 ///
-/// An event has output if it brings text, reasoning, a call of a tool or tensors: not if it brings
-/// the role alone, usage, or nothing. Of usage the last report counts, each count by itself. An
-/// engine's own counts (`timings`, `eval_count`) count where it gives no `usage`.
+/// An event has output if it brings text, reasoning, a call of a tool, sound or tensors: not if it
+/// brings the role alone, usage, progress, an error, or nothing. Comments and events such as `ping`
+/// never do. An event of no known dialect has output if it has data. Of usage the last report
+/// counts, each count by itself. An engine's own counts (`timings`, `eval_count`) count where it
+/// gives no `usage`.
 class ResponseReader : public Pooled {
  public:
   /// `into` outlives the reader.

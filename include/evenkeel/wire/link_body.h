@@ -12,9 +12,14 @@ class LinkBody : public Body {
   /// reader had held it up for 100 ms or more, or nothing came while the backend had all of an
   /// upload that had not ended. That says nothing of the backend.
   bool awaited_client() const { return awaited_client_; }
+  /// What was read so far is not the beginning of the response, as of a stream with comments alone:
+  /// the timeout for the first byte goes on.
+  void await_beginning() { awaits_beginning_ = true; }
 
  protected:
   void note_awaited_client() { awaited_client_ = true; }
+
+  bool awaits_beginning_ = false;
 
  private:
   bool awaited_client_ = false;
