@@ -26,6 +26,7 @@ constexpr Duration state_update_interval = std::chrono::milliseconds(250);
 constexpr std::size_t min_compressed_bytes = 1024;
 
 enum class AdminEndpoint : std::uint8_t {
+  index,
   healthz,
   readyz,
   metrics,
@@ -41,8 +42,9 @@ enum class AdminEndpoint : std::uint8_t {
   live,
 };
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 11> endpoints = {
-    {{"/healthz", AdminEndpoint::healthz},
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 12> endpoints = {
+    {{"/", AdminEndpoint::index},
+     {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
      {"/metrics", AdminEndpoint::metrics},
      {"/api/v1/status", AdminEndpoint::status},
@@ -54,12 +56,30 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 11> endpoints =
      {"/api/v1/check", AdminEndpoint::check},
      {"/api/v1/live", AdminEndpoint::live}}};
 
-constexpr std::string_view no_such_endpoint =
-    "no such endpoint; there are GET /healthz /readyz /metrics /api/v1/status /api/v1/pools "
-    "/api/v1/backends /api/v1/requests/recent /api/v1/decisions/{request-id} /api/v1/live, POST "
-    "/api/v1/backends/{id}/drain "
-    "/undrain /weight, "
-    "POST /api/v1/reload /api/v1/upgrade /api/v1/check";
+constexpr std::string_view no_such_endpoint = "no such endpoint; GET / lists them";
+
+/// What is there, for a person who looks.
+constexpr std::string_view index_text = R"(
+GET  /healthz                      200 while the daemon's threads run
+GET  /readyz                       200 while it should get requests; /readyz?verbose tells of pools
+GET  /metrics                      Prometheus metrics
+GET  /api/v1/status                version, configuration, connections, as JSON like the following
+GET  /api/v1/pools                 each pool
+GET  /api/v1/backends              each backend with its state, the reason for it, and its load
+GET  /api/v1/requests/recent       the last requests to models
+GET  /api/v1/decisions/REQUEST-ID  why picker expected-time placed a request as it did
+GET  /api/v1/live                  changes as they come, as server-sent events
+POST /api/v1/backends/ID/drain     no new requests for a backend; also ID/undrain and ID/weight
+POST /api/v1/check                 what a reload would refuse or change
+POST /api/v1/reload                reads the configuration again
+POST /api/v1/upgrade               starts the installed binary, which takes over
+
+`evenkeel ctl` and `evenkeel top` use these.
+)";
+
+AdminReply index_reply(const std::string& version) {
+  return text_reply(200, fmt::format("evenkeel {}: admin listener\n{}", version, index_text));
+}
 
 constexpr std::string_view decisions_prefix = "/api/v1/decisions/";
 
@@ -181,6 +201,7 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
   if (!right_method) co_return method_not_allowed(post);
 
   switch (*endpoint) {
+    case AdminEndpoint::index: co_return index_reply(status->version);
     case AdminEndpoint::readyz: co_return readyz(request.query());
     case AdminEndpoint::metrics: co_return metrics(request);
     case AdminEndpoint::status: {

@@ -111,6 +111,10 @@ int run_replay(ReplayCommand& command) {
     fmt::print(stderr, "evenkeel replay: {}\n", trace.error().detail);
     return exit_failed;
   }
+  if (trace->left_out > 0) {
+    fmt::print(stderr, "evenkeel replay: left out {} lines without counts of tokens\n",
+               trace->left_out);
+  }
   command.options.engine = find_preset(command.preset)->engine;
   std::vector<ReplayRow> rows;
   for (const std::string& picker : command.pickers) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -15,6 +16,8 @@ namespace evenkeel {
 namespace {
 
 constexpr std::size_t max_text_bytes = std::size_t{1} << 30;
+/// What is later is a date, not a time since the beginning of a trace.
+constexpr Duration first_date = std::chrono::hours(24 * 365);
 
 Error unreadable(std::string detail) {
   return Error{.fault = Fault::internal, .side = Side::proxy, .detail = std::move(detail)};
@@ -38,6 +41,65 @@ std::optional<Duration> timestamp(std::string_view text) {
   const auto milliseconds = number<double>(text);
   if (!milliseconds || !(*milliseconds >= 0) || *milliseconds > 9e15 / 1e3) return std::nullopt;
   return from_milliseconds(*milliseconds);
+}
+
+/// Takes a number of decimal digits off the front; nothing: there are not as many.
+std::optional<unsigned> take_digits(std::string_view& text, std::size_t count) {
+  const auto value = number<unsigned>(text.substr(0, count));
+  if (text.size() < count || !value) return std::nullopt;
+  text.remove_prefix(count);
+  return value;
+}
+
+bool take_mark(std::string_view& text, std::string_view marks) {
+  if (text.empty() || marks.find(text.front()) == std::string_view::npos) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+/// "Z", "+01:00", "-0730" or nothing, at the end of a date.
+std::optional<std::chrono::minutes> time_zone(std::string_view text) {
+  if (text.empty() || text == "Z" || text == "z") return std::chrono::minutes(0);
+  const bool west = text.front() == '-';
+  if (!take_mark(text, "+-")) return std::nullopt;
+  const auto hours = take_digits(text, 2);
+  take_mark(text, ":");
+  const auto minutes = text.empty() ? std::optional(0u) : take_digits(text, 2);
+  if (!hours || !minutes || !text.empty() || *hours > 23 || *minutes > 59) return std::nullopt;
+  const std::chrono::minutes east(*hours * 60 + *minutes);
+  return west ? -east : east;
+}
+
+/// The time since 1970 of "2023-11-16 18:15:46.6805900" (UTC, as Azure writes it), or of RFC 3339.
+std::optional<Duration> date(std::string_view text) {
+  const auto year = take_digits(text, 4);
+  if (!year || !take_mark(text, "-")) return std::nullopt;
+  const auto month = take_digits(text, 2);
+  if (!month || !take_mark(text, "-")) return std::nullopt;
+  const auto day = take_digits(text, 2);
+  if (!day || !take_mark(text, "Tt ")) return std::nullopt;
+  const auto hour = take_digits(text, 2);
+  if (!hour || !take_mark(text, ":")) return std::nullopt;
+  const auto minute = take_digits(text, 2);
+  if (!minute || !take_mark(text, ":")) return std::nullopt;
+  const auto second = take_digits(text, 2);
+  if (!second) return std::nullopt;
+  Duration fraction{};
+  if (take_mark(text, ".,")) {
+    for (Duration::rep unit = 100'000'000; !text.empty() && text[0] >= '0' && text[0] <= '9';
+         unit /= 10) {
+      fraction += Duration((text[0] - '0') * unit);
+      text.remove_prefix(1);
+    }
+  }
+  const auto zone = time_zone(text);
+  const std::chrono::year_month_day calendar_day(std::chrono::year(static_cast<int>(*year)),
+                                         std::chrono::month(*month), std::chrono::day(*day));
+  const bool is_valid =
+      calendar_day.ok() && *year >= 1970 && *year <= 2200 && *hour < 24 && *minute < 60 && *second <= 60;
+  if (!zone || !is_valid) return std::nullopt;
+  return std::chrono::sys_days(calendar_day).time_since_epoch() + std::chrono::hours(*hour) +
+         std::chrono::minutes(*minute) + std::chrono::seconds(*second) + fraction - *zone;
 }
 
 /// Iterates over the lines of a text.
@@ -89,11 +151,32 @@ class JsonCursor {
   /// The text of a number, true, false or null.
   std::optional<std::string_view> bare() {
     skip_blanks();
-    const std::size_t end = std::min(rest_.find_first_of(",]} \t"), rest_.size());
+    const std::size_t end = std::min(rest_.find_first_of(",]}:[{\" \t"), rest_.size());
     if (end == 0) return std::nullopt;
     const std::string_view found = rest_.substr(0, end);
     rest_.remove_prefix(end);
     return found;
+  }
+  /// Any value: what is in brackets, a string, or a bare one. False: there is none.
+  bool skip_value() {
+    std::size_t depth = 0;
+    do {
+      if (at('"')) {
+        if (!string()) return false;
+      } else if (at('{') || at('[')) {
+        rest_.remove_prefix(1);
+        ++depth;
+        continue;
+      } else if (depth > 0 && (at('}') || at(']'))) {
+        rest_.remove_prefix(1);
+        --depth;
+      } else if (depth > 0 && (at(',') || at(':'))) {
+        rest_.remove_prefix(1);
+      } else if (!bare()) {
+        return false;
+      }
+    } while (depth > 0);
+    return true;
   }
   bool at(char wanted) {
     skip_blanks();
@@ -125,58 +208,95 @@ std::optional<std::vector<std::uint64_t>> read_ids(JsonCursor& cursor) {
   return ids;
 }
 
-/// A row; or nothing, and the problem in `why`.
-std::optional<TraceRow> read_json_row(std::string_view line, std::string& why) {
+/// A line of JSON, as far as it is understood.
+struct JsonLine {
   TraceRow row;
-  bool has_stamp = false;
-  bool has_input = false;
-  bool has_output = false;
-  JsonCursor cursor(line);
-  why = "not a flat JSON object";
-  const auto expected = [&why](std::string_view key, const char* what) {
+  std::optional<Duration> stamp;  ///< Mooncake's
+  std::optional<Duration> date;   ///< of our access log
+  std::optional<std::uint32_t> input;
+  std::optional<std::uint32_t> output;
+};
+
+/// Reads one member. False: it is malformed, and the problem is in `why`.
+bool read_member(std::string_view key, JsonCursor& cursor, JsonLine& line, std::string& why) {
+  const auto expected = [&](const char* what) {
     why = std::string(key) + ": expected " + what;
-    return std::nullopt;
+    return false;
   };
+  if (key == "hash_ids") {
+    auto ids = read_ids(cursor);
+    if (!ids) return expected("a list of whole numbers");
+    line.row.block_ids = std::move(*ids);
+    return true;
+  }
+  if (cursor.at('{') || cursor.at('[')) return cursor.skip_value();
+  const auto value = cursor.at('"') ? cursor.string() : cursor.bare();
+  if (!value) return false;
+  if (key == "timestamp" && !(line.stamp = timestamp(*value))) return expected("milliseconds");
+  if (key == "time" && !(line.date = date(*value))) return expected("a date");
+  if (key == "tenant") line.row.tenant = *value;
+  const bool is_input = key == "input_length" || key == "prompt_tokens";
+  const bool is_output = key == "output_length" || key == "completion_tokens";
+  if ((!is_input && !is_output) || *value == "null") return true;
+  const auto tokens = number<std::uint32_t>(*value);
+  if (!tokens) return expected("a whole number");
+  (is_input ? line.input : line.output) = tokens;
+  return true;
+}
+
+/// Reads a line; nothing: it is malformed, and the problem is in `why`.
+std::optional<JsonLine> read_json_line(std::string_view text, std::string& why) {
+  JsonLine line;
+  JsonCursor cursor(text);
+  why = "not a JSON object";
   if (!cursor.take('{')) return std::nullopt;
   do {
     const auto key = cursor.string();
     if (!key || !cursor.take(':')) return std::nullopt;
-    if (*key == "hash_ids") {
-      auto ids = read_ids(cursor);
-      if (!ids) return expected(*key, "a list of whole numbers");
-      row.block_ids = std::move(*ids);
-      continue;
-    }
-    const auto value = cursor.at('"') ? cursor.string() : cursor.bare();
-    if (!value) return std::nullopt;
-    if (*key == "timestamp") {
-      const auto due = timestamp(*value);
-      if (!due) return expected(*key, "milliseconds");
-      row.due = *due;
-      has_stamp = true;
-    } else if (*key == "input_length" || *key == "output_length") {
-      const auto tokens = number<std::uint32_t>(*value);
-      if (!tokens) return expected(*key, "a whole number");
-      const bool input = *key == "input_length";
-      (input ? row.prompt_tokens : row.output_tokens) = *tokens;
-      (input ? has_input : has_output) = true;
-    }
+    if (!read_member(*key, cursor, line, why)) return std::nullopt;
   } while (cursor.take(','));
   if (!cursor.take('}') || !cursor.at_end()) return std::nullopt;
-  if (!has_stamp || !has_input || !has_output) {
-    why = "expected timestamp, input_length and output_length";
+  if (!line.date && (!line.stamp || !line.input || !line.output)) {
+    why = "expected timestamp, input_length and output_length, or the fields of an access log";
     return std::nullopt;
   }
-  return row;
+  return line;
+}
+
+/// Adds the rows from `first` on. Of an access log these are the requests whose tokens the engine
+/// has counted. False: a line is malformed, and the problem is in `why`.
+bool read_json_lines(std::string_view first, Lines& lines, Trace& trace, std::string& why) {
+  for (auto text = std::optional(first); text; text = lines.next()) {
+    auto line = read_json_line(*text, why);
+    if (!line) return false;
+    if (trace.rows.empty()) trace.quantised = !line->date;
+    if (!line->input || !line->output) {
+      ++trace.left_out;
+      continue;
+    }
+    line->row.due = line->date ? *line->date : *line->stamp;
+    line->row.prompt_tokens = *line->input;
+    line->row.output_tokens = *line->output;
+    trace.rows.push_back(std::move(line->row));
+  }
+  return true;
 }
 
 // ---- CSV --------------------------------------------------------------------------------------
+
+/// Without the blanks and quotes around a cell.
+std::string_view trimmed(std::string_view cell) {
+  const auto outside = [](char c) { return c == ' ' || c == '\t' || c == '"'; };
+  while (!cell.empty() && outside(cell.front())) cell.remove_prefix(1);
+  while (!cell.empty() && outside(cell.back())) cell.remove_suffix(1);
+  return cell;
+}
 
 std::vector<std::string_view> split(std::string_view line) {
   std::vector<std::string_view> cells;
   for (;;) {
     const std::size_t comma = line.find(',');
-    cells.push_back(line.substr(0, comma));
+    cells.push_back(trimmed(line.substr(0, comma)));
     if (comma == std::string_view::npos) return cells;
     line.remove_prefix(comma + 1);
   }
@@ -195,9 +315,11 @@ class CsvColumns {
     };
     CsvColumns columns;
     columns.count_ = names.size();
-    columns.stamp_ = find({"timestamp_ms"});
-    columns.input_ = find({"context_tokens", "input_tokens", "prompt_tokens"});
-    columns.output_ = find({"generated_tokens", "output_tokens"});
+    columns.stamp_ = find({"timestamp_ms", "TIMESTAMP"});
+    columns.has_dates_ =
+        columns.stamp_ < columns.count_ && names[columns.stamp_] == "TIMESTAMP";
+    columns.input_ = find({"context_tokens", "input_tokens", "prompt_tokens", "ContextTokens"});
+    columns.output_ = find({"generated_tokens", "output_tokens", "GeneratedTokens"});
     columns.tenant_ = find({"client_id"});
     if (columns.stamp_ < columns.count_ && columns.input_ < columns.count_ &&
         columns.output_ < columns.count_) {
@@ -205,7 +327,7 @@ class CsvColumns {
     }
     why =
         "expected a header with timestamp_ms, input_tokens (or context_tokens, prompt_tokens) and "
-        "output_tokens (or generated_tokens)";
+        "output_tokens (or generated_tokens), or Azure's TIMESTAMP,ContextTokens,GeneratedTokens";
     return std::nullopt;
   }
 
@@ -216,11 +338,12 @@ class CsvColumns {
           "expected " + std::to_string(count_) + " columns, found " + std::to_string(cells.size());
       return std::nullopt;
     }
-    const auto due = timestamp(cells[stamp_]);
+    const auto due = has_dates_ ? date(cells[stamp_]) : timestamp(cells[stamp_]);
     const auto input = number<std::uint32_t>(cells[input_]);
     const auto output = number<std::uint32_t>(cells[output_]);
     if (!due || !input || !output) {
-      why = "expected milliseconds and whole numbers of tokens";
+      why = has_dates_ ? "expected a date such as 2023-11-16 18:15:46.68 and whole numbers of tokens"
+                       : "expected milliseconds and whole numbers of tokens";
       return std::nullopt;
     }
     return TraceRow{.due = *due,
@@ -232,6 +355,7 @@ class CsvColumns {
  private:
   std::size_t count_ = 0;
   std::size_t stamp_ = 0;
+  bool has_dates_ = false;
   std::size_t input_ = 0;
   std::size_t output_ = 0;
   std::size_t tenant_ = 0;
@@ -256,6 +380,8 @@ void sort_by_time(std::vector<TraceRow>& rows) {
 Result<Trace> parse_trace(std::string_view text, const std::string& name) {
   Trace trace;
   std::string why;
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   Lines lines(text);
   const auto wrong = [&] {
     return unreadable(name + ":" + std::to_string(lines.number()) + ": " + why);
@@ -264,12 +390,7 @@ Result<Trace> parse_trace(std::string_view text, const std::string& name) {
   const auto first = lines.next();
   if (!first) return unreadable(name + ": empty");
   if (first->front() == '{') {
-    trace.quantised = true;
-    for (auto line = first; line; line = lines.next()) {
-      auto row = read_json_row(*line, why);
-      if (!row) return wrong();
-      trace.rows.push_back(std::move(*row));
-    }
+    if (!read_json_lines(*first, lines, trace, why)) return wrong();
   } else {
     const auto columns = CsvColumns::of(*first, why);
     if (!columns) return wrong();
@@ -279,9 +400,18 @@ Result<Trace> parse_trace(std::string_view text, const std::string& name) {
       trace.rows.push_back(std::move(*row));
     }
   }
+  if (trace.rows.empty() && trace.left_out > 0) {
+    return unreadable(name +
+                      ": no line has prompt_tokens and completion_tokens, which pools with "
+                      "`inspect` have from engines that count them");
+  }
   if (trace.rows.empty()) return unreadable(name + ": no requests");
 
   sort_by_time(trace.rows);
+  const Duration start = trace.rows.front().due;
+  if (start >= first_date) {  // dates: the trace begins with its first request
+    for (TraceRow& row : trace.rows) row.due -= start;
+  }
   return trace;
 }
 

@@ -50,6 +50,16 @@ TEST_F(AdminApi, ADrainMayEndByItself) {
   }
 }
 
+TEST_F(AdminApi, TellsWhatIsThere) {
+  const RawReply reply = get("/");
+
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_THAT(reply.body, AllOf(StartsWith("evenkeel 1.2.3: admin listener\n"),
+                                HasSubstr("GET  /metrics "), HasSubstr("POST /api/v1/reload ")));
+  EXPECT_EQ(post("/").status, 405);
+  EXPECT_THAT(get("/nowhere").body, HasSubstr("no such endpoint; GET / lists them"));
+}
+
 TEST_F(AdminApi, NamesTheBackendsThatAreNear) {
   EXPECT_THAT(post("/api/v1/backends/127.0.0.1:8011/drain?pool=chat").body,
               HasSubstr("did you mean '127.0.0.1:8001'"));

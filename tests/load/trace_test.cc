@@ -91,6 +91,67 @@ TEST(Trace, ReadsServegensTenants) {
   EXPECT_EQ(trace->rows[1].output_tokens, 2u);
 }
 
+TEST(Trace, ReadsWhatAzurePublishes) {
+  auto trace = parse_trace(
+      "\xef\xbb\xbfTIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+      "2023-11-16 23:59:59.6805900,374,44\r\n"
+      "2023-11-17 00:00:01.0000000,396,109\r\n",
+      "t");
+  ASSERT_TRUE(trace) << trace.error().detail;
+  EXPECT_THAT(dues(trace->rows), ElementsAre(milliseconds(0), milliseconds(1319)));
+  EXPECT_EQ(trace->rows[1].prompt_tokens, 396u);
+  EXPECT_EQ(trace->rows[1].output_tokens, 109u);
+  EXPECT_FALSE(trace->quantised);
+
+  const std::string header = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  auto zoned = parse_trace(header +
+                               "2024-05-10 01:00:00.009930+01:00,2162,5\n"
+                               "2024-05-10T00:00:02Z,1,2\n",
+                           "t");
+  ASSERT_TRUE(zoned) << zoned.error().detail;
+  EXPECT_THAT(dues(zoned->rows), ElementsAre(milliseconds(0), milliseconds(1990)));
+  for (const char* wrong : {"0.5", "2023-13-01 00:00:00", "2023-02-30 00:00:00", "2023-11-16",
+                            "2023-11-16 24:00:00", "2023-11-16 00:00:00+1", ""}) {
+    EXPECT_THAT(complaint_about(header + wrong + ",1,2\n"),
+                HasSubstr("t:2: expected a date such as 2023-11-16 18:15:46.68"))
+        << wrong;
+  }
+}
+
+TEST(Trace, ReadsTheDaemonsAccessLog) {
+  const std::string plain =
+      R"({"time":"2026-11-27T10:00:00.000001Z","request_id":"a","path":"/v1/models","status":200,)"
+      R"("attempts":[{"backend":"h:1","outcome":"answered","connect_ms":0.1}],"aborted":false})"
+      "\n";
+  const std::string counted =
+      R"({"time":"2026-11-27T10:00:01.500000Z","path":"/a\"}b","tenant":"acme","attempts":[],)"
+      R"("model":"llama","prompt_bytes":9,"prompt_tokens":31,"completion_tokens":7,)"
+      R"("cached_tokens":null,"aborted":false})"
+      "\n";
+  const std::string uncounted =
+      R"({"time":"2026-11-27T10:00:02Z","prompt_tokens":null,"completion_tokens":null})"
+      "\n";
+  auto trace = parse_trace(plain + counted + uncounted + counted, "t");
+
+  ASSERT_TRUE(trace) << trace.error().detail;
+  EXPECT_THAT(dues(trace->rows), ElementsAre(milliseconds(0), milliseconds(0)));
+  EXPECT_EQ(trace->rows[0].prompt_tokens, 31u);
+  EXPECT_EQ(trace->rows[0].output_tokens, 7u);
+  EXPECT_EQ(trace->rows[0].tenant, "acme");
+  EXPECT_FALSE(trace->quantised);
+  EXPECT_EQ(trace->left_out, 2u);
+  EXPECT_THAT(complaint_about(plain), HasSubstr("no line has prompt_tokens"));
+}
+
+TEST(Trace, ReadsTheOneThatComesWithThePackage) {
+  auto trace = read_trace(EVENKEEL_SOURCE_DIR "/traces/agents.jsonl.gz");
+
+  ASSERT_TRUE(trace) << trace.error().detail;
+  EXPECT_EQ(trace->rows.size(), 721u);
+  EXPECT_LT(trace->rows.back().due, std::chrono::minutes(1));
+  EXPECT_FALSE(trace->rows.front().block_ids.empty());
+}
+
 TEST(Trace, IsSortedByTime) {
   auto trace = parse_trace("timestamp_ms,input_tokens,output_tokens\n9,1,1\n3,2,2\n9,3,3\n", "t");
 
@@ -111,7 +172,7 @@ TEST(Trace, ErrorsNameTheLineAndTheProblem) {
   EXPECT_THAT(complaint_about(R"({"timestamp":1,"input_length":2})"),
               HasSubstr("t:1: expected timestamp, input_length and output_length"));
   EXPECT_THAT(complaint_about(std::string(mooncake) + "{\"timestamp\":"),
-              HasSubstr("t:3: not a flat"));
+              HasSubstr("t:3: not a JSON object"));
   EXPECT_THAT(
       complaint_about(R"({"timestamp":1,"input_length":2,"output_length":3,"hash_ids":[1,)"),
       HasSubstr("hash_ids"));

@@ -1,6 +1,7 @@
 // Public traces of inference traffic: arrival times and lengths of requests.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -28,13 +29,19 @@ struct Trace {
   std::vector<TraceRow> rows;
   /// Many rows share each timestamp (Mooncake's recorder wrote every 3 s); see spread_bursts.
   bool quantised = false;
+  /// Lines of an access log without counts of tokens.
+  std::size_t left_out = 0;
 };
 
 /// Reads a trace, gzip or plain, and detects its format by the first line:
 /// - Mooncake JSONL (kvcache-ai/Mooncake FAST25-release): `timestamp` in ms, `input_length`,
 ///   `output_length`, `hash_ids`;
 /// - CSV with a header: `timestamp_ms`; `context_tokens`, `input_tokens` or `prompt_tokens`;
-///   `generated_tokens` or `output_tokens`; optionally `client_id` (Azure, ServeGen).
+///   `generated_tokens` or `output_tokens`; optionally `client_id` (ServeGen);
+/// - CSV as Azure publishes it: `TIMESTAMP,ContextTokens,GeneratedTokens`, with dates;
+/// - evenkeel's access log: `time`, `prompt_tokens`, `completion_tokens`, `tenant`. Lines without
+///   counts of tokens are left out.
+/// Times that are dates count from the first one.
 /// An error names the file, the line and the problem.
 Result<Trace> read_trace(const std::string& path);
 
