@@ -13,6 +13,8 @@ constexpr double expired_per_tick = 1.0 / 64;  // the whole table in six seconds
 // Connecting failed so often in a row that the server, with the state of its sequences, is gone.
 constexpr std::uint32_t failures_of_a_lost_server = 3;
 
+constexpr Duration lost_log_interval = std::chrono::seconds(10);
+
 /// It has lost the state of its sessions, or may not be used.
 bool is_gone(const Load& load) {
   return load.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0;
@@ -50,21 +52,23 @@ Affinity::Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> bac
   }
 }
 
-bool Affinity::holds(const Load& load, bool is_sequence, Instant now) {
+bool Affinity::holds(const Load& load, bool has_state, Instant now) {
   if (is_gone(load)) return false;
   if (!load.unreachable(now)) return true;
-  return is_sequence && load.connect_failures() < failures_of_a_lost_server;
+  return has_state && load.connect_failures() < failures_of_a_lost_server;
 }
 
 Affinity::Pin Affinity::find(const SessionHint& session, Instant now) const {
-  const auto [tag, confirmed] = table_->look_up(session.key, spec_.ttl, now);
-  Pin pin{.tag = tag, .confirmed = confirmed};
+  const auto [pinned, confirmed] = table_->look_up(session.key, spec_.ttl, now);
+  Pin pin{.tag = pinned, .confirmed = confirmed};
   if (pin.tag == AffinityTable::none) return pin;
+  const Tag tag = pin.tag & ~AffinityTable::state_bit;
   const auto found =
-      std::lower_bound(by_tag_.begin(), by_tag_.end(), std::pair{pin.tag, std::size_t{0}});
-  if (found == by_tag_.end() || found->first != pin.tag) return pin;
+      std::lower_bound(by_tag_.begin(), by_tag_.end(), std::pair{tag, std::size_t{0}});
+  if (found == by_tag_.end() || found->first != tag) return pin;
   const BackendPtr& backend = (*backends_)[found->second];
-  if (holds(backend->load(), session.is_sequence, now)) pin.backend = &backend;
+  const bool has_state = session.has_state || pin.has_state();
+  if (holds(backend->load(), has_state, now)) pin.backend = &backend;
   return pin;
 }
 
@@ -80,8 +84,24 @@ bool Affinity::pin(const SessionHint& session, const Pin& before, const BackendP
 }
 
 void Affinity::confirm(const SessionHint& session, const Backend& backend, Instant now) const {
-  if (session.is_unconfirmed) return;
+  if (session.is_unconfirmed || session.ends) return;
   table_->confirm(session.key, AffinityTable::tag_of(backend.id()), spec_.ttl, now);
+}
+
+bool Affinity::follow(const SessionHint& session, const BackendPtr& backend, Instant now) const {
+  using Use = AffinityTable::Use;
+  const Tag tag = AffinityTable::tag_of(backend->id());
+  const auto [before, confirmed] = table_->look_up(session.key, spec_.ttl, now);
+  const bool stays = before == tag;
+  table_->count(session.key, stays                           ? Use::hit
+                             : before == AffinityTable::none ? Use::miss
+                                                             : Use::move);
+  if (session.ends) {
+    table_->forget(session.key);
+  } else if (!stays) {
+    table_->pin(session.key, before, tag, spec_.ttl, now);
+  }
+  return stays && confirmed;
 }
 
 void Affinity::tick(std::string_view pool, Instant now) {
@@ -108,6 +128,14 @@ void Affinity::tick(std::string_view pool, Instant now) {
       log::warning(
           fmt::format("pool {}: {}, its sessions are released: {}", pool, lines[i], counts[i]));
     }
+  }
+  const bool is_due = now - lost_logged_ >= lost_log_interval;
+  const std::uint32_t lost = is_due ? lost_.exchange(0, std::memory_order_relaxed) : 0;
+  if (lost > 0) {
+    lost_logged_ = now;
+    log::warning(fmt::format(
+        "pool {}: refused {} requests with session_lost: the backend that knows the id is gone",
+        pool, lost));
   }
   table_->expire(expired_per_tick, spec_.ttl, now);
 }

@@ -1,8 +1,11 @@
 // The pinned sessions of one version of a pool.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +28,9 @@ class Affinity {
     AffinityTable::Tag tag = AffinityTable::none;
     const BackendPtr* backend = nullptr;
     bool confirmed = false;
+
+    /// Only the backend that it is pinned to knows what the session is about.
+    bool has_state() const { return (tag & AffinityTable::state_bit) != 0; }
   };
 
   Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> backends,
@@ -40,16 +46,33 @@ class Affinity {
   void count_hit(const SessionHint& session) const {
     table_->count(session.key, AffinityTable::Use::hit);
   }
+  /// A soft session was placed there, wherever it was before. True if it is confirmed there.
+  bool follow(const SessionHint& session, const BackendPtr& backend, Instant now) const;
+  /// One of its requests finds the backend gone that alone knows what it is about.
+  void count_lost() const { lost_.fetch_add(1, std::memory_order_relaxed); }
+  bool has(std::uint64_t session, Instant now) const {
+    return table_->find(session, spec_.ttl, now) != AffinityTable::none;
+  }
+  AnswerPins answer_pins(const Backend& backend) const {
+    return {table_, AffinityTable::tag_of(backend.id()), spec_.ttl};
+  }
+  std::vector<AffinityTable::Saved> saved(Instant now) const {
+    return table_->saved(spec_.ttl, now);
+  }
+  void restore(std::span<const AffinityTable::Saved> sessions, Instant now) const {
+    table_->restore(sessions, spec_.ttl, now);
+  }
   AffinityStats stats() const { return table_->stats(); }
 
   /// Releases the sessions of backends that are gone since the last tick, with one line in the log
-  /// for each, and forgets some of the idle ones.
+  /// for each, and forgets some of the idle ones. Those whose state is at the backend stay: it may
+  /// come back with it, and until then their requests are refused.
   void tick(std::string_view pool, Instant now);
 
   /// A backend keeps its sessions while it is in rotation. An operator's drain and the leave of a
   /// spare end only the arrival of new ones. A session moves from a backend that cannot be
   /// connected, but a sequence, whose state is there, only if connecting fails again and again.
-  static bool holds(const Load& load, bool is_sequence, Instant now);
+  static bool holds(const Load& load, bool has_state, Instant now);
 
  private:
   using Tag = AffinityTable::Tag;
@@ -63,8 +86,10 @@ class Affinity {
   std::shared_ptr<const Backends> backends_;
   std::vector<std::pair<Tag, std::size_t>> by_tag_;  // sorted
   std::shared_ptr<AffinityTable> table_;
-  std::vector<Removed> removed_;  // until the next tick
-  std::vector<bool> gone_;        // of each backend, at the last tick
+  std::vector<Removed> removed_;                // until the next tick
+  std::vector<bool> gone_;                      // of each backend, at the last tick
+  mutable std::atomic<std::uint32_t> lost_{0};  // requests, since the last line in the log
+  Instant lost_logged_{};
 };
 
 }  // namespace evenkeel

@@ -9,8 +9,8 @@
 namespace evenkeel {
 namespace {
 
-// A value is the tag of the backend, a bit for a confirmed session and, below, when it was last
-// used: in seconds, modulo 2^24 (194 days).
+// A value is the tag of the backend with its state bit, a bit for a confirmed session and, below,
+// when it was last used: in seconds, modulo 2^24 (194 days).
 constexpr int time_bits = 24;
 constexpr int tag_shift = time_bits + 1;
 constexpr std::uint64_t time_mask = (std::uint64_t{1} << time_bits) - 1;
@@ -70,7 +70,8 @@ class AffinityTable::Lock {
 };
 
 AffinityTable::Tag AffinityTable::tag_of(std::string_view backend_id) {
-  return std::max<Tag>(hash_of(backend_id) >> tag_shift, 1);
+  constexpr Tag least = 2;
+  return std::max<Tag>(hash_of(backend_id) >> tag_shift & ~state_bit, least);
 }
 
 /// What `look` reads of a bucket, all of it between two changes.
@@ -186,6 +187,47 @@ void AffinityTable::confirm(std::uint64_t session, Tag backend, Duration ttl, In
     return;
   }
   put(bucket, free_place(bucket, true, ttl, now), key, value);
+}
+
+void AffinityTable::learn(std::uint64_t session, Tag backend, Duration ttl, Instant now) {
+  const auto [before, confirmed] = look_up(session, ttl, now);
+  if (before == backend && confirmed) return;
+  if (before != none && before != backend) pin(session, before, backend, ttl, now);
+  confirm(session, backend, ttl, now);
+}
+
+void AffinityTable::forget(std::uint64_t session) {
+  const std::uint64_t key = key_of(session);
+  Bucket& bucket = bucket_of(key);
+  const Lock lock(bucket);
+  for (std::size_t way = 0; way < ways; ++way) {
+    if (bucket.keys[way].load(std::memory_order_relaxed) == key) clear(bucket, way);
+  }
+}
+
+std::vector<AffinityTable::Saved> AffinityTable::saved(Duration ttl, Instant now) const {
+  std::vector<Saved> pins;
+  pins.reserve(sessions_.load(std::memory_order_relaxed));
+  for (std::size_t i = 0; i < bucket_count_; ++i) {
+    for (const auto& [key, value] : entries_of(buckets_[i])) {
+      if (key == 0 || !is_confirmed(value) || !is_live(value, ttl, now)) continue;
+      pins.push_back({.key = key,
+                      .tag = tag_in(value),
+                      .idle = std::chrono::seconds(idle_seconds(value, now))});
+    }
+  }
+  return pins;
+}
+
+void AffinityTable::restore(std::span<const Saved> pins, Duration ttl, Instant now) {
+  for (const Saved& each : pins) {
+    if (each.key == 0 || each.tag == none || each.idle > ttl) continue;
+    Bucket& bucket = bucket_of(each.key);
+    const Lock lock(bucket);
+    if (look(bucket, each.key).first < ways) continue;
+    const std::uint64_t value = value_of(each.tag, now - each.idle) | confirmed_bit;
+    put(bucket, free_place(bucket, true, ttl, now), each.key, value);
+  }
 }
 
 /// A free place, which may be that of a session whose time is over; if there is none, that of the

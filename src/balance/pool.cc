@@ -226,9 +226,26 @@ std::optional<AffinityStats> PoolState::affinity_stats() const {
   return affinity_->stats();
 }
 
+bool PoolState::is_pinned(std::uint64_t session, Instant now) const {
+  return affinity_->has(session, now);
+}
+
+AnswerPins PoolState::answer_pins(const Backend& backend) const {
+  return affinity_->answer_pins(backend);
+}
+
+std::vector<AffinityTable::Saved> PoolState::saved_sessions(Instant now) const {
+  if (affinity_ == nullptr) return {};
+  return affinity_->saved(now);
+}
+
+void PoolState::restore(std::span<const AffinityTable::Saved> sessions, Instant now) const {
+  if (affinity_ != nullptr) affinity_->restore(sessions, now);
+}
+
 bool PoolState::pin_holds(const Hint& hint, Instant now) const {
-  const bool is_sequence = hint.session && hint.session->is_sequence;
-  return hint.pinned == nullptr || Affinity::holds(*hint.pinned, is_sequence, now);
+  const bool has_state = hint.session && hint.session->has_state;
+  return hint.pinned == nullptr || Affinity::holds(*hint.pinned, has_state, now);
 }
 
 const BackendPtr* PoolState::find(const Load& load, std::uint32_t subset) const {

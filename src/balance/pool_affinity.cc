@@ -7,11 +7,28 @@
 #include "evenkeel/balance/pool.h"
 
 namespace evenkeel {
+namespace {
+
+// Requests that a backend may have beyond its share before soft sessions leave it.
+constexpr std::uint32_t saturated_from = 4;
+constexpr double saturated_factor = 1.25;  // of its share
+constexpr std::size_t max_sampled = 32;    // backends
+
+}  // namespace
 
 /// Like `acquire`, it neither suspends nor allocates while the backend has a free slot.
 Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline) {
+  if (hint.session->is_soft) return acquire_for_soft_session(hint, deadline);
   const Affinity& affinity = *state_->affinity();
   const Affinity::Pin pin = affinity.find(*hint.session, loop_.now());
+  if (pin.has_state()) {
+    if (pin.backend == nullptr) return session_lost_error();
+    if (!hint.session->has_state) {
+      Hint bound = hint;
+      bound.session->has_state = true;
+      return acquire_for_session(bound, deadline);
+    }
+  }
   if (pin.backend != nullptr && state_->counts_pin(hint, **pin.backend)) {
     const Backend& backend = **pin.backend;
     if (!hint.excluded.contains(&backend)) {
@@ -27,7 +44,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
       if (pin.confirmed) lease.set_session_confirmed();
       return lease;
     }
-    if (hint.session->is_sequence && !hint.session->began_here) return no_backend_error();
+    if (hint.session->has_state && !hint.session->began_here) return no_backend_error();
   }
   const BackendPtr* backend = pick_backend(hint);
   if (backend == nullptr) {
@@ -63,6 +80,80 @@ Task<Result<Lease>> Pool::wait_for_pinned(Hint hint, const Load& pinned, Instant
   hint.pinned = nullptr;
   auto placed = co_await acquire_for_session(hint, until);
   co_return placed;
+}
+
+Error Pool::session_lost_error() const {
+  state_->affinity()->count_lost();
+  return {.fault = Fault::session_lost,
+          .detail =
+              "the server that knows this id is gone, and with it what the id stands for; "
+              "begin anew without it"};
+}
+
+/// The backend of a soft session is the first choice; otherwise the request is placed like any
+/// other, and the session is where that is.
+Task<Result<Lease>> Pool::acquire_for_soft_session(Hint hint, Instant deadline) {
+  const SessionHint session = *hint.session;
+  hint.session.reset();
+  const BackendPtr* const home = home_of(hint, session);
+  if (home != nullptr && is_scheduled(hint)) {
+    hint.preferred = &(*home)->load();
+  } else if (home != nullptr && !is_saturated(**home) && (*home)->try_acquire(loop_.now())) {
+    count_earlier_wait(hint);
+    return followed(Lease::adopt(*home), session);
+  }
+  auto placed = acquire(hint, deadline);
+  if (!placed.ready()) return follow_when_placed(std::move(placed), session);
+  auto lease = placed.take();
+  if (!lease) return lease;
+  return followed(std::move(*lease), session);
+}
+
+Task<Result<Lease>> Pool::follow_when_placed(Task<Result<Lease>> placed, SessionHint session) {
+  auto lease = co_await placed;
+  if (!lease) co_return lease;
+  co_return followed(std::move(*lease), session);
+}
+
+Lease Pool::followed(Lease lease, const SessionHint& session) const {
+  const bool confirmed = state_->affinity()->follow(session, lease.backend(), loop_.now());
+  if (confirmed) lease.set_session_confirmed();
+  return lease;
+}
+
+/// Where a soft session was, or the one whose prompt it shares. Null: nowhere that it may go now.
+const BackendPtr* Pool::home_of(const Hint& hint, const SessionHint& session) const {
+  const Affinity& affinity = *state_->affinity();
+  const BackendPtr* home = affinity.find(session, loop_.now()).backend;
+  if (home == nullptr && session.parent != 0)
+    home = affinity.find({.key = session.parent}, loop_.now()).backend;
+  if (home == nullptr || hint.excluded.contains(home->get())) return nullptr;
+  const bool may_go = (*home)->load().in_rotation() && state_->in_subset(hint.subset, **home);
+  return may_go ? home : nullptr;
+}
+
+/// A soft session leaves the backend: it has no free slot, is avoided, or has more requests than
+/// `saturated_from` and 1.25 times its share of what all have, by weight. Looks at a few dozen of
+/// them.
+bool Pool::is_saturated(const Backend& backend) const {
+  const Load& load = backend.load();
+  if (!load.has_room(load.limit()) || state_->deprioritized(load, loop_.now())) return true;
+  if (state_->request_queue().is_awaited(load)) return true;
+  const std::uint32_t own = load.in_flight();
+  if (own < saturated_from) return false;
+  const Backends& backends = state_->backends();
+  const std::size_t step = backends.size() / max_sampled + 1;
+  double in_flight = 0;
+  double weights = 0;
+  for (std::size_t i = own % step; i < backends.size(); i += step) {
+    const Load& other = backends[i]->load();
+    if (!other.in_rotation() || state_->deprioritized(other, loop_.now())) continue;
+    in_flight += other.in_flight();
+    weights += std::max(backends[i]->spec().weight, 1u);
+  }
+  if (weights == 0) return false;
+  const double share = in_flight / weights * std::max(backend.spec().weight, 1u);
+  return own >= saturated_from + saturated_factor * share;
 }
 
 /// Waits for a slot of any backend, then pins the session to that.

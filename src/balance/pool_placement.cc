@@ -86,6 +86,11 @@ Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
     arrival.pinned =
         scheduled->slots()[static_cast<std::size_t>(pinned - state_->backends().data())];
   }
+  if (hint.preferred != nullptr) {
+    const BackendPtr* const preferred = state_->find(*hint.preferred, 0);
+    arrival.preferred =
+        scheduled->slots()[static_cast<std::size_t>(preferred - state_->backends().data())];
+  }
   const std::uint32_t subset = hint.pinned != nullptr ? 0 : hint.subset;
   sample(arrival, hint);
   auto request =

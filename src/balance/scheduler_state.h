@@ -42,6 +42,7 @@ struct ScheduledRequest {
   std::uint32_t backend = Scheduler::no_backend;
   const SlotSet* allowed = nullptr;
   std::uint32_t pinned = Arrival::any_slot;
+  std::uint32_t preferred = Arrival::any_slot;
   std::array<std::uint32_t, Arrival::max_excluded> excluded{};
   std::uint32_t excluded_count = 0;
   std::uint32_t waiting_index = 0;
@@ -278,6 +279,7 @@ class SchedulingPass {
   void estimate(ScheduledRequest& request);
   void price_adapter(const ScheduledRequest& request, Candidate& candidate) const;
   Candidate* cheapest(const ScheduledRequest& request);
+  Candidate* home_of(const ScheduledRequest& request, double least);
   Candidate* trial_or(const ScheduledRequest& request, Candidate& best);
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);

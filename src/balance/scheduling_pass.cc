@@ -22,6 +22,9 @@ constexpr double violation_price = 2;      // nu: seconds for one expected viola
 constexpr double decode_price = 0.1;       // delta
 constexpr double tie_ratio = 0.05;
 constexpr double tie_seconds = 0.002;
+constexpr double session_ratio = 0.15;  // a session stays where it costs no more than that above
+constexpr double session_seconds = 0.01;
+constexpr double session_violations = 0.1;  // expected
 // A request is held while X > held_from + held_per_budget * x, x the share of its TTFT budget.
 constexpr double held_from = 0.5;
 constexpr double held_per_budget = 2;
@@ -382,7 +385,21 @@ SchedulingPass::Candidate* SchedulingPass::cheapest(const ScheduledRequest& requ
     highest = rank;
     best = &each;
   }
+  if (Candidate* const home = home_of(request, least)) best = home;
   return has_trials_ ? trial_or(request, *best) : best;
+}
+
+/// The backend of the request's session, if that costs little more than `least` and the request
+/// breaks no stream there: its next turns will find their prefix there too, and a second copy
+/// elsewhere takes the room of others. Else null.
+SchedulingPass::Candidate* SchedulingPass::home_of(const ScheduledRequest& request, double least) {
+  if (request.preferred == Arrival::any_slot) return nullptr;
+  const ScheduledBackend& backend = state_.backends[request.preferred];
+  if (backend.state == SlotState::out) return nullptr;
+  Candidate& home = state_.candidates[backend.candidate];
+  const double most = least + std::abs(least) * session_ratio + session_seconds;
+  if (home.cost > most || violations(home) > session_violations) return nullptr;
+  return home.cost <= most ? &home : nullptr;
 }
 
 /// The price of a backend that has hardly answered yet is a guess, which could keep it from ever

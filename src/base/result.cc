@@ -16,6 +16,7 @@ const char* to_string(Fault fault) {
     case Fault::version_not_supported: return "version_not_supported";
     case Fault::no_route: return "no_route";
     case Fault::model_not_found: return "model_not_found";
+    case Fault::session_lost: return "session_lost";
     case Fault::no_backend: return "no_backend";
     case Fault::queue_full: return "queue_full";
     case Fault::queue_timeout: return "queue_timeout";

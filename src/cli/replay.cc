@@ -170,6 +170,9 @@ void add_trace_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& com
   verb.add_flag("--bursts", options.bursts, "Keep requests with the same time stamp together");
   add_duration_option(verb, "--max-seconds", "Use only this much of the trace, in replay time",
                       [command](Duration time) { command->options.max_time = time; });
+  verb.add_flag("--sessions", options.sessions,
+                "Clients name their conversations, which are soft sessions of expected-time: a "
+                "prompt that goes on from an earlier one is of its session");
   verb.add_option("--unstreamed", options.unstreamed_ratio,
                   "Share of the requests whose responses are not streamed")
       ->check(CLI::Range(0.0, 1.0));

@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "config/fields.h"
 
 namespace evenkeel::config_file {
 namespace {
+
+constexpr std::array<std::string_view, 1> off_word = {"off"};
+constexpr Words only_off{"affinity", off_word};
 
 Tree object_schema() {
   Tree schema = Tree::map();
@@ -71,6 +76,24 @@ void TextOrListForm::read(const Node& node, Value& value) const {
 Tree TextOrListForm::schema() const {
   Tree schema = Tree::map();
   schema.put("anyOf", Tree::list({item.schema(), ListForm::schema()}));
+  return schema;
+}
+
+void AffinityForm::read(const Node& node, Value& value) const {
+  if (node.is_map()) return OptionalForm<AffinityConfig>::read(node, value);
+  if (!node.is_scalar())
+    return node.fail_expected("off, or a mapping such as {by: [header:x-session-id]}");
+  if (only_off.read(node)) value = AffinityConfig{.by = {}, .mode = AffinityMode::off};
+}
+
+Tree AffinityForm::tree(const Value& value, const Value* omit) const {
+  if (value && value->mode == AffinityMode::off) return Tree::text("off");
+  return OptionalForm<AffinityConfig>::tree(value, omit);
+}
+
+Tree AffinityForm::schema() const {
+  Tree schema = Tree::map();
+  schema.put("anyOf", Tree::list({only_off.schema(), OptionalForm<AffinityConfig>::schema()}));
   return schema;
 }
 

@@ -259,6 +259,16 @@ struct OptionalEnumForm : ScalarForm {
   std::string range() const { return form.range(); }
 };
 
+// A mapping, or `off`.
+struct AffinityForm : OptionalForm<AffinityConfig> {
+  static constexpr Shape shape = Shape::scalar_or_map;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value* omit) const;
+  Tree schema() const;
+  std::string type() const { return "`off` or a mapping"; }
+};
+
 // A backend is a mapping, or just its address.
 struct BackendForm {
   using Value = BackendConfig;

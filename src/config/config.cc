@@ -6,6 +6,12 @@
 #include "evenkeel/config/engine_traits.h"
 
 namespace evenkeel {
+namespace {
+
+// Of a pool that does not name its sessions: 180 KB.
+constexpr std::uint32_t default_agent_sessions = 10'000;
+
+}  // namespace
 
 const std::vector<std::string>& engine_names() {
   static const std::vector<std::string> names{config_file::engine_words.begin(),
@@ -29,12 +35,22 @@ milliseconds default_health_timeout(std::string_view engine) {
 
 bool inspects(const PoolConfig& pool) {
   const auto is_of_body = [](const std::string& source) {
-    return source == "session_id" || source == "sequence_id";
+    return source == "session_id" || source == "sequence_id" || source == "response-id";
   };
   const bool pins_by_body =
       pool.affinity && std::any_of(pool.affinity->by.begin(), pool.affinity->by.end(), is_of_body);
   const bool picks_by_body = pool.picker == "prefix-affinity" || pool.picker == "expected-time";
   return pool.inspect || !pool.model.empty() || pins_by_body || picks_by_body;
+}
+
+std::optional<AffinityConfig> affinity_of(const PoolConfig& pool) {
+  if (pool.affinity && pool.affinity->mode == AffinityMode::off) return std::nullopt;
+  // A hash binds requests itself.
+  if (pool.affinity || !inspects(pool) || pool.picker == "consistent-hash") return pool.affinity;
+  return AffinityConfig{.by = {"agent-session"},
+                        .mode = AffinityMode::soft,
+                        .ttl = AffinityConfig{}.ttl,
+                        .max_sessions = default_agent_sessions};
 }
 
 BackendProtocol default_protocol(const PoolConfig& pool) {

@@ -302,7 +302,8 @@ std::optional<ValidationError> check_sha256(std::string& value);
 inline constexpr std::string_view sha256_pattern = "^[0-9A-Fa-f]{64}$";
 std::optional<ValidationError> check_header_name(std::string& value);
 std::optional<ValidationError> check_method(std::string& value);
-// What names a session: header:NAME, cookie, cookie:NAME, session_id or sequence_id.
+// What names a session: agent-session, response-id, header:NAME, cookie, cookie:NAME, session_id or
+// sequence_id.
 std::optional<ValidationError> check_session_source(std::string& value);
 std::optional<ValidationError> check_host_pattern(std::string& value);
 std::optional<ValidationError> check_path_pattern(std::string& value);

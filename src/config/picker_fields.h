@@ -78,19 +78,29 @@ struct Fields<HashConfig> {
   }
 };
 
+inline constexpr std::array<std::string_view, 2> affinity_mode_words = {"soft", "hard"};
+
 template <>
 struct Fields<AffinityConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
     using T = AffinityConfig;
-    visit(Key{"by",
-              "What names the session of a request; the first of these that it has. `header:NAME`: "
-              "the value of a header field; `cookie:NAME`: of a cookie; `cookie`: of the cookie "
-              "`evenkeel-session`, which evenkeel sets if a request has no session; `session_id`, "
-              "`sequence_id`: of the body, which implies `inspect`."},
-          &T::by,
-          ScalarListForm<TextForm>{
-              {TextForm{"a source", check_session_source}, "a list of sources", false}});
+    visit(
+        Key{"by",
+            "What names the session of a request; the first of these that it has, but "
+            "`response-id` before all others. `agent-session`: what coding agents send; "
+            "`response-id`: OpenAI's ids of responses and conversations, as servers have handed "
+            "them out; `header:NAME`: the value of a header field, of the request or of an answer; "
+            "`cookie:NAME`: of a cookie of the application; `cookie`: of the cookie "
+            "`evenkeel-session`, which evenkeel sets if a request has no session; `session_id`, "
+            "`sequence_id`: of the body. `response-id` and the last two imply `inspect`."},
+        &T::by,
+        ScalarListForm<TextForm>{
+            {TextForm{"a source", check_session_source}, "a list of sources", false}});
+    visit(Key{"mode",
+              "What a session does while its backend is saturated. `hard`: its requests wait for "
+              "it. `soft`: it moves; with `picker: expected-time` the scheduler's price decides."},
+          &T::mode, EnumForm<AffinityMode>{"mode", affinity_mode_words});
     visit(Key{"ttl", "How long a session is remembered after its last request."}, &T::ttl,
           DurationForm{1s, 720h});
     visit(Key{"max_sessions",

@@ -315,9 +315,11 @@ struct Fields<PoolConfig> {
           StructForm<MetricsConfig>{});
     visit(Key{"affinity",
               "Sends all requests of a session to the backend of its first one, while that is in "
-              "rotation; `{}` for all defaults.",
-              false, "none"},
-          &T::affinity, OptionalForm<AffinityConfig>{});
+              "rotation; `{}` for all defaults, `off` for no sessions. If absent, and with "
+              "`inspect`: `{by: [agent-session], mode: soft, max_sessions: 10000}`, but not with "
+              "`picker: consistent-hash`.",
+              false, "of coding agents, with `inspect`"},
+          &T::affinity, AffinityForm{});
     visit(Key{"spares", "When backends with `standby: true` join and leave."}, &T::spares,
           StructForm<SparesConfig>{});
     visit(Key{"outlier", "When a backend whose requests fail is taken out of rotation."},

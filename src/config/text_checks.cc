@@ -96,14 +96,17 @@ std::optional<ValidationError> check_header_name(std::string& value) {
 std::optional<ValidationError> check_session_source(std::string& value) {
   constexpr std::string_view header = "header:";
   constexpr std::string_view cookie = "cookie:";
-  if (value == "cookie" || value == "session_id" || value == "sequence_id") return std::nullopt;
+  constexpr auto words = std::to_array<std::string_view>(
+      {"agent-session", "response-id", "cookie", "session_id", "sequence_id"});
+  if (std::ranges::find(words, value) != words.end()) return std::nullopt;
   if (value.starts_with(cookie) && is_token(value.substr(cookie.size()))) return std::nullopt;
   if (value.starts_with(header) && is_token(value.substr(header.size()))) {
     value = lower(value);
     return std::nullopt;
   }
   return ValidationError{fmt::format("'{}' names no session", value),
-                         "take header:NAME, cookie, cookie:NAME, session_id or sequence_id"};
+                         "take agent-session, response-id, header:NAME, cookie, cookie:NAME, "
+                         "session_id or sequence_id"};
 }
 
 std::optional<ValidationError> check_method(std::string& value) {

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "evenkeel/balance/affinity_table.h"
 #include "evenkeel/balance/placed_request.h"
+#include "evenkeel/base/hash.h"
 
 namespace evenkeel {
 
@@ -14,7 +16,8 @@ ObservedBody::ObservedBody(Loop& loop, BodyPtr body, ResponseFormat format, Requ
       metrics_(metrics),
       tenant_(tenant),
       estimates_(estimates),
-      reader_(ResponseReader::create(format, info.inference->response)) {}
+      reader_(ResponseReader::create(format, info.inference->response,
+                                     info.inference->answer_pins != nullptr)) {}
 
 ObservedBody::~ObservedBody() {
   if (!ended_) end(false);
@@ -47,6 +50,8 @@ void ObservedBody::read_output(std::string_view bytes) {
   const Instant last = response.last_output;
   const Instant now = loop_.now();
   reader_->read(bytes, now);
+  if (info_.inference->answer_pins != nullptr && !response.id.empty()) [[unlikely]]
+    pin_id(now);
   if (response.output_events == events) return;
   if (events == 0) {
     metrics_.first_token.observe(now - info_.timings.started);
@@ -56,6 +61,12 @@ void ObservedBody::read_output(std::string_view bytes) {
   if (info_.inference->placed != nullptr && info_.inference->request.stream) {
     tell_scheduler(events, last, now);
   }
+}
+
+/// Before the client knows the id.
+void ObservedBody::pin_id(Instant now) const {
+  info_.inference->answer_pins->pin(hash_of(info_.inference->response.id), true, now);
+  info_.inference->answer_pins.reset();
 }
 
 void ObservedBody::tell_scheduler(std::uint32_t events_before, Instant last_output,

@@ -31,6 +31,7 @@ class ObservedBody final : public Body {
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
   void inspect(const Result<Chunk>& chunk);
   void read_output(std::string_view bytes);
+  void pin_id(Instant now) const;
   void tell_scheduler(std::uint32_t events_before, Instant last_output, Instant now) const;
   void end(bool in_order);
   void count_tokens() const;

@@ -57,7 +57,8 @@ int status_of(Fault fault) {
   switch (fault) {
     case Fault::bad_request: return 400;
     case Fault::no_route:
-    case Fault::model_not_found: return 404;
+    case Fault::model_not_found:
+    case Fault::session_lost: return 404;
     case Fault::method_not_allowed: return 405;
     case Fault::header_timeout:
     case Fault::body_timeout: return 408;
@@ -103,7 +104,8 @@ GrpcStatus grpc_status_of(Fault fault) {
     case Fault::no_route:
     case Fault::not_implemented:
     case Fault::method_not_allowed: return GrpcStatus::unimplemented;
-    case Fault::model_not_found: return GrpcStatus::not_found;  // as Triton
+    case Fault::model_not_found:  // as Triton
+    case Fault::session_lost: return GrpcStatus::not_found;
     case Fault::internal: return GrpcStatus::internal;
     // queue_full too becomes UNAVAILABLE, which gRPC makes of a 429 and which retry policies name.
     // RESOURCE_EXHAUSTED reads as a quota, which no library retries by itself.

@@ -24,6 +24,24 @@ std::string first_given(const auto& names) {
   return given == names.end() ? std::string() : *given;
 }
 
+/// Cuts `mark` and digits off the end. False: they are not there.
+bool cut_number(std::string_view& text, std::string_view mark) {
+  const std::size_t digits =
+      text.size() - std::min(text.find_last_not_of("0123456789") + 1, text.size());
+  const std::string_view before = text.substr(0, text.size() - digits);
+  if (digits == 0 || !before.ends_with(mark)) return false;
+  text = before.substr(0, before.size() - mark.size());
+  return true;
+}
+
+/// The session in an id such as `chat-7_t2_r0`: of its third turn, the first try. Any other id is
+/// that of one request.
+std::string without_turn(std::string rid) {
+  std::string_view session = rid;
+  const bool has_turn = cut_number(session, "_r") && cut_number(session, "_t");
+  return has_turn ? std::string(session) : std::string();
+}
+
 std::optional<std::uint32_t> count_of(const json::Number& number) {
   if (!number.integer || (number.negative && number.magnitude > 0)) return std::nullopt;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(number.magnitude, max_count));
@@ -56,7 +74,7 @@ void RequestFacts::update_limit() {
 
 bool RequestFacts::is_text(Slot slot) {
   return slot == Slot::model || slot == Slot::model_name ||
-         (slot >= Slot::user && slot <= Slot::sequence_id);
+         (slot >= Slot::user && slot <= Slot::conversation);
 }
 
 bool RequestFacts::is_integer(Slot slot) {
@@ -75,6 +93,8 @@ void RequestFacts::clear(Slot slot) {
     case Slot::include_usage: into_.include_usage = false; return;
     case Slot::choices: into_.choices = 1; return;
     case Slot::priority: into_.priority.reset(); return;
+    case Slot::previous_response: into_.previous_response.clear(); return;
+    case Slot::conversation: into_.conversation_id.clear(); return;
     case Slot::vllm_xargs: return clear(Slot::xargs_session_id);
     case Slot::metadata: return clear(Slot::metadata_user);
     case Slot::ollama_options: return clear(Slot::num_predict);
@@ -104,8 +124,12 @@ void RequestFacts::set(Slot slot, std::string text) {
     into_.model = std::move(text);
   } else if (slot == Slot::model_name) {
     if (!has_model_) into_.model = std::move(text);
+  } else if (slot == Slot::previous_response) {
+    into_.previous_response = std::move(text);
+  } else if (slot == Slot::conversation) {
+    into_.conversation_id = std::move(text);
   } else if (auto* name = session(slot)) {
-    *name = std::move(text);
+    *name = slot == Slot::rid ? without_turn(std::move(text)) : std::move(text);
     into_.session = first_given(sessions_);
   } else if (auto* known_user = user(slot)) {
     *known_user = std::move(text);

@@ -14,7 +14,7 @@
 namespace evenkeel {
 
 /// Writes what it is told into an InferenceRequest. Of a fact with several names, the first that
-/// was given counts: `session_id`, vLLM's, `prompt_cache_key`, `sequence_id`; `user`,
+/// was given counts: `session_id`, vLLM's, `prompt_cache_key`, SGLang's, `sequence_id`; `user`,
 /// `safety_identifier`, Anthropic's; of limits the newer name before `max_tokens`.
 class RequestFacts {
  public:
@@ -42,7 +42,7 @@ class RequestFacts {
   bool default_stream_;
   bool has_model_ = false;  // under its own name
   std::array<std::optional<std::uint32_t>, 6> limits_;
-  std::array<std::string, 4> sessions_;
+  std::array<std::string, 5> sessions_;
   std::array<std::string, 3> users_;
 };
 

@@ -24,6 +24,9 @@ constexpr Member common_members[] = {
     {"prompt_cache_key", prompt_cache_key},
     {"vllm_xargs", vllm_xargs},
     {"priority", priority},
+    {"rid", rid},
+    {"previous_response_id", previous_response},
+    {"conversation", conversation},
 };
 
 constexpr Member chat_members[] = {
@@ -178,6 +181,7 @@ constexpr Member call_members[] = {
 
 constexpr Member stream_options_members[] = {{"include_usage", include_usage}};
 constexpr Member xargs_members[] = {{"session_id", xargs_session_id}};
+constexpr Member conversation_members[] = {{"id", conversation}};
 constexpr Member metadata_members[] = {{"user_id", metadata_user}};
 constexpr Member ollama_options_members[] = {{"num_predict", num_predict}};
 constexpr Member new_tokens_members[] = {{"max_new_tokens", max_new_tokens}};
@@ -202,6 +206,7 @@ std::span<const Member> members_of(Slot object) {
     case calls: return call_members;
     case stream_options: return stream_options_members;
     case vllm_xargs: return xargs_members;
+    case conversation: return conversation_members;
     case metadata: return metadata_members;
     case ollama_options: return ollama_options_members;
     case sampling_params:
@@ -280,6 +285,7 @@ Slot object_slot(Slot slot) {
     case tensor_parameters:
     case stream_options:
     case vllm_xargs:
+    case conversation:
     case metadata:
     case ollama_options:
     case sampling_params:

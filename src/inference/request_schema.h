@@ -37,7 +37,10 @@ enum class Slot : std::uint8_t {
   session_id,
   xargs_session_id,
   prompt_cache_key,
+  rid,  ///< SGLang
   sequence_id,
+  previous_response,
+  conversation,  ///< its id, or an object with that
 
   // Objects with facts in them.
   stream_options,

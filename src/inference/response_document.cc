@@ -88,7 +88,11 @@ bool ResponseDocument::end() {
 
 std::uint8_t ResponseDocument::key(std::string_view name) {
   const Key known = response_key_of(name);
-  if (known == Key::none) return 0;
+  if (known == Key::none) {
+    if (!wants_id_ || name != "id") return 0;
+    has_known_key_ = true;  // no opening is worth remembering
+    return static_cast<std::uint8_t>(Key::id);
+  }
   if (known == Key::item_id) has_item_ = true;
   if (outermost() && (known == Key::choices || known == Key::usage || known == Key::progress ||
                       known == Key::error)) {
@@ -112,6 +116,7 @@ void ResponseDocument::string(std::string_view text) {
   if (key() == Key::none) return;
   if (is_output()) (text.empty() ? has_dialect_ : has_output_) = true;
   if (text.empty()) return;
+  if (is_id()) into_.id = text.substr(0, InferenceResponse::max_id);
   if (is_reason(text)) {
     into_.finish_reason = text.substr(0, decltype(walk_)::max_text);
     has_dialect_ = true;
@@ -143,6 +148,12 @@ bool ResponseDocument::is_output() const {
     case Key::arguments: return parent() == Key::function;
     default: return false;
   }
+}
+
+/// The first one: of the document, or of the response that an event is about.
+bool ResponseDocument::is_id() const {
+  if (key() != Key::id || !into_.id.empty()) return false;
+  return repeats_ ? parent() == Key::response && walk_.objects() == 2 : outermost();
 }
 
 /// Why the first choice ended.

@@ -40,8 +40,9 @@ class ResponseDocument {
  public:
   static constexpr std::size_t max_opening = 512;  ///< that is remembered, in bytes
 
-  /// `repeats`: a stream, whose documents are alike.
-  ResponseDocument(InferenceResponse& into, bool repeats) : into_(into), repeats_(repeats) {}
+  /// `repeats`: a stream, whose documents are alike. `wants_id`: see ResponseReader.
+  ResponseDocument(InferenceResponse& into, bool repeats, bool wants_id = false)
+      : into_(into), repeats_(repeats), wants_id_(wants_id) {}
 
   void read(std::string_view bytes);
   /// The next byte begins a document. Whether the last one had output: where engines put it or, if
@@ -72,10 +73,12 @@ class ResponseDocument {
   bool is_unknown_output() const;
   bool is_output() const;
   bool is_reason(std::string_view text) const;
+  bool is_id() const;
   std::optional<std::uint64_t>* count_of();
 
   InferenceResponse& into_;
   const bool repeats_;
+  const bool wants_id_;
   JsonWalk<ResponseDocument> walk_{*this};
   TokenCounts counts_;
   // Events of a stream begin alike, up to their choices: with an id, a time and a model's name.

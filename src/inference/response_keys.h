@@ -48,6 +48,8 @@ enum class ResponseKey : std::uint8_t {
   stop_reason,
   stop_type,
   type,
+  // What the server calls it; response_key_of does not know it.
+  id,
   // Counts of tokens.
   cache_creation_input_tokens,
   cache_n,

@@ -25,7 +25,7 @@ void add_output(InferenceResponse& into, std::uint32_t events, Instant now) {
 /// A response that is one JSON document.
 class DocumentReader final : public ResponseReader {
  public:
-  explicit DocumentReader(InferenceResponse& into) : document_(into, false) {}
+  DocumentReader(InferenceResponse& into, bool wants_id) : document_(into, false, wants_id) {}
   void read(std::string_view bytes, Instant /*now*/) override { document_.read(bytes); }
   void finish(Instant /*now*/) override { document_.report(); }
 
@@ -36,8 +36,10 @@ class DocumentReader final : public ResponseReader {
 /// Server-sent events, or JSON lines.
 class LineReader final : public ResponseReader {
  public:
-  LineReader(bool events, InferenceResponse& into)
-      : into_(into), document_(into, true), prefix_(events ? data_prefix : std::string_view()) {}
+  LineReader(bool events, InferenceResponse& into, bool wants_id)
+      : into_(into),
+        document_(into, true, wants_id),
+        prefix_(events ? data_prefix : std::string_view()) {}
 
   void read(std::string_view bytes, Instant now) override {
     std::uint32_t with_output = 0;
@@ -166,11 +168,11 @@ std::optional<ResponseFormat> response_format_of(std::string_view content_type,
 }
 
 std::unique_ptr<ResponseReader> ResponseReader::create(ResponseFormat format,
-                                                       InferenceResponse& into) {
+                                                       InferenceResponse& into, bool wants_id) {
   switch (format) {
-    case ResponseFormat::events: return std::make_unique<LineReader>(true, into);
-    case ResponseFormat::json_lines: return std::make_unique<LineReader>(false, into);
-    case ResponseFormat::json: return std::make_unique<DocumentReader>(into);
+    case ResponseFormat::events: return std::make_unique<LineReader>(true, into, wants_id);
+    case ResponseFormat::json_lines: return std::make_unique<LineReader>(false, into, wants_id);
+    case ResponseFormat::json: return std::make_unique<DocumentReader>(into, wants_id);
     case ResponseFormat::grpc_stream: return std::make_unique<MessageReader>(into);
   }
   return nullptr;

@@ -81,6 +81,7 @@ struct Forwarder::Progress {
   Hint hint;
   std::optional<Arrival> arrival{};  // of pools with a scheduler
   std::string new_session{};  // the name that the client gets for its session; empty: it has one
+  std::optional<std::uint64_t> response_id{};  // that a server has handed out, and the request has
   const RetryPolicy* policy = nullptr;
   Credentials credentials{};
   PaidRetry paid{};

@@ -170,6 +170,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
             }
             if (confirms_session && is_success(response->status)) [[unlikely]]
               pool_.confirm_session(*progress.hint.session, backend);
+            if (options_.sessions != nullptr) learn_sessions(request, *response, backend, progress);
             if (!progress.new_session.empty())
               name_session(progress.new_session, request, *response);
             co_return response;
@@ -330,16 +331,39 @@ Hint Forwarder::hint_of(const Request& request) const {
   return hint;
 }
 
-/// A browser, which names no session, gets a cookie that names one.
-void Forwarder::find_session(const Request& request, Progress& progress) {
+/// An id that a server has handed out counts before all else. A browser, which names no session,
+/// gets a cookie that names one.
+void Forwarder::find_session(Request& request, Progress& progress) {
+  const SessionSources& sources = *options_.sessions;
   Hint& hint = progress.hint;
-  hint.session = options_.sessions->find(request);
-  if (!hint.session && options_.sessions->sets_cookie()) {
+  progress.response_id = sources.find_response_id(request);
+  if (progress.response_id && pool_.state().is_pinned(*progress.response_id, loop_.now())) {
+    hint.session = SessionHint{.key = *progress.response_id};
+  } else {
+    hint.session = sources.find(request);
+  }
+  // An answer that is compressed could not be read.
+  if (sources.reads_answer(request)) request.fields.remove_if(is_accept_encoding);
+  if (!hint.session && sources.sets_cookie()) {
     progress.new_session = fmt::format("{:016x}{:016x}", rng_(), rng_());
     hint.session = {.key = hash_of(progress.new_session), .is_unconfirmed = true};
   }
   // Replicas then place the first request of a session alike.
   if (hint.session && !hint.key) hint.key = hint.session->key;
+}
+
+/// Pins what the answer names to its backend, and the id that the request has, if the backend knew
+/// it.
+void Forwarder::learn_sessions(const Request& request, const Response& response,
+                               const Backend& backend, const Progress& progress) const {
+  const SessionSources& sources = *options_.sessions;
+  if (!sources.learns() || response.status >= 400) return;
+  const Instant now = loop_.now();
+  const AnswerPins pins = pool_.state().answer_pins(backend);
+  sources.learn(request, response, pins, now);
+  if (progress.response_id) pins.pin(*progress.response_id, true, now);
+  if (sources.reads_answer(request))
+    request.info.inference->answer_pins = std::make_shared<const AnswerPins>(pins);
 }
 
 Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {

@@ -94,7 +94,8 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
   if (pool.picker == "consistent-hash" || pool.shadow_picker == "consistent-hash") {
     options.hash_header = pool.hash.header;
   }
-  if (pool.affinity) options.sessions = std::make_shared<SessionSources>(pool.affinity->by);
+  if (const auto affinity = affinity_of(pool))
+    options.sessions = std::make_shared<SessionSources>(affinity->by, affinity->mode);
   return options;
 }
 

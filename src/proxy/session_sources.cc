@@ -4,6 +4,8 @@
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/http/path.h"
+#include "proxy/agent_session.h"
 
 namespace evenkeel {
 namespace {
@@ -23,6 +25,32 @@ std::string_view find_cookie(std::string_view field, std::string_view name) {
       return pair.substr(name.size() + 1);
     }
     field.remove_prefix(std::min(end + 1, field.size()));
+  }
+  return {};
+}
+
+constexpr std::string_view responses = "/v1/responses";
+constexpr std::string_view conversations = "/v1/conversations";
+
+std::string_view without_query(std::string_view path) { return path.substr(0, path.find('?')); }
+
+/// The id in `/v1/responses/ID`, `/v1/conversations/ID` and below, also behind a prefix; empty: it
+/// has none.
+std::string id_in_path(const Request& request) {
+  if (request.path.find("/v1/") == std::string_view::npos) return {};
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  if (!path) return {};
+  for (const std::string_view place : {responses, conversations}) {
+    const std::size_t at = path->find(place);
+    if (at == std::string_view::npos) continue;
+    std::string_view rest = path->substr(at + place.size());
+    if (!rest.starts_with('/')) continue;
+    rest.remove_prefix(1);
+    const std::string_view id = next_path_segment(rest);
+    // /v1/responses/compact and the like
+    if (place == responses && rest.empty() && request.method == "POST") return {};
+    return percent_decoded(id);
   }
   return {};
 }
@@ -48,17 +76,24 @@ std::string session_cookie(std::string_view session, bool secure) {
   return cookie;
 }
 
-SessionSources::SessionSources(const std::vector<std::string>& by) {
+SessionSources::SessionSources(const std::vector<std::string>& by, AffinityMode mode)
+    : is_soft_(mode == AffinityMode::soft) {
   constexpr std::string_view header = "header:";
   constexpr std::string_view cookie = "cookie:";
   for (const std::string& source : by) {
-    if (source.starts_with(header)) {
+    if (source == "response-id") {
+      by_response_id_ = learns_ = true;
+    } else if (source.starts_with(header)) {
       sources_.push_back({Kind::header, source.substr(header.size())});
+      learns_ = true;
     } else if (source.starts_with(cookie)) {
       sources_.push_back({Kind::cookie, source.substr(cookie.size())});
+      learns_ = true;
     } else if (source == "cookie") {
       sources_.push_back({Kind::cookie, std::string(own_cookie)});
       sets_cookie_ = true;
+    } else if (source == "agent-session") {
+      sources_.push_back({Kind::agent_session, {}});
     } else {
       const bool is_sequence = source == "sequence_id";
       sources_.push_back({is_sequence ? Kind::sequence_id : Kind::session_id, {}});
@@ -67,26 +102,73 @@ SessionSources::SessionSources(const std::vector<std::string>& by) {
 }
 
 std::optional<SessionHint> SessionSources::find(const Request& request) const {
-  const InferenceInfo* const info = request.info.inference.get();
   for (const Source& source : sources_) {
-    const bool of_body = source.kind == Kind::session_id || source.kind == Kind::sequence_id;
-    if (of_body) {
+    auto session = find(source, request);
+    if (!session) continue;
+    session->is_soft = is_soft_ && !session->has_state;
+    return session;
+  }
+  return std::nullopt;
+}
+
+std::optional<SessionHint> SessionSources::find(const Source& source,
+                                                const Request& request) const {
+  const InferenceInfo* const info = request.info.inference.get();
+  std::string_view value;
+  switch (source.kind) {
+    case Kind::agent_session: return find_agent_session(request);
+    case Kind::header: value = request.fields.value(source.name).value_or(""); break;
+    case Kind::cookie: value = cookie_value(request.fields, source.name); break;
+    case Kind::session_id:
+    case Kind::sequence_id: {
+      if (info == nullptr || info->request.session.empty()) return std::nullopt;
       const bool is_sequence = source.kind == Kind::sequence_id;
-      if (info == nullptr || info->request.session.empty()) continue;
-      if (is_sequence != (info->request.task == InferenceTask::infer)) continue;
+      if (is_sequence != (info->request.task == InferenceTask::infer)) return std::nullopt;
       const std::uint64_t session = hash_of(info->request.session);
       // The ids of sequences are small numbers, and those of each model are its own.
       if (!is_sequence) return SessionHint{.key = session};
       return SessionHint{.key = mix(session) ^ hash_of(info->request.model),
-                         .is_sequence = true,
+                         .has_state = true,
                          .starts = info->request.starts_sequence};
     }
-    const std::string_view value = source.kind == Kind::header
-                                       ? request.fields.value(source.name).value_or("")
-                                       : cookie_value(request.fields, source.name);
-    if (!value.empty()) return SessionHint{.key = hash_of(value)};
   }
-  return std::nullopt;
+  if (value.empty()) return std::nullopt;
+  return SessionHint{.key = hash_of(value)};
+}
+
+std::optional<std::uint64_t> SessionSources::find_response_id(const Request& request) const {
+  if (!by_response_id_) return std::nullopt;
+  std::string id = id_in_path(request);
+  const InferenceInfo* const info = request.info.inference.get();
+  if (id.empty() && info != nullptr) id = info->request.previous_response;
+  if (id.empty() && info != nullptr) id = info->request.conversation_id;
+  if (id.empty()) return std::nullopt;
+  return hash_of(std::string_view(id).substr(0, InferenceResponse::max_id));
+}
+
+bool SessionSources::reads_answer(const Request& request) const {
+  if (!by_response_id_ || request.info.inference == nullptr) return false;
+  const std::string_view path = without_query(request.path);
+  return request.method == "POST" && (path.ends_with(responses) || path.ends_with(conversations));
+}
+
+void SessionSources::learn(const Request& request, const Response& response, const AnswerPins& pins,
+                           Instant now) const {
+  for (const Source& source : sources_) {
+    if (source.kind == Kind::header) {
+      const auto value = response.fields.value(source.name);
+      const bool is_echo = value && request.fields.value(source.name) == value;
+      // A client of a soft session can go on elsewhere.
+      if (value && !value->empty() && !is_echo) pins.pin(hash_of(*value), !is_soft_, now);
+    } else if (source.kind == Kind::cookie && source.name != own_cookie) {
+      for (const Field& field : response.fields) {
+        if (!equals_ignore_case(field.name(), "set-cookie")) continue;
+        const std::string_view pair = field.value().substr(0, field.value().find(';'));
+        const std::string_view value = find_cookie(pair, source.name);
+        if (!value.empty()) pins.pin(hash_of(value), false, now);
+      }
+    }
+  }
 }
 
 }  // namespace evenkeel

@@ -7,35 +7,56 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/balance/affinity_table.h"
 #include "evenkeel/balance/hint.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 
 namespace evenkeel {
 
-/// Where a pool looks for the name of a session: the first source that a request has counts.
+/// Where a pool looks for the name of a session: the first source that a request has counts. Ids
+/// that servers hand out are learned from their answers.
 class SessionSources {
  public:
   /// The cookie that evenkeel sets itself.
   static constexpr std::string_view own_cookie = "evenkeel-session";
 
-  /// As in the file: `header:NAME`, `cookie:NAME`, `cookie`, `session_id`, `sequence_id`.
-  explicit SessionSources(const std::vector<std::string>& by);
+  /// As in the file: `agent-session`, `response-id`, `header:NAME`, `cookie:NAME`, `cookie`,
+  /// `session_id`, `sequence_id`. REQUIRES: `mode` is not `off`.
+  explicit SessionSources(const std::vector<std::string>& by,
+                          AffinityMode mode = AffinityMode::hard);
 
-  /// Nothing if the request has none of the sources. Those of its body count only if that was
-  /// inspected.
+  /// Nothing if the request has none of the sources but `response-id`. Those of its body count only
+  /// if that was inspected.
   std::optional<SessionHint> find(const Request& request) const;
+  /// The id of a response or a conversation that the request is about or goes on from, which a
+  /// server has handed out: a key as SessionHint has it.
+  std::optional<std::uint64_t> find_response_id(const Request& request) const;
   /// A request without a session gets one, with a cookie that names it.
   bool sets_cookie() const { return sets_cookie_; }
+  /// Answers may name a session.
+  bool learns() const { return learns_; }
+  /// Pins what the head of the answer names: a field or a cookie of `by` with a value that the
+  /// request did not have.
+  void learn(const Request& request, const Response& response, const AnswerPins& pins,
+             Instant now) const;
+  /// The body of the answer is to be read for the id of a response or a conversation.
+  bool reads_answer(const Request& request) const;
 
  private:
-  enum class Kind : std::uint8_t { header, cookie, session_id, sequence_id };
+  enum class Kind : std::uint8_t { agent_session, header, cookie, session_id, sequence_id };
   struct Source {
     Kind kind;
     std::string name;
   };
 
+  std::optional<SessionHint> find(const Source& source, const Request& request) const;
+
   std::vector<Source> sources_;
+  const bool is_soft_;
   bool sets_cookie_ = false;
+  bool learns_ = false;
+  bool by_response_id_ = false;
 };
 
 /// The value of a cookie; empty: there is none.

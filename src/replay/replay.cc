@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 
 #include "evenkeel/balance/picker.h"
@@ -55,6 +56,23 @@ std::vector<std::uint64_t> engine_blocks(const TraceRow& row, const EngineSpec& 
   return hashes;
 }
 
+/// A request whose prompt goes on from all whole blocks of an earlier one's is of its session. The
+/// first block alone, which may be that of all, begins none.
+void name_sessions(Requests& requests) {
+  std::unordered_map<std::uint64_t, std::uint64_t> sessions;  // by the last whole block
+  std::uint64_t count = 0;
+  for (const auto& request : requests) {
+    const std::size_t whole =
+        std::min<std::size_t>(request->prompt_tokens / trace_block_tokens, request->blocks.size());
+    for (std::size_t i = whole; i > 1 && request->session == 0; --i) {
+      const auto found = sessions.find(request->blocks[i - 1]);
+      if (found != sessions.end()) request->session = found->second;
+    }
+    if (request->session == 0) request->session = ++count;
+    if (whole > 1) sessions[request->blocks[whole - 1]] = request->session;
+  }
+}
+
 Requests requests_of(const Trace& trace, const ReplayOptions& options) {
   Rng rng(options.seed);
   std::vector<TraceRow> rows = trace.rows;
@@ -74,6 +92,7 @@ Requests requests_of(const Trace& trace, const ReplayOptions& options) {
     request->streams = rng.unit() >= options.unstreamed_ratio;
     requests.push_back(std::move(request));
   }
+  if (options.sessions) name_sessions(requests);
   return requests;
 }
 

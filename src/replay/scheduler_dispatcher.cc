@@ -26,12 +26,15 @@ SchedulerDispatcher::SchedulerDispatcher(const ReplayOptions& options, RequestSi
 }
 
 void SchedulerDispatcher::arrived(ReplayedRequest& request, Instant now) {
-  request.ticket = scheduler_.arrive({.prompt_tokens = request.prompt_tokens,
-                                      .prefix_blocks = request.blocks,
-                                      .tokens_per_block = trace_block_tokens,
-                                      .streams = request.streams,
-                                      .tenant = request.tenant},
-                                     now);
+  const auto home = sessions_.find(request.session);
+  request.ticket =
+      scheduler_.arrive({.prompt_tokens = request.prompt_tokens,
+                         .prefix_blocks = request.blocks,
+                         .tokens_per_block = trace_block_tokens,
+                         .streams = request.streams,
+                         .tenant = request.tenant,
+                         .preferred = home == sessions_.end() ? Arrival::any_slot : home->second},
+                        now);
   if (by_ticket_.size() <= request.ticket) by_ticket_.resize(request.ticket + 1);
   by_ticket_[request.ticket] = &request;
   decide(now);
@@ -62,6 +65,7 @@ void SchedulerDispatcher::decide(Instant now) {
     if (placement.backend == Scheduler::no_backend) {
       sink_.refuse(request);
     } else {
+      if (request.session != 0) sessions_[request.session] = placement.backend;
       sink_.send(request, placement.backend);
     }
   }

@@ -1,6 +1,8 @@
 // Requests placed by the scheduler.
 #pragma once
 
+#include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "evenkeel/balance/scheduler.h"
@@ -25,6 +27,7 @@ class SchedulerDispatcher final : public Dispatcher {
   Scheduler scheduler_;
   RequestSink& sink_;
   std::vector<ReplayedRequest*> by_ticket_;
+  std::unordered_map<std::uint64_t, std::uint32_t> sessions_;  // where each was last
 };
 
 }  // namespace evenkeel

@@ -322,15 +322,18 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   });
   if (change.admin_listener.get() >= 0) process_.move_admin(change.admin_listener.take());
   const bool takes_over = !restored_schedulers_.engines.empty();
+  SavedState restored = std::exchange(restored_schedulers_, {});
+  SavedState restored_pins{.sessions = std::exchange(restored.sessions, {})};
   // Before the first report of an engine, which tells whether it has restarted since.
-  restore_schedulers(std::exchange(restored_schedulers_, {}), *pool_set_,
-                     process_.loop.read_clock());
+  restore_schedulers(std::move(restored), *pool_set_, process_.loop.read_clock());
   tick_pools();
   // A new backend is out of rotation until it has passed a check. If it is up, this takes little
   // longer than connecting.
   backend_monitor_.update(specs_to_monitor(), max_client_connections(*config_));
   co_await backend_monitor_.wait_for_first_results(process_.loop.read_clock() + check_wait);
   if (takes_over) forget_caches_of_absent(*pool_set_);
+  // Before the first checks all backends are out of rotation, which releases sessions.
+  restore_sessions(restored_pins, *pool_set_, process_.loop.read_clock());
   restore_backends(std::exchange(restored_, {}), *pool_set_, process_.loop.read_clock());
   apply_models();
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments));
@@ -382,6 +385,7 @@ void Reloader::restore(SavedState state, const Config& config) {
   restored_schedulers_.traffic = std::move(state.traffic);
   restored_schedulers_.engines = std::move(state.engines);
   restored_schedulers_.tokenizers = std::move(state.tokenizers);
+  restored_schedulers_.sessions = std::move(state.sessions);
   age_schedulers(restored_schedulers_, std::chrono::duration_cast<Duration>(passed));
   overrides_.restore(std::move(state), config);
 }

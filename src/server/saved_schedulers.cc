@@ -1,13 +1,31 @@
 #include "server/saved_schedulers.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace evenkeel {
+namespace {
+
+void add_sessions(SavedState& state, const PoolSet& pool_set, Instant now) {
+  for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
+    auto sessions = entry.state->saved_sessions(now);
+    if (sessions.empty()) continue;
+    if (sessions.size() > max_saved_sessions) {
+      const auto end = sessions.begin() + max_saved_sessions;
+      std::ranges::nth_element(sessions, end, {}, &AffinityTable::Saved::idle);
+      sessions.erase(end, sessions.end());
+    }
+    state.sessions[entry.state->spec().name] = std::move(sessions);
+  }
+}
+
+}  // namespace
 
 void add_schedulers(SavedState& state, const PoolSet& pool_set, std::size_t max_prefixes,
                     Instant now) {
   state.tokenizers = pool_set.token_estimates().learned();
+  if (max_prefixes > 0) add_sessions(state, pool_set, now);
   const auto scheduled = std::ranges::count_if(pool_set.pools(), [](const auto& entry) {
     return entry.state->spec().scheduler.has_value();
   });
@@ -25,6 +43,17 @@ void add_schedulers(SavedState& state, const PoolSet& pool_set, std::size_t max_
 
 void age_schedulers(SavedState& state, Duration passed) {
   for (auto& [key, engine] : state.engines) age(engine, passed);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(passed);
+  for (auto& [pool, sessions] : state.sessions) {
+    for (AffinityTable::Saved& each : sessions) each.idle += std::max(seconds, {});
+  }
+}
+
+void restore_sessions(const SavedState& state, const PoolSet& pool_set, Instant now) {
+  for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
+    const auto found = state.sessions.find(entry.state->spec().name);
+    if (found != state.sessions.end()) entry.state->restore(found->second, now);
+  }
 }
 
 void restore_schedulers(SavedState state, const PoolSet& pool_set, Instant now) {

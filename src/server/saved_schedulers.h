@@ -1,4 +1,5 @@
-// What the schedulers of this process have learned, and what they take over from another.
+// What the schedulers and sessions of this process have learned, and what they take over from
+// another.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,17 @@ namespace evenkeel {
 /// How many blocks of prefix indexes are saved, of all pools together: about 23 MB of text.
 inline constexpr std::size_t max_saved_prefixes = 2u << 20;
 
-/// Adds it to the state. Blocks for up to two seconds if `max_prefixes` is not 0. Thread: any.
+/// How many sessions of each pool are saved, those last used: about 22 MB of text.
+inline constexpr std::size_t max_saved_sessions = 1u << 20;
+
+/// Adds it to the state, with the sessions if `max_prefixes` is not 0; then it blocks for up to two
+/// seconds. Thread: any.
 void add_schedulers(SavedState& state, const PoolSet& pool_set, std::size_t max_prefixes,
                     Instant now);
 
 /// The state is that of `passed` ago.
 void age_schedulers(SavedState& state, Duration passed);
+void restore_sessions(const SavedState& state, const PoolSet& pool_set, Instant now);
 
 /// Takes it out of the state, for the pools and backends that the pool set has. REQUIRES: as
 /// PoolState::restore. Thread: the control thread.

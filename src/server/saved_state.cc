@@ -182,6 +182,8 @@ std::string to_text(const SavedState& state) {
   end_section();
   add_scheduler_lines(facts, state);
   end_section();
+  for (const auto& [pool, sessions] : state.sessions) add_session_lines(facts, pool, sessions);
+  end_section();
   for (const auto& [key, engine] : state.engines) {
     add_prefix_lines(facts, key, engine);
     end_section();

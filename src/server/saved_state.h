@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/balance/affinity_table.h"
 #include "evenkeel/balance/learned_scheduler.h"
 #include "evenkeel/balance/learned_state.h"
 #include "evenkeel/base/result.h"
@@ -45,6 +46,8 @@ struct SavedState {
   /// What schedulers have learned: by pool, and of each backend.
   std::map<std::string, LearnedTraffic> traffic;
   std::map<Key, LearnedEngine> engines;
+  /// Where the sessions of pools are pinned: by pool. Tags name backends in every process alike.
+  std::map<std::string, std::vector<AffinityTable::Saved>> sessions;
   /// Of the tokenizers of models: schedulers reckon in tokens.
   std::vector<TokenEstimates::Learned> tokenizers;
   /// How many lines about what was observed were malformed when this was read.

@@ -23,8 +23,12 @@ constexpr std::uint64_t max_whole = std::numeric_limits<std::uint64_t>::max();
 constexpr std::string_view unknown = "unknown";
 constexpr std::size_t max_pools = 10'000;
 constexpr std::size_t max_engines = 100'000;
-constexpr std::size_t line_items = 64;     // lengths and classes of outputs
-constexpr std::size_t line_blocks = 4096;  // prefixes
+constexpr std::size_t line_items = 64;            // lengths and classes of outputs
+constexpr std::size_t line_blocks = 4096;         // prefixes
+constexpr std::size_t max_sessions = 10'000'000;  // of a pool
+// An idle time below the tag of the backend, as one number.
+constexpr int idle_bits = 24;
+constexpr std::uint64_t max_idle = (std::uint64_t{1} << idle_bits) - 1;
 
 // A block's hash is eleven digits of base 64, the lowest first.
 constexpr std::string_view digits =
@@ -255,6 +259,21 @@ bool read_of_engine(std::string_view kind, StateWords& words, SavedState& state)
 }
 
 /// Likewise.
+bool read_sessions(StateWords& words, SavedState& state) {
+  const std::string pool = words.text();
+  const auto numbers = read_hashes(words);
+  auto* const known = entry_of(state.sessions, pool, max_pools, words);
+  const bool fits = known != nullptr && numbers.size() % 2 == 0 &&
+                    known->size() + numbers.size() / 2 <= max_sessions;
+  if (!fits) return false;
+  for (std::size_t i = 0; i < numbers.size(); i += 2) {
+    const std::chrono::seconds idle(numbers[i + 1] & max_idle);
+    known->push_back({.key = numbers[i], .tag = numbers[i + 1] >> idle_bits, .idle = idle});
+  }
+  return true;
+}
+
+/// Likewise.
 bool read_tokenizer(StateWords& words, SavedState& state) {
   const TokenEstimates::Learned read{.model = words.number<std::uint64_t>(0, max_whole, 16),
                                      .bytes_per_token = read_number(words),
@@ -301,15 +320,29 @@ void add_prefix_lines(std::string& facts, const SavedState::Key& key, const Lear
   }
 }
 
+void add_session_lines(std::string& facts, const std::string& pool,
+                       std::span<const AffinityTable::Saved> sessions) {
+  for (std::size_t at = 0; at < sessions.size(); at += line_blocks / 2) {
+    facts += fmt::format("sessions {} ", pool);
+    for (const auto& each : sessions.subspan(at, std::min(line_blocks / 2, sessions.size() - at))) {
+      const auto idle = std::min(static_cast<std::uint64_t>(each.idle.count()), max_idle);
+      add_hashes(facts, std::array{each.key, each.tag << idle_bits | idle});
+    }
+    facts += '\n';
+  }
+}
+
 bool read_scheduler_line(std::string_view kind, StateWords& words, SavedState& state) {
   const bool of_traffic = is_one_of(kind, {"traffic", "lengths", "classes"});
   const bool of_tokenizer = kind == "tokenizer";
+  const bool of_sessions = kind == "sessions";
   const bool of_engine =
       is_one_of(kind, {"engine", "step", "prefill", "run", "adapters", "prefixes"});
-  if (!of_traffic && !of_tokenizer && !of_engine) return false;
+  if (!of_traffic && !of_tokenizer && !of_sessions && !of_engine) return false;
   bool is_read = false;
   if (of_traffic) is_read = read_of_traffic(kind, words, state);
   if (of_tokenizer) is_read = read_tokenizer(words, state);
+  if (of_sessions) is_read = read_sessions(words, state);
   if (of_engine) is_read = read_of_engine(kind, words, state);
   if (!is_read) ++state.skipped_lines;
   return true;

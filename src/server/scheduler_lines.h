@@ -1,6 +1,7 @@
 // The lines of saved state about what schedulers have learned.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,10 @@ namespace evenkeel {
 void add_scheduler_lines(std::string& facts, const SavedState& state);
 /// Appends what `key`'s caches hold.
 void add_prefix_lines(std::string& facts, const SavedState::Key& key, const LearnedEngine& engine);
+
+/// Appends where the sessions of a pool are pinned.
+void add_session_lines(std::string& facts, const std::string& pool,
+                       std::span<const AffinityTable::Saved> sessions);
 
 /// The rest of a line. A malformed one changes nothing, and is counted. False: it is of no such
 /// kind.

@@ -117,9 +117,10 @@ bool lacks_answered_checks(const PoolConfig& pool) {
   return kind == HealthCheckKind::off || kind == HealthCheckKind::tcp;
 }
 
-std::optional<AffinitySpec> affinity_of(const PoolConfig& pool) {
-  if (!pool.affinity) return std::nullopt;
-  return AffinitySpec{.ttl = pool.affinity->ttl, .max_sessions = pool.affinity->max_sessions};
+std::optional<AffinitySpec> affinity_spec_of(const PoolConfig& pool) {
+  const auto affinity = affinity_of(pool);
+  if (!affinity) return std::nullopt;
+  return AffinitySpec{.ttl = affinity->ttl, .max_sessions = affinity->max_sessions};
 }
 
 std::optional<Duration> target_of(std::chrono::milliseconds target) {
@@ -152,7 +153,7 @@ PoolSpec spec_of(const PoolConfig& pool) {
                       .trials_are_retried = retries_failures(pool),
                       .max_ejected = pool.outlier.max_ejected},
           .notices_silence = lacks_answered_checks(pool),
-          .affinity = affinity_of(pool),
+          .affinity = affinity_spec_of(pool),
           .scheduler = scheduler_of(pool),
           .explain_one_in = pool.expected_time.explain_one_in,
           .shadow_picker = pool.shadow_picker,

@@ -24,7 +24,7 @@ Hint of_session(std::uint64_t key) {
 
 Hint of_sequence(std::uint64_t key) {
   Hint hint = of_session(key);
-  hint.session->is_sequence = true;
+  hint.session->has_state = true;
   return hint;
 }
 
@@ -309,6 +309,139 @@ TEST_F(PinnedSessions, SurviveAReload) {
     if (before[i]->id() == removed) continue;
     EXPECT_EQ(after[i]->id(), before[i]->id());
   }
+}
+
+Hint of_soft_session(std::uint64_t key, std::uint64_t parent = 0) {
+  Hint hint = of_session(key);
+  hint.session->is_soft = true;
+  hint.session->parent = parent;
+  return hint;
+}
+
+TEST_F(PinnedSessions, AreLearnedFromAnswersAndLostWithTheirBackend) {
+  given(3);
+  const BackendPtr knowing = state_->backends()[1];
+  state_->answer_pins(*knowing).pin(7, true, loop_.now());
+  EXPECT_EQ(place(of_session(7)), knowing);
+
+  knowing->load().take_out(OutOfRotation::unhealthy);
+  state_->tick(loop_.now());
+
+  auto refused = pool_->acquire(of_session(7)).take();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().fault, Fault::session_lost);
+  knowing->put_back(OutOfRotation::unhealthy);
+  EXPECT_EQ(place(of_session(7)), knowing);
+}
+
+TEST_F(PinnedSessions, WhoseStateIsAtARemovedBackendAreLost) {
+  given(3);
+  state_->answer_pins(*state_->backends()[0]).pin(7, true, loop_.now());
+  PoolSpec spec = state_->spec();
+  spec.backends.erase(spec.backends.begin());
+  given(std::move(spec));
+  state_->tick(loop_.now());
+
+  auto refused = pool_->acquire(of_session(7)).take();
+
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().fault, Fault::session_lost);
+}
+
+TEST_F(PinnedSessions, ThatAnAnswerNamesWithoutStateGoElsewhere) {
+  given(3);
+  const BackendPtr first = state_->backends()[1];
+  state_->answer_pins(*first).pin(7, false, loop_.now());
+  EXPECT_EQ(place(of_session(7)), first);
+  first->load().take_out(OutOfRotation::unhealthy);
+
+  const BackendPtr second = place(of_session(7));
+
+  ASSERT_NE(second, nullptr);
+  EXPECT_NE(second, first);
+}
+
+TEST_F(PinnedSessions, ContinueInAnotherProcess) {
+  given(3);
+  for (std::uint64_t key = 1; key < 7; ++key)
+    state_->answer_pins(*state_->backends()[key % 3]).pin(key, key % 2 == 0, loop_.now());
+  const auto saved = state_->saved_sessions(loop_.now());
+  const auto other = PoolState::build(state_->spec());
+  other->activate();
+  other->restore(saved, loop_.now());
+  Pool pool(other, loop_, 2);
+
+  for (std::uint64_t key = 1; key < 7; ++key) {
+    auto lease = pool.acquire(of_session(key)).take();
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->backend()->id(), state_->backends()[key % 3]->id()) << key;
+  }
+  EXPECT_EQ(saved.size(), 6u);
+}
+
+TEST_F(PinnedSessions, SoftOnesStayWhileTheirBackendIsNotSaturated) {
+  given(3);
+  const BackendPtr first = place(of_soft_session(1));
+
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(place(of_soft_session(1)), first);
+
+  EXPECT_EQ(stats().hits, 9u);
+  EXPECT_EQ(stats().misses, 1u);
+}
+
+TEST_F(PinnedSessions, SoftOnesMoveFromABackendWithMoreThanItsShare) {
+  given(3);
+  const BackendPtr first = place(of_soft_session(1));
+  for (int i = 0; i < 12; ++i) ASSERT_TRUE(first->try_acquire(loop_.now()));
+
+  BackendPtr second = place(of_soft_session(1));
+  for (int i = 0; second == first && i < 3; ++i) second = place(of_soft_session(1));
+
+  EXPECT_NE(second, first);
+  EXPECT_EQ(place(of_soft_session(1)), second);
+  for (int i = 0; i < 12; ++i) first->release();
+  EXPECT_EQ(place(of_soft_session(1)), second);
+}
+
+TEST_F(PinnedSessions, SoftOnesDoNotWaitForAFullBackend) {
+  given(2, 1);
+  const BackendPtr first = place(of_soft_session(1));
+  ASSERT_TRUE(first->try_acquire(loop_.now()));
+
+  const BackendPtr second = place(of_soft_session(1));
+
+  ASSERT_NE(second, nullptr);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(stats().moves, 1u);
+  first->release();
+}
+
+TEST_F(PinnedSessions, SoftOnesLeaveADrainedBackend) {
+  given(2);
+  const BackendPtr first = place(of_soft_session(1));
+  first->load().take_out(OutOfRotation::draining);
+
+  EXPECT_NE(place(of_soft_session(1)), first);
+}
+
+TEST_F(PinnedSessions, AChildBeginsAtTheBackendOfItsParent) {
+  given(4);
+  const BackendPtr parent = place(of_soft_session(1));
+  place({});
+
+  for (std::uint64_t child = 10; child < 16; ++child)
+    EXPECT_EQ(place(of_soft_session(child, 1)), parent) << child;
+}
+
+TEST_F(PinnedSessions, EndWithTheRequestThatSaysSo) {
+  given(4);
+  place(of_soft_session(1));
+  Hint last = of_soft_session(1);
+  last.session->ends = true;
+
+  place(last);
+
+  EXPECT_EQ(stats().sessions, 0u);
 }
 
 TEST_F(PinnedSessions, AreNoneInAPoolWithoutAffinity) {

@@ -122,6 +122,27 @@ std::map<std::uint32_t, int> serve_one_by_one(Placing& placing, const Arrival& a
   return counts;
 }
 
+TEST(Scheduler, LeavesASessionWhereItIsWhileThatCostsLittleMore) {
+  Placing placing(3);
+  warm_up(placing, 3);
+
+  const auto counts = serve_one_by_one(placing, {.prompt_tokens = 100, .preferred = 2}, 20);
+
+  EXPECT_EQ(counts, (std::map<std::uint32_t, int>{{2, 20}}));
+}
+
+TEST(Scheduler, MovesASessionFromABackendThatIsBusy) {
+  Placing placing(3);
+  warm_up(placing, 3);
+  const auto busy = placing.arrive_and_place({.prompt_tokens = 50'000, .pinned = 2});
+  ASSERT_TRUE(placing.placed(busy));
+
+  const auto number = placing.arrive_and_place({.prompt_tokens = 100, .preferred = 2});
+
+  ASSERT_TRUE(placing.placed(number));
+  EXPECT_NE(placing.backend_of[number], 2u);
+}
+
 TEST(Scheduler, TriesEveryNewBackendThoughOneIsFastAndHasThePrefix) {
   Placing placing(3);
   const std::vector<std::uint64_t> blocks = {1, 2};

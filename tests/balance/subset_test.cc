@@ -206,7 +206,7 @@ TEST_F(Subsets, NoSplitMovesASequence) {
   spec.affinity = AffinitySpec{};
   given(std::move(spec));
   Hint sequence = of_session(v8, 1);
-  sequence.session->is_sequence = true;
+  sequence.session->has_state = true;
   ASSERT_EQ(version(sequence), "v8");
 
   sequence.subset = sequence.session_subset = state_->subset_number(v7);

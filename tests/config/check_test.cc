@@ -329,10 +329,21 @@ TEST(Check, ExplainsWhatNamesASession) {
   EXPECT_THAT(problem("by: [\"header:X-Chat\", cookie]"), ElementsAre());
   EXPECT_THAT(problem("by: []"), ElementsAre(HasSubstr("at least one is needed")));
   EXPECT_THAT(problem("by: [x-chat]"),
-              ElementsAre(HasSubstr("'x-chat' names no session; take header:NAME, cookie")));
+              ElementsAre(HasSubstr("'x-chat' names no session; take agent-session, ")));
   EXPECT_THAT(problem("by: [\"header:\"]"), ElementsAre(HasSubstr("names no session")));
   EXPECT_THAT(problem("by: [\"cookie:a b\"]"), ElementsAre(HasSubstr("names no session")));
   EXPECT_THAT(problem("ttl: 0s"), ElementsAre(HasSubstr("out of range")));
+  EXPECT_THAT(problem("by: [agent-session, response-id], mode: soft"), ElementsAre());
+  EXPECT_THAT(problem("mode: sticky"), ElementsAre(HasSubstr("soft, hard")));
+}
+
+TEST(Check, TakesOffForNoSessions) {
+  const auto problem = [](const std::string& affinity) {
+    return problems_of("pools: [{name: a, backends: [h:1], affinity: " + affinity + "}]");
+  };
+  EXPECT_THAT(problem("off"), ElementsAre());
+  EXPECT_THAT(problem("soft"), ElementsAre(HasSubstr("off")));
+  EXPECT_THAT(problem("[header:x-chat]"), ElementsAre(HasSubstr("off, or a mapping")));
 }
 
 TEST(Check, ExplainsTheValuesOfRetry) {

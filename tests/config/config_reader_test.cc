@@ -67,9 +67,10 @@ pools:
     retry: {attempts: 3, budget: 12.5%, backoff: 1ms..2s, on: [5xx, reset], idempotency_key: true,
             attempt_timeout: 4s, replay: 2MiB}
     keep_alive: {idle: 7s, max_idle: 1}
-    affinity: {by: [header:X-Chat, cookie:User, cookie, session_id, sequence_id], ttl: 5m, max_sessions: 7}
+    affinity: {by: [agent-session, response-id, header:X-Chat, cookie:User, cookie, session_id, sequence_id],
+               mode: soft, ttl: 5m, max_sessions: 7}
     debug_headers: true
-  - {name: b, engine: ray, backends: ["[::1]:1"]}
+  - {name: b, engine: ray, backends: ["[::1]:1"], affinity: off}
 routes:
   - {name: r, match: {host: API.example.com, path: /v1/**, header: {X-A: 1}, method: [GET, POST]}, pool: a}
   - {match: {path: /x}, split: {a: 9, b: 1}, sticky: {header: X-Chat}, retry: {attempts: 1}}
@@ -109,9 +110,12 @@ shutdown: {drain: 0s, delay: 5s}
   const RetryRules rules{3, {1ms, 2s}, {RetryOn::server_error, RetryOn::reset}, true, 4s, 2097152};
   EXPECT_EQ(a.retry, (RetryConfig{rules, 0.125}));
   EXPECT_EQ(a.keep_alive, (KeepAliveConfig{7s, 1}));
-  EXPECT_EQ(a.affinity,
-            (AffinityConfig{
-                {"header:x-chat", "cookie:User", "cookie", "session_id", "sequence_id"}, 5min, 7}));
+  EXPECT_EQ(a.affinity, (AffinityConfig{{"agent-session", "response-id", "header:x-chat",
+                                         "cookie:User", "cookie", "session_id", "sequence_id"},
+                                        AffinityMode::soft,
+                                        5min,
+                                        7}));
+  EXPECT_EQ(config.pools.at(1).affinity, (AffinityConfig{{}, AffinityMode::off}));
   EXPECT_TRUE(a.debug_headers);
   const RouteConfig& first = config.routes.at(0);
   EXPECT_EQ(first.match,

@@ -408,6 +408,22 @@ TEST(RequestReader, NamesTheSessionByTheFirstNameThatIsGiven) {
   EXPECT_EQ(chat(R"({"prompt_cache_key":"k"})").session, "k");
 }
 
+TEST(RequestReader, TakesTheTurnOffAnIdOfSglangsRouter) {
+  EXPECT_EQ(chat(R"({"rid":"chat-7_t12_r0"})").session, "chat-7");
+  EXPECT_EQ(chat(R"({"rid":"chat-7"})").session, "");
+  EXPECT_EQ(chat(R"({"rid":"12"})").session, "");
+  EXPECT_EQ(chat(R"({"rid":["a_t1_r1"]})").session, "");
+}
+
+TEST(RequestReader, KnowsWhatAResponseGoesOnFrom) {
+  const auto read = [](std::string_view body) { return facts("/v1/responses", body); };
+  EXPECT_EQ(read(R"({"previous_response_id":"resp_1"})").previous_response, "resp_1");
+  EXPECT_EQ(read(R"({"previous_response_id":null})").previous_response, "");
+  EXPECT_EQ(read(R"({"conversation":"conv_1"})").conversation_id, "conv_1");
+  EXPECT_EQ(read(R"({"conversation":{"id":"conv_1"},"metadata":{"id":"no"}})").conversation_id,
+            "conv_1");
+}
+
 // ---- hashes
 
 std::string long_text(char c, std::size_t bytes) { return std::string(bytes, c); }

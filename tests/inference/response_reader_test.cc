@@ -75,6 +75,35 @@ void expect_events(std::string_view bytes, const Report& expected) {
 #define CHUNK \
   R"(data: {"id":"chatcmpl-9f","object":"chat.completion.chunk","created":1763863000,"model":"m",)"
 
+/// However the bytes are cut.
+std::string id_of(ResponseFormat format, std::string_view bytes, bool wants_id = true) {
+  std::string found = "none";
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    InferenceResponse response;
+    const auto reader = ResponseReader::create(format, response, wants_id);
+    reader->read(std::string(bytes.substr(0, cut)), Instant{} + 1s);
+    reader->read(std::string(bytes.substr(cut)), Instant{} + 1s);
+    if (cut > 0 && response.id != found) return "not the same at " + std::to_string(cut);
+    found = response.id;
+  }
+  return found;
+}
+
+TEST(ResponseReader, FindsTheIdOfAResponse) {
+  constexpr std::string_view document =
+      R"({"object":"response","output":[{"id":"msg_1","content":[{"text":"x"}]}],)"
+      R"("reasoning":{"id":"no"},"id":"resp_1"})";
+  constexpr std::string_view events =
+      "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,"
+      "\"response\":{\"id\":\"resp_1\",\"output\":[]}}\n\n"
+      "event: response.output_item.added\ndata: {\"item\":{\"id\":\"msg_1\"}}\n\n";
+
+  EXPECT_EQ(id_of(ResponseFormat::json, document), "resp_1");
+  EXPECT_EQ(id_of(ResponseFormat::events, events), "resp_1");
+  EXPECT_EQ(id_of(ResponseFormat::events, events, false), "");
+  EXPECT_EQ(id_of(ResponseFormat::json, document, false), "");
+}
+
 TEST(ResponseReader, CountsEventsOfAChatThatHaveOutput) {
   expect_events(
       CHUNK

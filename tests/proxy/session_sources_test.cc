@@ -6,6 +6,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "evenkeel/base/hash.h"
 
@@ -55,10 +58,10 @@ TEST(SessionSources, TellSequencesFromSessions) {
   Request infer;
   inspect(infer, InferenceTask::infer, "7", "resnet");
 
-  EXPECT_FALSE(sessions.find(chat)->is_sequence);
+  EXPECT_FALSE(sessions.find(chat)->has_state);
   EXPECT_FALSE(sessions.find(infer));
   EXPECT_FALSE(sequences.find(chat));
-  EXPECT_TRUE(sequences.find(infer)->is_sequence);
+  EXPECT_TRUE(sequences.find(infer)->has_state);
 }
 
 TEST(SessionSources, TellTheStartOfASequence) {
@@ -124,6 +127,93 @@ TEST(SessionCookie, IsSecureForClientsThatUseTls) {
   EXPECT_EQ(session_cookie("ab", false), "evenkeel-session=ab; Path=/; HttpOnly; SameSite=Lax");
   EXPECT_EQ(session_cookie("ab", true),
             "evenkeel-session=ab; Path=/; HttpOnly; SameSite=Lax; Secure");
+}
+
+std::optional<SessionHint> agent_session_of(
+    const std::vector<std::pair<std::string_view, std::string_view>>& fields) {
+  Request request;
+  for (const auto& [name, value] : fields) request.fields.add(name, value);
+  return SessionSources({"agent-session"}, AffinityMode::soft).find(request);
+}
+
+TEST(AgentSession, IsWhatCodingAgentsSend) {
+  for (const std::string_view name :
+       {"X-Claude-Code-Session-Id", "x-claude-code-agent-id", "thread-id", "session-id",
+        "session_id", "x-session-affinity", "x-dynamo-session-id", "x-smg-routing-key",
+        "x-session-id", "x-session-token"}) {
+    const auto session = agent_session_of({{"accept", "*/*"}, {name, "one"}});
+    ASSERT_TRUE(session) << name;
+    EXPECT_EQ(session->key, hash_of("one")) << name;
+    EXPECT_TRUE(session->is_soft) << name;
+  }
+  EXPECT_FALSE(agent_session_of({{"x-request-id", "one"}, {"x-session-id", ""}}));
+}
+
+TEST(AgentSession, OfAChildNamesItsParent) {
+  const auto child =
+      agent_session_of({{"x-claude-code-session-id", "main"}, {"x-claude-code-agent-id", "child"}});
+  EXPECT_EQ(child->key, hash_of("child"));
+  EXPECT_EQ(child->parent, hash_of("main"));
+  const auto grandchild = agent_session_of({{"x-claude-code-session-id", "main"},
+                                            {"x-claude-code-agent-id", "grandchild"},
+                                            {"x-claude-code-parent-agent-id", "child"}});
+  EXPECT_EQ(grandchild->parent, hash_of("child"));
+  const auto codex = agent_session_of({{"thread-id", "two"}, {"x-codex-parent-thread-id", "one"}});
+  EXPECT_EQ(codex->key, hash_of("two"));
+  EXPECT_EQ(codex->parent, hash_of("one"));
+}
+
+TEST(AgentSession, EndsWhenTheClientSaysSo) {
+  EXPECT_TRUE(
+      agent_session_of({{"x-dynamo-session-id", "one"}, {"x-dynamo-session-final", "true"}})->ends);
+  EXPECT_FALSE(agent_session_of({{"x-dynamo-session-id", "one"}})->ends);
+}
+
+TEST(AgentSession, IsInTheBodyOtherwise) {
+  const SessionSources sources({"agent-session"}, AffinityMode::soft);
+  Request request;
+  inspect(request, InferenceTask::chat, "");
+  request.info.inference->request.user = "ann";
+  EXPECT_EQ(key_of(sources, request), hash_of("ann"));
+  request.info.inference->request.conversation_id = "conv_1";
+  EXPECT_EQ(key_of(sources, request), hash_of("conv_1"));
+  request.info.inference->request.session = "key";
+  EXPECT_EQ(key_of(sources, request), hash_of("key"));
+}
+
+std::optional<std::uint64_t> response_id_of(std::string_view method, std::string_view path) {
+  Request request;
+  request.method = method;
+  request.path = path;
+  return SessionSources({"header:x-chat", "response-id"}).find_response_id(request);
+}
+
+TEST(SessionSources, KnowTheIdInAPath) {
+  for (const std::string_view path :
+       {"/v1/responses/resp_1", "/v1/responses/resp_1?stream=true", "/v1/conversations/resp_1",
+        "/v1/responses/resp_1/input_items?limit=2", "/v1//responses/resp%5F1",
+        "/openai/v1/responses/resp_1"}) {
+    EXPECT_EQ(response_id_of("GET", path), hash_of("resp_1")) << path;
+  }
+  EXPECT_EQ(response_id_of("DELETE", "/v1/responses/resp_1"), hash_of("resp_1"));
+  EXPECT_EQ(response_id_of("POST", "/v1/responses/resp_1/cancel"), hash_of("resp_1"));
+  EXPECT_EQ(response_id_of("POST", "/v1/responses"), std::nullopt);
+  EXPECT_EQ(response_id_of("POST", "/v1/responses/compact"), std::nullopt);
+  EXPECT_EQ(response_id_of("GET", "/v1/models/resp_1"), std::nullopt);
+}
+
+TEST(SessionSources, KnowTheIdThatARequestGoesOnFrom) {
+  const SessionSources sources({"response-id"});
+  Request request;
+  request.method = "POST";
+  request.path = "/v1/responses";
+  inspect(request, InferenceTask::chat, "");
+  request.info.inference->request.conversation_id = "conv_1";
+  EXPECT_EQ(sources.find_response_id(request), hash_of("conv_1"));
+  request.info.inference->request.previous_response = "resp_1";
+  EXPECT_EQ(sources.find_response_id(request), hash_of("resp_1"));
+  EXPECT_TRUE(sources.reads_answer(request));
+  EXPECT_FALSE(SessionSources({"header:x-chat"}).find_response_id(request));
 }
 
 }  // namespace

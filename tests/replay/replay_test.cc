@@ -80,6 +80,18 @@ TEST(Replay, TheSameOptionsGiveTheSameRow) {
   EXPECT_EQ(first.hit_ratio, second.hit_ratio);
 }
 
+TEST(Replay, SessionsCostNoGoodputAndNoHits) {
+  const Trace trace = some_trace(1500, 9.5);
+  ReplayOptions options = some_options();
+  const ReplayRow without = replay(trace, options, "expected-time");
+  options.sessions = true;
+
+  const ReplayRow with = replay(trace, options, "expected-time");
+
+  EXPECT_GE(with.hit_ratio, 0.99 * without.hit_ratio);
+  EXPECT_GE(with.goodput_ratio, without.goodput_ratio - 0.01);
+}
+
 TEST(Replay, ExpectedTimeMeetsItsTargetsMoreOftenThanTheOtherPickers) {
   const Trace trace = some_trace(1500, 9.5);
   const ReplayRow ours = replay(trace, some_options(), "expected-time");

@@ -66,6 +66,14 @@ LearnedTraffic some_traffic() {
   return traffic;
 }
 
+/// More than a line of them.
+std::vector<AffinityTable::Saved> some_sessions() {
+  std::vector<AffinityTable::Saved> sessions;
+  for (std::uint64_t i = 1; i < 5000; ++i)
+    sessions.push_back({.key = mix(i), .tag = mix(i) >> 25, .idle = std::chrono::seconds(i)});
+  return sessions;
+}
+
 const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                       .drained = {gpu1, {"chat", "gpus:8000@10.0.0.1"}},
                       .drain_ends = {{gpu1, SavedState::Time(1'763'832'600'000ms)}},
@@ -84,6 +92,7 @@ const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                                    {gpu2, {.learned = {.ejections = 1}}}},
                       .traffic = {{"chat", some_traffic()}},
                       .engines = {{gpu1, some_engine()}, {gpu2, {.finished = 3}}},
+                      .sessions = {{"chat", some_sessions()}},
                       .tokenizers = {{.model = 0xfeedULL << 40, .bytes_per_token = 4.5},
                                      {.model = 7, .bytes_per_token = 3, .rough = true}}};
 
@@ -130,6 +139,7 @@ TEST(SavedState, IsReadAsFarAsItIsWhole) {
   speeds.traffic = some.traffic;
   speeds.tokenizers = some.tokenizers;
   speeds.engines = some.engines;
+  speeds.sessions = some.sessions;
   speeds.engines[gpu1].run = {};
   speeds.engines[gpu1].adapters.clear();
   speeds.engines[gpu1].prefixes.clear();

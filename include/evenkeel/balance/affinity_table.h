@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "evenkeel/base/clock.h"
 
@@ -50,11 +51,15 @@ struct AffinityStats {
 /// Thread: any.
 class AffinityTable {
  public:
-  /// Identifies a backend, across reloads: 39 bits of the hash of its id. Two backends of a pool of
-  /// a thousand share one with a probability of 1 to 1 million; then their sessions mix.
+  /// Identifies a backend, across reloads and upgrades: 38 bits of the hash of its id, and a 0. Two
+  /// backends of a pool of a thousand share one with a probability of 1 to half a million; then
+  /// their sessions mix.
   using Tag = std::uint64_t;
   static constexpr Tag none = 0;
   static Tag tag_of(std::string_view backend_id);
+  /// In place of the 0: only that backend knows what the session is about, so the pin outlives its
+  /// absence.
+  static constexpr Tag state_bit = 1;
 
   enum class Use : std::uint8_t { hit, miss, move };
 
@@ -83,12 +88,28 @@ class AffinityTable {
   /// A request of a session that `pin` has placed on this backend was answered: the pin stays,
   /// unless the session has moved on.
   void confirm(std::uint64_t session, Tag backend, Duration ttl, Instant now);
+  /// Pins a session to `backend` wherever it was pinned, and counts nothing: an answer of the
+  /// backend names it.
+  void learn(std::uint64_t session, Tag backend, Duration ttl, Instant now);
+  void forget(std::uint64_t session);
   /// Forgets the sessions of these backends, and adds their numbers to `counts`, of the same
   /// length. Looks at all entries: a millisecond for 100,000.
   void release(std::span<const Tag> backends, std::span<std::uint64_t> counts);
   /// Forgets idle sessions in the next `share` of the table. Makes the number of sessions true; a
   /// session that is too old counts for nothing even before.
   void expire(double share, Duration ttl, Instant now);
+
+  /// What another process continues with.
+  struct Saved {
+    std::uint64_t key = 0;
+    Tag tag = none;
+    std::chrono::seconds idle{};
+    bool operator==(const Saved&) const = default;
+  };
+  /// The confirmed ones.
+  std::vector<Saved> saved(Duration ttl, Instant now) const;
+  /// Those that are unknown here are pinned as they were in the other process.
+  void restore(std::span<const Saved> pins, Duration ttl, Instant now);
 
   void count(std::uint64_t session, Use use);
   std::uint32_t max_sessions() const { return max_sessions_; }
@@ -131,6 +152,23 @@ class AffinityTable {
   alignas(64) std::atomic<std::uint64_t> sessions_{0};  // written when one begins or ends
   std::atomic<std::uint64_t> evictions_{0};
   std::array<Uses, 16> uses_{};  // by session, so that workers seldom write to the same one
+};
+
+/// Pins the sessions that an answer names to the backend that has given it. Thread: any.
+class AnswerPins {
+ public:
+  AnswerPins(std::shared_ptr<AffinityTable> table, AffinityTable::Tag backend, Duration ttl)
+      : table_(std::move(table)), backend_(backend), ttl_(ttl) {}
+
+  /// `has_state`: only the backend knows what the session is about.
+  void pin(std::uint64_t session, bool has_state, Instant now) const {
+    table_->learn(session, backend_ | (has_state ? AffinityTable::state_bit : 0), ttl_, now);
+  }
+
+ private:
+  std::shared_ptr<AffinityTable> table_;
+  AffinityTable::Tag backend_;
+  Duration ttl_;
 };
 
 }  // namespace evenkeel

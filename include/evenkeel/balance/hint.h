@@ -47,10 +47,15 @@ class ExcludedBackends {
 /// What binds a request to the backend of earlier ones: see AffinityTable.
 struct SessionHint {
   std::uint64_t key = 0;        ///< a hash of what names the session
-  bool is_sequence = false;     ///< the backend has state: no other one can continue the session
+  bool has_state = false;       ///< the backend has state: no other one can continue the session
   bool starts = false;          ///< a sequence, with this request: no earlier pin is its own
   bool is_unconfirmed = false;  ///< the client has yet to return the name that it is given now
   bool began_here = false;      ///< with this very request, whose earlier attempts failed
+  bool is_soft = false;         ///< it moves while its backend is saturated
+  bool ends = false;            ///< with this request
+  /// The key of the session whose prompt this one's begins with, as that of an agent's child does;
+  /// 0: none.
+  std::uint64_t parent = 0;
 };
 
 /// What a request's prompt begins with, as far as it was read: see InferenceRequest.
@@ -69,6 +74,8 @@ struct Hint {
   std::uint32_t session_subset =
       0;                         ///< a pin to a backend outside does not hold; 0: every one does
   const Load* pinned = nullptr;  ///< only the backend with these counters; Pool::acquire sets it
+  /// expected-time: where its soft session was; Pool::acquire sets it. Null: it has none.
+  const Load* preferred = nullptr;
   Priority priority = Priority::standard;  ///< its place in the queue
   /// expected-time: what the scheduler is to know of the request; null: a request that generates no
   /// text, which goes where connections are fewest. Outlives `Pool::acquire`.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -186,6 +187,10 @@ class PoolState {
                                                  std::uint64_t request) const;
   /// None if the pool does not pin sessions.
   std::optional<AffinityStats> affinity_stats() const;
+  /// The session is pinned to a backend that is up or not. REQUIRES: the pool pins sessions.
+  bool is_pinned(std::uint64_t session, Instant now) const;
+  /// For what an answer of the backend names. REQUIRES: the pool pins sessions.
+  AnswerPins answer_pins(const Backend& backend) const;
   /// Fewer than half of the backends are fit to serve, so ejections are ignored.
   bool panics() const;
   RetryBudget& retry_budget() const { return *retry_budget_; }
@@ -217,6 +222,9 @@ class PoolState {
   /// Continues with what another process has learned. REQUIRES: after `activate`, before the first
   /// request and the first report of an engine. Thread: the control thread.
   void restore(const LearnedScheduler& learned, Instant now) const;
+  /// The sessions that are pinned now; none if the pool does not pin any. Thread: any.
+  std::vector<AffinityTable::Saved> saved_sessions(Instant now) const;
+  void restore(std::span<const AffinityTable::Saved> sessions, Instant now) const;
   /// The first checks have ended. What does not serve may return as another server: what its caches
   /// had is forgotten. Thread: the control thread.
   void forget_caches_of_absent() const;
@@ -242,9 +250,9 @@ class PoolState {
   }
   bool in_subset(std::uint32_t subset, const Backend& backend) const;
   /// The pin of the request's session to this backend counts: the session does not begin anew, and
-  /// the route lets it stay there. No route moves a sequence.
+  /// the route lets it stay there. No route moves a session whose state is there.
   bool counts_pin(const Hint& hint, const Backend& backend) const {
-    if (hint.session->is_sequence) return !hint.session->starts;
+    if (hint.session->has_state) return !hint.session->starts;
     return hint.session_subset == 0 || in_subset(hint.session_subset, backend);
   }
   /// The backend with these counters, if it is in the subset; else null.
@@ -356,6 +364,12 @@ class Pool {
   Task<Result<Lease>> acquire_elsewhere(const Hint& hint, Instant deadline);
   Task<Result<Lease>> wait_in_subset(Hint hint, Instant deadline);
   Task<Result<Lease>> acquire_for_session(const Hint& hint, Instant deadline);
+  Task<Result<Lease>> acquire_for_soft_session(Hint hint, Instant deadline);
+  Task<Result<Lease>> follow_when_placed(Task<Result<Lease>> placed, SessionHint session);
+  Lease followed(Lease lease, const SessionHint& session) const;
+  const BackendPtr* home_of(const Hint& hint, const SessionHint& session) const;
+  bool is_saturated(const Backend& backend) const;
+  Error session_lost_error() const;
   Task<Result<Lease>> wait_for_pinned(Hint hint, const Load& pinned, Instant deadline);
   Task<Result<Lease>> wait_and_pin(Hint hint, Instant deadline);
   Task<Result<Lease>> wait_in_queue(const Hint& hint, Instant deadline);

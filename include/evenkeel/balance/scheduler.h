@@ -90,6 +90,7 @@ struct Arrival {
   const SlotSet* allowed = nullptr;
   static constexpr std::uint32_t any_slot = ~std::uint32_t{0};
   std::uint32_t pinned = any_slot;          ///< it may only go there
+  std::uint32_t preferred = any_slot;       ///< where its session was: costs there weigh less
   std::span<const std::uint32_t> excluded;  ///< never go there; the first `max_excluded` count
   static constexpr std::size_t max_excluded = 8;
   /// Where to record why it is placed as it is; null: nowhere. Outlives the ticket.

@@ -27,6 +27,7 @@ enum class Fault : std::uint8_t {
   version_not_supported,
   no_route,
   model_not_found,
+  session_lost,  ///< it goes on from what only one backend knows, and that one is gone
   no_backend,
   queue_full,
   queue_timeout,

@@ -205,11 +205,17 @@ struct PoolTlsConfig {
   bool operator==(const PoolTlsConfig&) const = default;
 };
 
+// What a session does while its backend is saturated. `soft`: it moves. `hard`: its requests wait.
+// `off`: there are no sessions.
+enum class AffinityMode { soft, hard, off };
+
 // The requests of a session go to the backend of its first one.
 struct AffinityConfig {
-  // What names the session: the first that a request has. "header:NAME" (lower case), "cookie" (set
-  // by evenkeel), "cookie:NAME", "session_id", "sequence_id". Never empty in a loaded file.
+  // What names the session: the first that a request has. "agent-session", "response-id",
+  // "header:NAME" (lower case), "cookie" (set by evenkeel), "cookie:NAME", "session_id",
+  // "sequence_id". Never empty in a loaded file.
   std::vector<std::string> by{"header:x-session-id"};
+  AffinityMode mode = AffinityMode::hard;
   milliseconds ttl{1'800'000};  // since the last request
   std::uint32_t max_sessions = 200'000;
 
@@ -330,7 +336,7 @@ struct PoolConfig {
   KeepAliveConfig keep_alive;
   HealthConfig health;
   MetricsConfig metrics;
-  std::optional<AffinityConfig> affinity;  // none: the picker places every request
+  std::optional<AffinityConfig> affinity;  // as the file has it; see `affinity_of(pool)`
   SparesConfig spares;
   OutlierConfig outlier;
   milliseconds slow_start{0};  // ramp of a backend that returns or joins; 0: none
@@ -491,6 +497,10 @@ const std::vector<std::string>& picker_names();
 
 // Whether the bodies of the pool's requests are read: if the file says so, or needs it.
 bool inspects(const PoolConfig& pool);
+
+// How the pool keeps sessions together: as the file says, else soft sessions of coding agents where
+// bodies are inspected. Nothing: the picker places every request.
+std::optional<AffinityConfig> affinity_of(const PoolConfig& pool);
 
 // `automatic` if a backend uses TLS, where ALPN settles it; else `http1`.
 BackendProtocol default_protocol(const PoolConfig& pool);

@@ -14,7 +14,8 @@
 
 namespace evenkeel {
 
-class PlacedRequest;
+class AnswerPins;     // of the room balance
+class PlacedRequest;  // likewise
 
 /// What a model is asked to do. `other`: nothing that is known.
 enum class InferenceTask : std::uint8_t {
@@ -57,10 +58,13 @@ struct InferenceRequest {
   std::uint64_t tensor_bytes = 0;           ///< KServe: data of the input tensors
   /// Of the whole prompt, from what is known of it: see TokenEstimates.
   std::uint64_t estimated_prompt_tokens = 0;
-  /// What names the session: `session_id`, else `prompt_cache_key`, else KServe's `sequence_id`.
+  /// What names the session: `session_id`, else `prompt_cache_key`, else SGLang's `rid` without its
+  /// turn, else KServe's `sequence_id`.
   std::string session;
-  bool starts_sequence = false;          ///< KServe's `sequence_start`
-  std::string user;                      ///< OpenAI's `user` or `safety_identifier`
+  std::string previous_response;  ///< OpenAI's `previous_response_id`: this one goes on from it
+  std::string conversation_id;    ///< OpenAI's `conversation`, which the server has
+  bool starts_sequence = false;   ///< KServe's `sequence_start`
+  std::string user;               ///< OpenAI's `user` or `safety_identifier`
   std::optional<std::int64_t> priority;  ///< vLLM's and SGLang's field: as the engine reads it
   /// The same for every turn of a conversation: a hash of the prompt up to the end of the first
   /// message of the user. 0: there is none.
@@ -76,6 +80,9 @@ struct InferenceResponse {
   std::optional<std::uint64_t> completion_tokens;
   std::optional<std::uint64_t> cached_tokens;  ///< of the prompt, found in the engine's cache
   std::string finish_reason;                   ///< of the first choice: "stop", "length"
+  /// The longest id that is kept, in bytes; of a longer one its beginning is.
+  static constexpr std::size_t max_id = 64;
+  std::string id;  ///< what the server calls it; only if `InferenceInfo::answer_pins` is set
   std::uint32_t output_events = 0;  ///< events with output; an event may hold several tokens
   Instant first_output{};           ///< when the first of them arrived
   Instant last_output{};
@@ -128,6 +135,8 @@ struct InferenceInfo : Pooled {
   InferenceResponse response;
   /// Of the attempt whose response this is, in a pool with a scheduler, which learns from it.
   std::shared_ptr<PlacedRequest> placed;
+  /// Pins the id of the response to the backend whose it is; null: no pin is needed.
+  std::shared_ptr<const AnswerPins> answer_pins;
   /// Why no backend got it, for a client that may know: the field `x-evenkeel-decision` of the
   /// error. In the request's fields.
   std::string_view refusal;

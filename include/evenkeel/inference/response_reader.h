@@ -36,8 +36,10 @@ std::optional<ResponseFormat> response_format_of(std::string_view content_type,
 /// gives no `usage`.
 class ResponseReader : public Pooled {
  public:
-  /// `into` outlives the reader.
-  static std::unique_ptr<ResponseReader> create(ResponseFormat format, InferenceResponse& into);
+  /// `into` outlives the reader. `wants_id`: also the id of the response is looked for, where
+  /// OpenAI's `/v1/responses` and `/v1/conversations` have it.
+  static std::unique_ptr<ResponseReader> create(ResponseFormat format, InferenceResponse& into,
+                                                bool wants_id = false);
 
   virtual ~ResponseReader() = default;
   /// The next bytes. Output in them was there at `now`: events that arrive together count as many

@@ -127,7 +127,9 @@ class Forwarder final : public Handler {
   Task<void> back_off(Progress& progress);
 
   Hint hint_of(const Request& request) const;
-  void find_session(const Request& request, Progress& progress);
+  void find_session(Request& request, Progress& progress);
+  void learn_sessions(const Request& request, const Response& response, const Backend& backend,
+                      const Progress& progress) const;
   Task<Result<Lease>> acquire(Request& request, Progress& progress);
   Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, Request& request,
                                     Progress& progress);

@@ -38,7 +38,8 @@ struct ReplayOptions {
   Duration poll_interval = std::chrono::milliseconds(250);
   Duration ttft_slo = std::chrono::seconds(2);
   Duration tpot_slo = std::chrono::milliseconds(100);
-  double shed_factor = 0;       ///< see SchedulerOptions
+  double shed_factor = 0;  ///< see SchedulerOptions
+  bool sessions = false;   ///< clients name their conversations: soft sessions of `expected-time`
   double unstreamed_ratio = 0;  ///< of the requests, whose first tokens the scheduler cannot see
   std::uint64_t seed = 1;
 };

@@ -15,6 +15,7 @@ struct ReplayedRequest : Sequence {
   std::vector<std::uint64_t> blocks;  ///< of trace_block_tokens each
   std::uint64_t tenant = 0;
   bool streams = true;
+  std::uint64_t session = 0;  ///< that the client names; 0: none
 
   std::uint32_t backend = 0;
   Instant sent_at{};
