@@ -1,13 +1,9 @@
 #include "evenkeel/config/address.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstring>
 
 namespace evenkeel {
 namespace {
@@ -158,23 +154,13 @@ std::optional<Address> parse_name_server(std::string_view text, std::string& why
   return Address{std::string{parts->host}, *port};
 }
 
-std::optional<IpBytes> parse_ip(std::string_view text) {
-  std::array<char, INET6_ADDRSTRLEN> terminated{};
-  if (text.size() >= terminated.size() || text.find('\0') != text.npos) return std::nullopt;
-  text.copy(terminated.data(), text.size());
-  in_addr v4{};
-  IpBytes bytes{};
-  if (inet_pton(AF_INET, terminated.data(), &v4) == 1) {
-    bytes[10] = bytes[11] = 0xff;
-    std::memcpy(&bytes[12], &v4, sizeof v4);
-    return bytes;
+bool is_host_field(std::string_view text, std::string& why) {
+  if (text.find("://") != text.npos) {
+    why = "it has no scheme";
+    return false;
   }
-  in6_addr v6{};
-  if (inet_pton(AF_INET6, terminated.data(), &v6) == 1) {
-    std::memcpy(bytes.data(), &v6, sizeof v6);
-    return bytes;
-  }
-  return std::nullopt;
+  const auto parts = split(text, why);
+  return parts && is_host(parts->host, why) && (!parts->port || parse_port(*parts->port, why));
 }
 
 bool Network::contains(const IpBytes& ip) const {

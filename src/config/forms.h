@@ -305,6 +305,8 @@ std::optional<ValidationError> check_method(std::string& value);
 // What names a session: agent-session, response-id, header:NAME, cookie, cookie:NAME, session_id or
 // sequence_id.
 std::optional<ValidationError> check_session_source(std::string& value);
+// What backends get as Host: backend, client, or a host and perhaps its port.
+std::optional<ValidationError> check_backend_host(std::string& value);
 std::optional<ValidationError> check_host_pattern(std::string& value);
 std::optional<ValidationError> check_path_pattern(std::string& value);
 std::optional<ValidationError> check_grpc_name(std::string& value);

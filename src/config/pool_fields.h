@@ -304,6 +304,14 @@ struct Fields<PoolConfig> {
               "backends with https:// in their address.",
               false, "only for https://"},
           &T::tls, OptionalForm<PoolTlsConfig>{});
+    visit(Key{"host",
+              "The Host that backends get, as `:authority` over HTTP/2: `backend`, their own name "
+              "(`tls.server_name`, else the host in their address, and its port unless that is the "
+              "default), `client`, what the client sent, or a text such as `api.example.com`. "
+              "Requests of evenkeel itself, such as health checks, have it too, with `client` the "
+              "backend's own. Where it is changed, `x-forwarded-host` has the client's.",
+              false, "`backend` where TLS goes by name, else `client`"},
+          &T::host, TextForm{"a host", check_backend_host});
     visit(Key{"limits", "Limits of the pool."}, &T::limits, StructForm<PoolLimits>{});
     visit(Key{"timeouts", "Timeouts towards backends."}, &T::timeouts, StructForm<PoolTimeouts>{});
     visit(Key{"retry", "Which requests are sent again, and how often."}, &T::retry,

@@ -72,7 +72,9 @@ constexpr std::array<Synonyms, 66> synonyms = {{
     // Keys of routes.
     {"match", "when condition rule if acl"},
     {"path", "prefix pathprefix location url uri pathbeg"},
-    {"host", "servername domain domains hostname authority hosts"},
+    {"host",
+     "servername domain domains hostname authority hosts hostheader hostrewrite autohostrewrite "
+     "hostrewriteliteral preservehost passhostheader upstreamvhost"},
     {"pool", "backend upstream cluster proxypass usebackend service target defaultbackend"},
     {"split", "weightedclusters weights canary trafficsplit"},
     // Values of `picker`.

@@ -121,6 +121,20 @@ std::optional<ValidationError> check_method(std::string& value) {
   return std::nullopt;
 }
 
+std::optional<ValidationError> check_backend_host(std::string& value) {
+  constexpr auto words = std::to_array<std::string_view>({"backend", "client"});
+  if (std::ranges::find(words, value) != words.end()) return std::nullopt;
+  if (const std::string word = lower(value); std::ranges::find(words, word) != words.end()) {
+    return ValidationError{fmt::format("'{}' is not a host name", value), did_you_mean(word)};
+  }
+  std::string why;
+  if (is_host_field(value, why)) return std::nullopt;
+  return ValidationError{
+      fmt::format("'{}' is not what a Host field holds: {}", value, why),
+      "take `backend` for the backend's own name, `client` for what the client sent, or write "
+      "host or host:port"};
+}
+
 std::optional<ValidationError> check_host_pattern(std::string& value) {
   std::string_view name = value;
   if (name.starts_with("*.")) name.remove_prefix(2);

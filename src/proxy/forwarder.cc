@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/hash.h"
+#include "evenkeel/base/host.h"
 #include "evenkeel/http/grpc.h"
 #include "proxy/attempt_outcome.h"
 #include "proxy/attempt_progress.h"
@@ -81,6 +82,37 @@ void remove_own_fields(Fields& fields) {
 /// The backend has done what was asked: 101 for a tunnel.
 bool is_success(int status) { return status == 101 || (status >= 200 && status < 300); }
 
+/// Of a URL at the Host that the backend got instead of the client's, which the client may not be
+/// able to resolve: what is behind its authority. Empty: it is another URL.
+std::string_view path_at_backend(std::string_view url, std::string_view backend_authority) {
+  const bool secure = equals_ignore_case(url.substr(0, 8), "https://");
+  if (!secure && !equals_ignore_case(url.substr(0, 7), "http://")) return {};
+  url.remove_prefix(secure ? 8 : 7);
+  const std::string_view authority = url.substr(0, url.find_first_of("/?#"));
+  const bool same =
+      normal_authority(authority, secure) == normal_authority(backend_authority, secure);
+  if (!same) return {};
+  url.remove_prefix(authority.size());
+  return url.empty() ? "/" : url;
+}
+
+/// Has the client look for what a redirect names where it has sent its request.
+void localise_redirect(const Request& request, Response& response) {
+  const bool redirects =
+      response.status == 201 || (response.status >= 300 && response.status < 400);
+  if (!redirects) return;
+  const auto location = response.fields.value("location");
+  if (!location) return;
+  const std::string_view path = path_at_backend(*location, request.backend_authority);
+  if (path.empty()) return;
+  std::string local;
+  if (path.starts_with("//")) local = "/.";  // or it would be read as another host
+  if (!path.starts_with('/')) local = "/";
+  local += path;
+  response.fields.remove("location");
+  response.fields.add("location", response.fields.keep(local));
+}
+
 /// Tells the client the name of its session.
 void name_session(std::string_view session, const Request& request, Response& response) {
   const bool secure = request.fields.value(FieldId::x_forwarded_proto) == "https";
@@ -137,6 +169,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
     const Backend& backend = *lease.backend();
     Target& target = targets_.find(&backend)->second;
     progress.credentials.apply_to(request, target.authorization);
+    request.backend_authority = target.host;
 
     // The second time on a fresh link, if the first one had ended.
     auto link_choice = LinkPool::LinkChoice::any;
@@ -238,6 +271,8 @@ void Forwarder::ask_for_usage(Request& request, const Backend& backend) const {
 AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& lease,
                                    LinkLease& link, BackendMetrics& backend_metrics) {
   remove_own_fields(response.fields);
+  if (!request.backend_authority.empty()) [[unlikely]]
+    localise_redirect(request, response);
   RequestInfo& info = request.info;
   info.outcome.backend_metrics = &backend_metrics;
   if (lease.placed() != nullptr) info.inference->placed = lease.placed();

@@ -242,7 +242,11 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
       now.links = std::shared_ptr<LinkPool>(labeled, &labeled->links);
     }
     if (same != before.end()) continue_suspicion(*same->second, now);
-    targets[&backend] = {now.links, &metrics, resolved.authorization};
+    targets[&backend] = {
+        .links = now.links,
+        .metrics = &metrics,
+        .authorization = resolved.authorization,
+        .host = resolved.host.replaces_client ? resolved.host.own : std::string_view()};
     connected.push_back(std::move(now));
   }
   ForwarderOptions options = forwarder_options(

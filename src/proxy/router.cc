@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "evenkeel/base/host.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/path.h"
 #include "evenkeel/inference/request_reader.h"
@@ -50,15 +51,6 @@ bool has_readable_body(const Request& request, std::string_view path) {
 }
 
 }  // namespace
-
-std::string_view host_of(std::string_view authority) {
-  for (std::size_t at = authority.size(); at > 0; --at) {
-    const char c = authority[at - 1];
-    if (c == ':') return {authority.data(), at - 1};
-    if (c == ']') break;  // of an IPv6 address, whose colons begin no port
-  }
-  return authority;
-}
 
 PathPattern::PathPattern(std::string_view pattern) {
   any_ = pattern.empty() || pattern == "/**";

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/deadline.h"
+#include "evenkeel/base/host.h"
 #include "evenkeel/inference/grpc_message.h"
 
 namespace evenkeel {
@@ -41,6 +42,12 @@ LinkPoolOptions link_options_for(const ServerAccess& access) {
 }
 
 }  // namespace
+
+void ServerAccess::set_port(std::uint16_t port) {
+  for (Endpoint& address : addresses) address.set_port(port);
+  if (authority_is_text) return;
+  authority = authority_of(normal_host(host_of(authority)), port, links.connector.tls != nullptr);
+}
 
 /// What has come in of a response so far. Outlives the task that fills it.
 struct BackendClient::Exchange {

@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "evenkeel/base/host.h"
+
 namespace evenkeel {
 namespace {
 
@@ -35,7 +37,10 @@ void detect_group(std::span<const Address> servers, Duration timeout,
   std::vector<Task<DetectionResult>> tasks;
   for (std::size_t i = 0; i < servers.size(); ++i) {
     if (addresses[i]) {
-      tasks.push_back(detect(loop, std::move(*addresses[i]), to_string(servers[i]), deadline));
+      const Address& server = servers[i];
+      tasks.push_back(detect(loop, std::move(*addresses[i]),
+                             authority_of(normal_host(server.host), server.port, server.secure),
+                             deadline));
     } else {
       tasks.emplace_back(DetectionResult{.outcome = DetectionResult::Outcome::unresolved,
                                          .reason = std::move(addresses[i].error().detail)});

@@ -37,7 +37,8 @@ Result<ScrapeTarget> parse_scrape_target(const std::string& url, std::string_vie
   const auto address = parse_backend_address(std::string_view(url).substr(0, slash), why);
   if (!address) return Error{.fault = Fault::bad_request, .detail = url + ": " + why};
   ScrapeTarget target{.host = address->host, .port = address->port};
-  target.access.authority = to_string(*address);
+  target.access.authority =
+      authority_of(normal_host(address->host), address->port, address->secure);
   target.path = path_of(url, default_path);
   if (address->secure) {
     auto tls = trust_store.client();

@@ -1,9 +1,6 @@
 #include "upstream/health_check_spec.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstddef>
 
 namespace evenkeel {
 namespace {
@@ -43,11 +40,7 @@ Duration token_check_timeout(const HealthCheckSpec& spec) {
 
 ServerAccess health_check_access(ServerAccess access, const HealthCheckSpec& spec,
                                  HealthCheckKind kind) {
-  if (spec.config.port != 0) {
-    for (Endpoint& address : access.addresses) address.set_port(spec.config.port);
-    const std::size_t colon = access.authority.rfind(':');
-    access.authority = fmt::format("{}:{}", access.authority.substr(0, colon), spec.config.port);
-  }
+  if (spec.config.port != 0) access.set_port(spec.config.port);
   LinkPoolOptions& links = access.links;
   const Duration patience = token_check_timeout(spec);
   links.link = {.first_byte_timeout = patience, .idle_timeout = patience};

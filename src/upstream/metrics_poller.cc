@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "evenkeel/config/address.h"
+#include "evenkeel/base/host.h"
 #include "evenkeel/inference/engine_metrics.h"
 #include "upstream/gpu_exporter.h"
 #include "upstream/polled_source.h"
@@ -39,19 +39,15 @@ ScrapeTarget backend_scrape_target(const MetricsPollSpec& spec, const ServerAcce
     target.path = engine.metrics.path;
     target.short_path = engine.metrics.short_path;
   }
-  std::string why;
-  const auto server = parse_address(access.authority, why);
-  if (!server) return target;
   std::uint16_t port = spec.config.port;
-  if (port == 0) port = metrics_port_of(engine, server->port);
-  if (port == server->port) return target;
+  if (port == 0) port = metrics_port_of(engine, access.port());
+  if (port == access.port()) return target;
 
   // Another port serves metrics only: without TLS, and without the API key.
-  target.access.authority = to_string({.host = server->host, .port = port});
-  for (Endpoint& address : target.access.addresses) address.set_port(port);
   target.access.authorization.clear();
   target.access.links.connector.tls = nullptr;
   target.access.links.protocol = BackendProtocol::http1;
+  target.access.set_port(port);
   return target;
 }
 

@@ -22,7 +22,8 @@ MonitorSpec spec_of(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
                       .url = resolved.config.metrics,
                       .gpus = resolved.config.gpus},
           .access = {.addresses = resolved.addresses,
-                     .authority = to_string(resolved.config.address),
+                     .authority = resolved.host.own,
+                     .authority_is_text = resolved.host.is_text,
                      .authorization = resolved.authorization,
                      .links = link_options_of(pool, resolved.config, pool_entry.tls)},
           .lists_adapters = pool.picker == "expected-time"};

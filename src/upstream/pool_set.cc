@@ -24,6 +24,12 @@ bool speaks_tls(const PoolConfig& pool) {
                      [](const BackendConfig& backend) { return backend.address.secure; });
 }
 
+/// The name by which a backend is verified, which SNI has if it is no address; in its normal form.
+std::string server_name_of(const PoolConfig& pool, const BackendConfig& backend) {
+  const bool named = pool.tls && !pool.tls->server_name.empty();
+  return normal_host(named ? pool.tls->server_name : backend.address.host);
+}
+
 /// The servers that a name stands for. One IPv4 and one IPv6 address are two ways to one server.
 /// Several of one family are several servers; IPv4 addresses are preferred, since a server that has
 /// both would be listed twice.
@@ -166,6 +172,17 @@ PoolSpec spec_of(const PoolConfig& pool) {
 
 }  // namespace
 
+BackendHost host_of_backend(const PoolConfig& pool, const BackendConfig& backend) {
+  const bool secure = pool.tls || backend.address.secure;
+  const std::string name = server_name_of(pool, backend);
+  if (!pool.host.empty() && pool.host != "backend" && pool.host != "client") {
+    return {.own = pool.host, .is_text = true, .replaces_client = true};
+  }
+  const bool by_default = secure && !parse_ip(name);
+  return {.own = authority_of(name, backend.address.port, secure),
+          .replaces_client = pool.host.empty() ? by_default : pool.host == "backend"};
+}
+
 Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config) {
   std::optional<Error> unknown;
   const BuildInputs now{.find =
@@ -259,7 +276,11 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
            .max_in_flight = pool.limits.max_in_flight,
            .standby = backend.standby});
       const bool drained = build_inputs.drained.contains({pool.name, id});
-      pool_entry.backends.push_back({backend, std::move(addresses), authorization, drained});
+      pool_entry.backends.push_back({.config = backend,
+                                     .addresses = std::move(addresses),
+                                     .authorization = authorization,
+                                     .host = host_of_backend(pool, backend),
+                                     .drained = drained});
     }
   }
   if (speaks_tls(pool)) {
@@ -334,8 +355,7 @@ LinkPoolOptions link_options_of(const PoolConfig& pool, const BackendConfig& bac
     case BackendProtocol::http1: options.connector.alpn = AlpnOffer::http1; break;
     case BackendProtocol::http2: options.connector.alpn = AlpnOffer::http2; break;
   }
-  options.connector.server_name =
-      tls->server_name().empty() ? backend.address.host : tls->server_name();
+  options.connector.server_name = server_name_of(pool, backend);
   return options;
 }
 

@@ -12,9 +12,10 @@ namespace evenkeel {
 /// Whether it is host[:port] with a name, an IPv4 address or a bracketed IPv6 address.
 bool is_authority(std::string_view text);
 
-/// What a backend gets as the request's authority: the client's or, if it sent none (HTTP/1.0), the
-/// backend's own address. An empty one is malformed for many HTTP/2 servers.
+/// What a backend gets as the request's authority: what its pool says, the client's or, if it sent
+/// none (HTTP/1.0), the backend's own address. An empty one is malformed for many HTTP/2 servers.
 inline std::string_view authority_for_backend(const Request& request) {
+  if (!request.backend_authority.empty()) return request.backend_authority;
   return request.authority.empty() ? request.info.outcome.backend : request.authority;
 }
 

@@ -35,6 +35,20 @@ TEST(ConfigValidation, RefusesTwoListenersOnOnePort) {
                   "127.0.0.1:80; give one of them another port"));
 }
 
+TEST(ConfigValidation, AHostIsAWordOrWhatAHostFieldHolds) {
+  const auto problems_with = [](const std::string& host) {
+    return problems_of("pools: [{name: a, backends: [127.0.0.1:1], host: " + host + "}]");
+  };
+  for (const char* good : {"backend", "client", "api.example.com", "'api.example.com:8443'",
+                           "'[::1]:80'", "10.0.0.1"}) {
+    EXPECT_THAT(problems_with(good), IsEmpty()) << good;
+  }
+  EXPECT_THAT(problems_with("Backend"), ElementsAre(HasSubstr("did you mean 'backend'?")));
+  for (const char* bad : {"https://a.test", "'a b'", "a/b", "'a:x'", "'$host'", "'a@b'", "'::1'"}) {
+    EXPECT_THAT(problems_with(bad), ElementsAre(HasSubstr("pools[0].host: "))) << bad;
+  }
+}
+
 std::string tenants(const std::string& list, const std::string& listener = "{name: x}") {
   return "listeners: [" + listener + "]\npools: [" + pool_a + "]\ntenants: [" + list + "]\n";
 }

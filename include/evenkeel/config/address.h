@@ -1,10 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "evenkeel/base/host.h"
 
 namespace evenkeel {
 
@@ -30,11 +31,8 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
 // Reads where a name server is: an IP address, and a port if it is not 53.
 std::optional<Address> parse_name_server(std::string_view text, std::string& why);
 
-// An IPv4 address as it is written in IPv6 (::ffff:a.b.c.d), or an IPv6 address; network byte
-// order.
-using IpBytes = std::array<std::uint8_t, 16>;
-
-std::optional<IpBytes> parse_ip(std::string_view text);
+// What a Host field may be: "host" or "host:port"; false, and `why`: what is wrong.
+bool is_host_field(std::string_view text, std::string& why);
 
 // A block of addresses, such as 10.0.0.0/8, ::1 or fd00::/8.
 struct Network {

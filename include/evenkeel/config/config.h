@@ -330,6 +330,9 @@ struct PoolConfig {
   std::vector<BackendConfig> backends;  // never empty in a loaded file
   // Given, every backend uses TLS; else those with https:// in their address.
   std::optional<PoolTlsConfig> tls;
+  // What the backends get as Host: "backend" (its own name), "client" (the client's), or a text;
+  // empty: by how a backend is addressed, see `host_of_backend`.
+  std::string host;
   PoolLimits limits;
   PoolTimeouts timeouts;
   RetryConfig retry;

@@ -152,7 +152,8 @@ struct Request {
   std::string_view method;
   std::string_view scheme = "http";
   std::string_view authority;
-  std::string_view path;        ///< the target in origin form with its query, as received
+  std::string_view backend_authority;  ///< what the backend gets instead; empty: `authority`
+  std::string_view path;               ///< the target in origin form with its query, as received
   std::string_view upgrade;     ///< "websocket" when the client asks for a tunnel, else empty
   bool wants_trailers = false;  ///< TE: trailers
   /// As `Field::never_indexed`, of the target: its query may have a key in it.

@@ -29,6 +29,7 @@ struct Target {
   std::shared_ptr<LinkPool> links;
   BackendMetrics* metrics;
   std::string_view authorization;  ///< replaces the client's field of that name; empty: keeps it
+  std::string_view host = {};      ///< replaces the Host that the client named; empty: keeps it
 };
 
 struct ForwarderOptions {

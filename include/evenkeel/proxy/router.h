@@ -16,9 +16,6 @@
 
 namespace evenkeel {
 
-/// The host of an authority, without its port.
-std::string_view host_of(std::string_view authority);
-
 /// A path pattern. A segment is text or `*`, which matches any one segment; a final `**` matches
 /// any rest, also an empty one.
 class PathPattern {

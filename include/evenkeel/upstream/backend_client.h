@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -22,12 +23,18 @@ namespace evenkeel {
 /// How to reach a server.
 struct ServerAccess {
   std::vector<Endpoint> addresses;  ///< tried in turn; not empty
-  std::string authority;            ///< "host:port"
+  std::string authority;            ///< "host:port", or "host" of a default port
+  bool authority_is_text = false;   ///< it is a text of the file, which holds for all ports
   std::string authorization;        ///< "Bearer KEY"; empty: no API key
   LinkPoolOptions links;
   bool keeps_links = true;  ///< between requests; false if descriptors are scarce
 
   bool operator==(const ServerAccess&) const = default;
+
+  /// 0: no address is known.
+  std::uint16_t port() const { return addresses.empty() ? 0 : addresses.front().port(); }
+  /// Goes to another port of the same server, by the same protocols.
+  void set_port(std::uint16_t port);
 };
 
 using FieldList = std::vector<std::pair<std::string, std::string>>;

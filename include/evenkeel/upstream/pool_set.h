@@ -38,6 +38,16 @@ struct BuildInputs {
   bool reload_files = true;
 };
 
+/// What a backend gets as Host.
+struct BackendHost {
+  std::string own;               ///< of evenkeel's own requests: its name, or a text of the file
+  bool is_text = false;          ///< a text of the file, which holds for all its ports
+  bool replaces_client = false;  ///< clients' requests have it too, in place of what they named
+};
+/// Unless the pool says: clients' requests to a server that is addressed by name over TLS have that
+/// name, as its certificate and SNI; others keep what the client named.
+BackendHost host_of_backend(const PoolConfig& pool, const BackendConfig& backend);
+
 /// Immutable in shape. Thread: any.
 class PoolSet {
  public:
@@ -47,7 +57,8 @@ class PoolSet {
     BackendConfig config;
     std::vector<Endpoint> addresses;  ///< tried in turn; empty: its name has none
     std::string authorization;        ///< sent to it as `authorization`; empty: the client's
-    bool drained = false;             ///< by an operator
+    BackendHost host;
+    bool drained = false;  ///< by an operator
   };
   struct PoolEntry {
     std::shared_ptr<PoolState> state;
