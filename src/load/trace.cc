@@ -94,9 +94,10 @@ std::optional<Duration> date(std::string_view text) {
   }
   const auto zone = time_zone(text);
   const std::chrono::year_month_day calendar_day(std::chrono::year(static_cast<int>(*year)),
-                                         std::chrono::month(*month), std::chrono::day(*day));
-  const bool is_valid =
-      calendar_day.ok() && *year >= 1970 && *year <= 2200 && *hour < 24 && *minute < 60 && *second <= 60;
+                                                 std::chrono::month(*month),
+                                                 std::chrono::day(*day));
+  const bool is_valid = calendar_day.ok() && *year >= 1970 && *year <= 2200 && *hour < 24 &&
+                        *minute < 60 && *second <= 60;
   if (!zone || !is_valid) return std::nullopt;
   return std::chrono::sys_days(calendar_day).time_since_epoch() + std::chrono::hours(*hour) +
          std::chrono::minutes(*minute) + std::chrono::seconds(*second) + fraction - *zone;
@@ -316,8 +317,7 @@ class CsvColumns {
     CsvColumns columns;
     columns.count_ = names.size();
     columns.stamp_ = find({"timestamp_ms", "TIMESTAMP"});
-    columns.has_dates_ =
-        columns.stamp_ < columns.count_ && names[columns.stamp_] == "TIMESTAMP";
+    columns.has_dates_ = columns.stamp_ < columns.count_ && names[columns.stamp_] == "TIMESTAMP";
     columns.input_ = find({"context_tokens", "input_tokens", "prompt_tokens", "ContextTokens"});
     columns.output_ = find({"generated_tokens", "output_tokens", "GeneratedTokens"});
     columns.tenant_ = find({"client_id"});
@@ -342,8 +342,9 @@ class CsvColumns {
     const auto input = number<std::uint32_t>(cells[input_]);
     const auto output = number<std::uint32_t>(cells[output_]);
     if (!due || !input || !output) {
-      why = has_dates_ ? "expected a date such as 2023-11-16 18:15:46.68 and whole numbers of tokens"
-                       : "expected milliseconds and whole numbers of tokens";
+      why = has_dates_
+                ? "expected a date such as 2023-11-16 18:15:46.68 and whole numbers of tokens"
+                : "expected milliseconds and whole numbers of tokens";
       return std::nullopt;
     }
     return TraceRow{.due = *due,

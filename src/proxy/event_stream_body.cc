@@ -157,9 +157,9 @@ void EventStreamBody::report_error() {
 
 void EventStreamBody::remember_end(std::string_view bytes) {
   if (bytes.empty()) return;
-  between_events_ = lines_ ? bytes.ends_with('\n')
-                           : bytes.ends_with("\n\n") || bytes.ends_with("\r\n\r\n") ||
-                                 bytes.ends_with("\r\r");
+  between_events_ =
+      lines_ ? bytes.ends_with('\n')
+             : bytes.ends_with("\n\n") || bytes.ends_with("\r\n\r\n") || bytes.ends_with("\r\r");
 }
 
 }  // namespace evenkeel

@@ -48,7 +48,7 @@ class EventStreamBody final : public Body {
   bool skips_line_ = false;     // the current line is no error's
   bool names_error_ = false;    // the current event has a line `event: error`
   LineCutter cutter_;
-  std::string line_;            // the current line, if it began in an earlier chunk
+  std::string line_;  // the current line, if it began in an earlier chunk
   std::optional<Error> broken_;
   std::string event_;
 };

@@ -35,10 +35,10 @@ class UsageRemover {
   bool removes_null_;
   bool knows_line_end_ = false;
   bool ends_in_cr_ = false;  // the lines of the stream end in CR alone, not in LF
-  bool too_long_ = false;  // the current event, whose beginning was passed on
-  std::string held_;       // the beginning of the next event
-  std::string final_;      // the last event, if it ended a choice
-  std::string joined_;     // the same with what completed it
+  bool too_long_ = false;    // the current event, whose beginning was passed on
+  std::string held_;         // the beginning of the next event
+  std::string final_;        // the last event, if it ended a choice
+  std::string joined_;       // the same with what completed it
   std::string edited_;
 };
 

@@ -25,7 +25,7 @@ class BatchedSend {
   /// What the kernel did not take, and why. `rest` is valid until the coroutine suspends again.
   struct Sent {
     std::string_view rest;
-    int error = 0;  // 0, or the errno of the send, EAGAIN included
+    int error = 0;         // 0, or the errno of the send, EAGAIN included
     bool was_idle = true;  // false: nothing was sent
   };
 
