@@ -85,7 +85,7 @@ class Http2Client:
 
 class Times(case.Case):
     def setUp(self):
-        self.length = 0.4 * min(slowness(), 3)
+        self.length = 0.3 * min(slowness(), 2)
         self.quiet = False  # the server does not pause
 
     def pause(self, count=1):
