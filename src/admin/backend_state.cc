@@ -52,7 +52,11 @@ std::string reason_of(const Backend& backend, const BackendStatus* backend_statu
   }
   if (load.is_out(OutOfRotation::ejected)) return describe_ejection(load);
   if (load.is_out(OutOfRotation::standby)) return "a standby that its pool does not need now";
-  return restriction_of(backend, now);
+  std::string reason = restriction_of(backend, now);
+  if (reason.empty() && backend_status != nullptr && !backend_status->models_problem.empty()) {
+    reason = "its list of models is not known: " + backend_status->models_problem;
+  }
+  return reason;
 }
 
 void BackendStateHistory::update(const std::shared_ptr<const PoolSet>& pool_set, Instant now,

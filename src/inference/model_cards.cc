@@ -58,49 +58,65 @@ std::int64_t time_of(simdjson::ondemand::value value) {
   return seconds >= 0 && seconds <= latest ? static_cast<std::int64_t>(seconds) : 0;
 }
 
-ModelCard read_card(simdjson::ondemand::value value) {
-  ModelCard card;
-  for (auto field : value.get_object()) {
-    const std::string key(std::string_view(field.unescaped_key()));
-    simdjson::ondemand::value item = field.value();
-    if (key == "id") {
-      card.id = json::string_of(item, key);
-    } else if (key == "owned_by" && !json::is_null(item)) {
-      card.owner = json::string_of(item, key);
-    } else if (key == "created") {
-      card.created = time_of(item);
-    } else if (key == "object" || key == "permission" || key == "owned_by") {
-      json::skip_value(item);
+void read_field(ModelCard& card, std::string_view key, simdjson::ondemand::value item) {
+  const bool is_text = item.type() == json_type::string;
+  if (key == "id" && is_text) {
+    card.id = json::string_of(item, key);
+  } else if (key == "owned_by" && is_text) {
+    card.owner = json::string_of(item, key);
+  } else if (key == "created") {
+    card.created = time_of(item);
+  } else if (key == "object" || key == "permission" || key == "owned_by" || key == "id") {
+    json::skip_value(item);
+  } else {
+    if (!card.details.empty()) card.details += ',';
+    append_json_string(card.details, key);
+    card.details += ':';
+    if (key == "parent" && is_text) {
+      card.parent = json::string_of(item, key);
+      append_json_string(card.details, card.parent);
     } else {
-      if (!card.details.empty()) card.details += ',';
-      append_json_string(card.details, key);
-      card.details += ':';
-      if (key == "parent" && item.type() == json_type::string) {
-        card.parent = json::string_of(item, key);
-        append_json_string(card.details, card.parent);
-      } else {
-        append_value(card.details, item);
-      }
+      append_value(card.details, item);
     }
   }
+}
+
+/// Nothing: it is no model.
+std::optional<ModelCard> read_card(std::string text) {
+  ModelCard card;
+  const auto read =
+      json::read_object(text, [&](std::string_view name, simdjson::ondemand::value value) {
+        const std::string key(name);
+        read_field(card, key, value);
+      });
+  if (!read || card.id.empty()) return std::nullopt;
   if (card.details.size() > ModelCard::max_details) card.details.clear();
   return card;
 }
 
 }  // namespace
 
-std::optional<std::vector<ModelCard>> read_model_cards(std::string text) {
-  std::optional<std::vector<ModelCard>> cards;
+std::optional<std::vector<ModelCard>> read_model_cards(std::string text, std::size_t* odd) {
+  // Each entry is read on its own, so that one that is odd spoils no other.
+  std::optional<std::vector<std::string>> entries;
   const auto read =
       json::read_object(text, [&](std::string_view name, simdjson::ondemand::value value) {
         if (name != "data" || value.type() != json_type::array) {
           json::skip_value(value);
           return;
         }
-        cards.emplace();
-        for (auto card : value.get_array()) cards->push_back(read_card(card.value()));
+        entries.emplace();
+        for (auto entry : value.get_array()) {
+          entries->emplace_back(std::string_view(simdjson::to_json_string(entry.value())));
+        }
       });
-  if (!read) return std::nullopt;
+  if (!read || !entries) return std::nullopt;
+  std::vector<ModelCard> cards;
+  for (std::string& entry : *entries) {
+    if (auto card = read_card(std::move(entry))) cards.push_back(std::move(*card));
+  }
+  if (cards.empty() && !entries->empty()) return std::nullopt;
+  if (odd != nullptr) *odd = entries->size() - cards.size();
   return cards;
 }
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "evenkeel/base/hash.h"
-#include "evenkeel/base/host.h"
 #include "evenkeel/http/grpc.h"
+#include "evenkeel/upstream/redirect.h"
 #include "proxy/attempt_outcome.h"
 #include "proxy/attempt_progress.h"
 #include "proxy/event_stream_body.h"
@@ -82,28 +82,15 @@ void remove_own_fields(Fields& fields) {
 /// The backend has done what was asked: 101 for a tunnel.
 bool is_success(int status) { return status == 101 || (status >= 200 && status < 300); }
 
-/// Of a URL at the Host that the backend got instead of the client's, which the client may not be
-/// able to resolve: what is behind its authority. Empty: it is another URL.
-std::string_view path_at_backend(std::string_view url, std::string_view backend_authority) {
-  const bool secure = equals_ignore_case(url.substr(0, 8), "https://");
-  if (!secure && !equals_ignore_case(url.substr(0, 7), "http://")) return {};
-  url.remove_prefix(secure ? 8 : 7);
-  const std::string_view authority = url.substr(0, url.find_first_of("/?#"));
-  const bool same =
-      normal_authority(authority, secure) == normal_authority(backend_authority, secure);
-  if (!same) return {};
-  url.remove_prefix(authority.size());
-  return url.empty() ? "/" : url;
-}
-
-/// Has the client look for what a redirect names where it has sent its request.
+/// Has the client look for what a redirect names where it has sent its request: it may not be able
+/// to resolve the backend's own name.
 void localise_redirect(const Request& request, Response& response) {
   const bool redirects =
       response.status == 201 || (response.status >= 300 && response.status < 400);
   if (!redirects) return;
   const auto location = response.fields.value("location");
   if (!location) return;
-  const std::string_view path = path_at_backend(*location, request.backend_authority);
+  const std::string_view path = path_at(request.backend_authority, *location);
   if (path.empty()) return;
   std::string local;
   if (path.starts_with("//")) local = "/.";  // or it would be read as another host

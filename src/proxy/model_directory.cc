@@ -206,10 +206,13 @@ std::vector<ModelDirectory::Listed> ModelDirectory::list(const std::vector<Serve
   };
   for (const auto& [pool, served] : pools) {
     const PoolConfig& config = config_.pools[pool.number];
-    const bool renames = !config.model.empty() && config.models.empty();
+    // What the routes name stands in for a list that is not known.
+    const bool renames = !config.model.empty();
+    const bool by_routes = config.models.empty() && (renames || !served->listed);
     for (const std::string_view name : pool.models) {
-      if (!renames || !is_name(name) || !served->available) continue;
-      add({.id = name, .card = served->find(config.model), .source = served});
+      if (!by_routes || !is_name(name) || !served->available) continue;
+      const ModelCard* const card = served->find(renames ? config.model : name);
+      if (renames || card == nullptr) add({.id = name, .card = card, .source = served});
     }
     for (const ModelCard& card : served->models) {
       if (pool.takes(card.id)) add({.id = card.id, .card = &card, .source = served});

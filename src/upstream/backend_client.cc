@@ -7,6 +7,7 @@
 #include "evenkeel/base/deadline.h"
 #include "evenkeel/base/host.h"
 #include "evenkeel/inference/grpc_message.h"
+#include "evenkeel/upstream/redirect.h"
 
 namespace evenkeel {
 namespace {
@@ -32,6 +33,18 @@ void set_field(Request& request, const std::string& name, const std::string& val
     request.authority = value;
   } else {
     request.fields.add(name, value, id);
+  }
+}
+
+/// Reads a body that nothing needs, so that its link can be kept. A long one closes its link.
+Task<void> discard(Body* body) {
+  constexpr std::size_t max_bytes = 64 * 1024;
+  std::size_t size = 0;
+  for (bool last = body == nullptr; !last;) {
+    auto chunk = co_await body->read();
+    if (!chunk) co_return;
+    size += chunk->bytes.size();
+    last = chunk->last || size > max_bytes;
   }
 }
 
@@ -71,6 +84,21 @@ BackendClient::BackendClient(Loop& loop, ServerAccess access)
 
 Task<Result<OpenResponse>> BackendClient::open(Request& request, LinkPool::LinkChoice link_choice,
                                                const std::function<void()>& on_send) {
+  constexpr int max_redirects = 3;
+  for (int followed = 0;; ++followed) {
+    auto opened = co_await send(request, link_choice, on_send);
+    if (!opened || followed == max_redirects) co_return opened;
+    const std::string target = redirected_target(request, opened->response);
+    if (target.empty()) co_return opened;
+    request.path = request.fields.keep(target);
+    link_choice = LinkPool::LinkChoice::any;
+    const BodyPtr body = std::move(opened->response.body);
+    co_await discard(body.get());
+  }
+}
+
+Task<Result<OpenResponse>> BackendClient::send(Request& request, LinkPool::LinkChoice link_choice,
+                                               const std::function<void()>& on_send) {
   for (bool resent = false;; resent = true) {
     const bool dials = links_.idle() == 0 || link_choice == LinkPool::LinkChoice::fresh;
     const Instant began = loop_.read_clock();
@@ -99,6 +127,7 @@ Task<Result<Done>> BackendClient::exchange(Request& request, LinkPool::LinkChoic
   Fetched& fetched = received.fetched;
   fetched.status = response.status;
   fetched.server = response.fields.value(FieldId::server).value_or("");
+  fetched.location = response.fields.value("location").value_or("");
   received.note_status(response.fields);
   const BodyPtr body = std::move(opened->response.body);
   for (bool last = body == nullptr; !last;) {

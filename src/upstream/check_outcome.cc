@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/utf8.h"
 #include "evenkeel/inference/kserve_grpc.h"
+#include "evenkeel/upstream/redirect.h"
 
 namespace evenkeel {
 namespace {
@@ -46,6 +47,9 @@ CheckOutcome failed_check(const Error& error, std::string_view what) {
 }
 
 std::string describe_response(std::string_view what, const Fetched& fetched) {
+  if (!fetched.location.empty()) {
+    return fmt::format("{}: {}", what, describe_status(fetched.status, fetched.location));
+  }
   const std::string said = excerpt(fetched.body);
   return said.empty() ? fmt::format("{}: {}", what, fetched.status)
                       : fmt::format("{}: {} {}", what, fetched.status, said);

@@ -106,6 +106,8 @@ ModelCatalogBuilder::Inputs ModelCatalogBuilder::inputs_of(const PoolConfig& poo
     }
     if (!counts(backend->load(), status)) continue;
     inputs.available = true;
+    const bool read = status != nullptr && status->models != nullptr;
+    if (!read || !status->models_problem.empty()) inputs.listed = false;
     if (status == nullptr) continue;
     if (status->cards != nullptr) {
       inputs.cards.push_back(status->cards);
@@ -117,10 +119,12 @@ ModelCatalogBuilder::Inputs ModelCatalogBuilder::inputs_of(const PoolConfig& poo
 }
 
 PoolModels ModelCatalogBuilder::models_of(const Inputs& inputs) {
-  PoolModels pool{
-      .available = inputs.available, .own_api = inputs.own_api, .implied_tag = inputs.implied_tag};
+  PoolModels pool{.available = inputs.available,
+                  .listed = inputs.listed,
+                  .own_api = inputs.own_api,
+                  .implied_tag = inputs.implied_tag};
   const bool reported = !inputs.cards.empty() || !inputs.lists.empty();
-  pool.known = !inputs.available || reported || !inputs.named.empty();
+  pool.known = !inputs.available || (reported && inputs.listed) || !inputs.named.empty();
   if (!inputs.available) return pool;
 
   std::map<std::string, ModelCard, std::less<>> cards;  // the first backend's of each
@@ -149,7 +153,9 @@ PoolModels ModelCatalogBuilder::models_of(const Inputs& inputs) {
 
 Error model_not_found(std::string_view model, std::span<const std::string_view> names) {
   std::string detail = fmt::format("The model {} does not exist.", quoted(model));
-  const std::vector<std::string_view> near = near_names(model, names);
+  std::vector<std::string_view> others(names.begin(), names.end());
+  std::erase(others, model);  // found by another rule than the one that refuses it
+  const std::vector<std::string_view> near = near_names(model, others);
   for (std::size_t i = 0; i < near.size(); ++i) {
     detail += i == 0 ? " Did you mean " : i + 1 < near.size() ? ", " : " or ";
     detail += quoted(near[i]);

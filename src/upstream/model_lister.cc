@@ -1,5 +1,7 @@
 #include "upstream/model_lister.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -8,6 +10,7 @@
 
 #include "evenkeel/inference/engine_health.h"
 #include "evenkeel/inference/engine_identity.h"
+#include "evenkeel/upstream/redirect.h"
 
 namespace evenkeel {
 namespace {
@@ -32,16 +35,33 @@ bool is_refusal(int status) {
   return status >= 400 && status < 500 && status != 408 && status != 429;
 }
 
-std::vector<ModelCard> without_repeats(std::vector<ModelCard> cards) {
+bool has_no_such_list(int status) { return status == 404 || status == 405 || status == 501; }
+
+struct ReadList {
+  std::vector<ModelCard> cards;  // each once
+  std::string problem;           // why these are not all; empty: they are
+};
+
+/// Nothing: it is no list of models.
+std::optional<ReadList> read_list(std::string body) {
+  std::size_t odd = 0;
+  const auto cards = read_model_cards(std::move(body), &odd);
+  if (!cards) return std::nullopt;
+  ReadList list;
   std::set<std::string_view> seen;
-  std::vector<ModelCard> kept;
-  for (const ModelCard& card : cards) {
-    const bool usable = !card.id.empty() && card.id.size() <= max_id;
-    if (!usable || !seen.insert(card.id).second) continue;
-    kept.push_back(card);
-    if (kept.size() == max_models) break;
+  for (const ModelCard& card : *cards) {
+    if (card.id.size() > max_id) {
+      ++odd;
+    } else if (seen.insert(card.id).second) {
+      if (list.cards.size() == max_models) {
+        list.problem = fmt::format("only the first {} of its models are taken", max_models);
+        return list;
+      }
+      list.cards.push_back(card);
+    }
   }
-  return kept;
+  if (odd > 0) list.problem = fmt::format("{} of its entries name no model", odd);
+  return list;
 }
 
 }  // namespace
@@ -73,16 +93,22 @@ Task<Duration> ModelLister::list() {
     const Fault fault = answer.error().fault;
     if (fault == Fault::connect_failed) forget();
     if (fault == Fault::backend_protocol) co_return refused_interval;  // it speaks gRPC only
+    if (fault == Fault::first_byte_timeout) set_problem(answer.error().detail);
     co_return after_failure();
   }
   on_connect_();
-  auto cards = answer->status == 200 && answer->complete ? read_model_cards(std::move(answer->body))
-                                                         : std::optional<std::vector<ModelCard>>();
-  if (cards) {
+  std::optional<ReadList> list;
+  if (answer->status == 200 && answer->complete) list = read_list(std::move(answer->body));
+  if (list) {
     retry_delay_ = Duration::zero();
-    keep(without_repeats(std::move(*cards)));
+    set_problem(std::move(list->problem));
+    keep(std::move(list->cards));
     co_return list_interval;
   }
+  set_problem(has_no_such_list(answer->status) ? ""
+              : answer->status != 200          ? describe_status(answer->status, answer->location)
+              : answer->complete               ? "not a list of models"
+                                               : "longer than 1 MiB");
   if (answer->status != 200 && !is_refusal(answer->status)) co_return after_failure();
   forget();
   co_return refused_interval;
@@ -101,6 +127,12 @@ void ModelLister::keep(std::vector<ModelCard> cards) {
   for (const ModelCard& card : cards) ids.push_back(card.id);
   cards_ = std::make_shared<const std::vector<ModelCard>>(std::move(cards));
   models_ = std::make_shared<const std::vector<std::string>>(std::move(ids));
+  ++revision_;
+}
+
+void ModelLister::set_problem(std::string problem) {
+  if (problem == problem_) return;
+  problem_ = std::move(problem);
   ++revision_;
 }
 

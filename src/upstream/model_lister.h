@@ -36,7 +36,9 @@ class ModelLister {
   const ModelCards& cards() const { return cards_; }
   /// Their ids.
   const ModelList& models() const { return models_; }
-  /// Changes whenever `cards()` does.
+  /// Why `cards()` are not all models of the server; empty: they are, or it has no such list.
+  const std::string& problem() const { return problem_; }
+  /// Changes whenever one of these does.
   std::uint64_t revision() const { return revision_; }
 
  private:
@@ -45,6 +47,7 @@ class ModelLister {
   Duration after_failure();
   void keep(std::vector<ModelCard> cards);
   void forget();
+  void set_problem(std::string problem);
 
   Loop& loop_;
   Rng rng_;
@@ -53,6 +56,7 @@ class ModelLister {
   BackendClient client_;
   ModelCards cards_;
   ModelList models_;
+  std::string problem_;
   Duration retry_delay_{};
   std::uint64_t revision_ = 0;
   Signal wake_now_;

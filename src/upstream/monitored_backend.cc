@@ -108,6 +108,7 @@ BackendStatus MonitoredBackend::status() const {
     status.cards = model_lister_->cards();
     status.models = model_lister_->models();
   }
+  if (model_lister_ != nullptr) status.models_problem = model_lister_->problem();
   status.has_own_models_api = listing() == ModelListing::tfserving;
   if (poller_ != nullptr) status.polled = poller_->status();
   return status;
@@ -254,7 +255,17 @@ void MonitoredBackend::check_model_triggers(bool suspected) {
     changed = true;
   }
   if (changed) model_lister_->list_now();
+  log_models_problem();
   publish_adapters();
+}
+
+/// Once for each cause in a row.
+void MonitoredBackend::log_models_problem() {
+  const std::string& problem = model_lister_->problem();
+  if (problem.empty() || problem == logged_models_problem_) return;
+  logged_models_problem_ = problem;
+  log::warning(fmt::format("pool {}: {}: its list of models is not known: GET /v1/models: {}",
+                           spec_.pool, spec_.backend->id(), problem));
 }
 
 /// Which of its models are adapters. What a backend that goes down offered is kept: it will come

@@ -66,6 +66,7 @@ class MonitoredBackend final : EngineDetection::Observer {
   ModelListing listing() const;
   void drop_model_lister();
   void check_model_triggers(bool suspected);
+  void log_models_problem();
   void publish_adapters();
   void on_health_changed(const HealthRecord& record);
   void report_first_result();
@@ -86,7 +87,8 @@ class MonitoredBackend final : EngineDetection::Observer {
   std::unique_ptr<MetricsPoller> poller_;      // null: not polled
   std::unique_ptr<ModelLister> model_lister_;  // null: its models are not listed, or it is down
   ModelList checked_models_;                   // as its checks last listed them
-  ModelCards published_cards_;                 // whose adapters its EngineState has
+  std::string logged_models_problem_;
+  ModelCards published_cards_;  // whose adapters its EngineState has
 };
 
 }  // namespace evenkeel

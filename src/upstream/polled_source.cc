@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/base/log.h"
+#include "evenkeel/upstream/redirect.h"
+
 namespace evenkeel {
 namespace {
 
@@ -57,6 +60,9 @@ Task<void> PolledSource::run() {
         due = began;
         continue;  // retry at once with the full page
       } else {
+        if (std::exchange(logged_, reason) != reason) {
+          log::warning("polling " + scraper_.url() + ": " + reason);
+        }
         fail(std::move(reason));
       }
     }
@@ -71,7 +77,7 @@ Task<void> PolledSource::run() {
 /// Why a response has no values; empty if it has.
 std::string PolledSource::evaluate(const Scraped& scraped) {
   if (scraped.status == 200) return finish(scraped);
-  std::string reason = "status " + std::to_string(scraped.status);
+  std::string reason = describe_status(scraped.status, scraped.location);
   const bool absent = scraped.status == 404 || scraped.status == 501;
   if (absent && !required_option().empty())
     reason.append(": no metrics without ").append(required_option());

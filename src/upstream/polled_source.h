@@ -84,6 +84,7 @@ class PolledSource : protected ScrapeObserver {
   std::uint64_t revision_ = 0;
   std::optional<Instant> last_success_;
   bool polling_ = false;
+  std::string logged_;  // the last reason why a page had no values: each is logged once in a row
   Signal poll_now_;
   MethodTimer<&PolledSource::expire> forget_{*this};
   Task<void> running_;

@@ -74,6 +74,7 @@ Task<Result<Scraped>> Scraper::scrape(ScrapeObserver& observer) {
   const Response& response = opened->response;
   const std::string_view type = response.fields.value("content-type").value_or("");
   Scraped scraped{.status = response.status,
+                  .location = std::string(response.fields.value("location").value_or("")),
                   .open_metrics = type.starts_with("application/openmetrics"),
                   .has_length = response.body == nullptr || response.body->length().has_value()};
   auto read = co_await read_body(*opened, observer);

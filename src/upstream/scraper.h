@@ -28,6 +28,7 @@ struct ScrapeTarget {
 /// How one poll ended.
 struct Scraped {
   int status = 0;
+  std::string location = {};  ///< its `Location` field
   bool open_metrics = false;  ///< its last line is `# EOF`
   bool has_length = false;    ///< the server announced the length of the body
   Duration took{};            ///< from request to last byte, less the round trip
@@ -55,6 +56,12 @@ class Scraper {
   /// Errors: those of dialling and of a link; first_byte_timeout if the last byte is not in by the
   /// deadline; backend_protocol if the body is too large.
   Task<Result<Scraped>> read(ScrapeObserver& observer, Instant deadline);
+
+  /// Of the page, for people.
+  std::string url() const {
+    return (uses_tls() ? "https://" : "http://") + target_.access.authority +
+           (target_.short_path.empty() ? target_.path : target_.short_path);
+  }
 
   /// The short path brought no values: uses the full one from now on. False: it does already.
   bool drop_short_path() { return !std::exchange(target_.short_path, {}).empty(); }

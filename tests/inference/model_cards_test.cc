@@ -61,6 +61,23 @@ TEST(ModelCards, HaveNoTimeThatIsNone) {
   }
 }
 
+TEST(ModelCards, AreKeptWhateverStandsBesideThem) {
+  for (const std::string odd : {R"({"id":1})", R"({"id":null,"x":[]})", "\"b\"", "7", "null", "[]",
+                                "{}", R"({"id":"b","x":{bad}})", R"({"owned_by":"b"})"}) {
+    std::size_t count = 0;
+    const auto cards =
+        read_model_cards(R"({"data":[{"id":"a"},)" + odd + R"(,{"id":"c"}]})", &count);
+    ASSERT_TRUE(cards) << odd;
+    ASSERT_EQ(cards->size(), 2u) << odd;
+    EXPECT_EQ((*cards)[0].id, "a") << odd;
+    EXPECT_EQ((*cards)[1].id, "c") << odd;
+    EXPECT_EQ(count, 1u) << odd;
+  }
+  const auto owned = read_model_cards(R"({"data":[{"id":"a","owned_by":7}]})");
+  ASSERT_TRUE(owned);
+  EXPECT_EQ(owned->front().owner, "");
+}
+
 TEST(ModelCards, AreNotReadFromAnythingElse) {
   for (const std::string text : {"", "[]", "{}", R"({"data":{}})", R"({"data":[{"id":1}]})",
                                  R"({"data":[{"id":"a","x":{bad}}]})", R"({"data":[{"id":"a"})"}) {

@@ -25,7 +25,7 @@ class ModelDirectories : public testing::Test {
     catalog = std::make_shared<const ModelCatalog>(pools);
   }
   static PoolModels models(std::vector<ModelCard> cards) {
-    return {.available = true, .known = true, .models = std::move(cards)};
+    return {.available = true, .known = true, .listed = true, .models = std::move(cards)};
   }
   Request request(std::string_view path) { return {.method = "GET", .path = path}; }
   bool answers(std::string_view path, std::optional<std::size_t> route = 0) {
@@ -194,6 +194,23 @@ TEST_F(ModelDirectories, ListOnlyWhatARouteTakesToItsPool) {
   EXPECT_EQ(answer("/v1/models/qwen"), "model_not_found");
   serve("b", {.available = false, .known = true});
   EXPECT_EQ(answer("/v1/models/chat"), "model_not_found");
+}
+
+TEST_F(ModelDirectories, ListWhatRoutesNameWhileTheListOfAPoolIsNotKnown) {
+  config.routes = {{.match = {.model = {"alpha", "gpt-*"}}, .targets = {{.pool = "a"}}},
+                   {.match = {.model = {"beta"}}, .targets = {{.pool = "b"}}}};
+  serve("a", {.available = true});
+  serve("b", models({{.id = "beta", .owner = "vllm"}}));
+  const std::string alpha = R"({"id":"alpha","object":"model","created":0,"owned_by":"evenkeel"})";
+  ASSERT_TRUE(answers("/v1/models", std::nullopt));
+  EXPECT_THAT(answer("/v1/models"), HasSubstr(alpha));
+  EXPECT_TRUE(answers("/v1/models/alpha", std::nullopt));
+  EXPECT_EQ(answer("/v1/models/alpha"), alpha);
+
+  serve("a", models({{.id = "gpt-1"}}));
+  EXPECT_EQ(answer("/v1/models/alpha"), "model_not_found");
+  serve("a", {.available = false});
+  EXPECT_EQ(answer("/v1/models/alpha"), "model_not_found");
 }
 
 TEST_F(ModelDirectories, NameModelsOfRoutesToo) {

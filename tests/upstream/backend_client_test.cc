@@ -56,6 +56,38 @@ TEST_F(BackendClients, ReturnStatusServerAndBody) {
   EXPECT_EQ(server.last_authority(), "gpu:8000");
 }
 
+TEST_F(BackendClients, FollowRedirectsOfTheSameOrigin) {
+  for (const char* location : {"/b?c=d", "http://gpu:8000/b?c=d", "HTTP://GPU.:8000/b?c=d#top",
+                               "//gpu:8000/b?c=d", "b?c=d", "./b?c=d"}) {
+    TestServer server(loop, {{"/a", {.status = 307, .body = "moved", .location = location}},
+                             {"/b?c=d", {.body = "here"}}});
+    BackendClient client(loop, access_to(server.endpoint()));
+
+    auto response = fetched(client, {.path = "/a"});
+
+    ASSERT_TRUE(response.ok()) << location;
+    EXPECT_EQ(response->body, "here") << location;
+    EXPECT_EQ(server.connections(), 1u) << location;
+  }
+}
+
+TEST_F(BackendClients, FollowNoRedirectToAnotherOriginAndNoneWithoutEnd) {
+  for (const char* location :
+       {"https://gpu:8000/b", "http://gpu/b", "http://gpu:8001/b", "http://gpu2:8000/b",
+        "//gpu2:8000/b", "ftp://gpu:8000/b", "javascript:b", "/b c", "/a"}) {
+    TestServer server(
+        loop, {{"/a", {.status = 302, .body = "", .location = location}}, {"/b", {.body = "no"}}});
+    BackendClient client(loop, access_to(server.endpoint()));
+
+    auto response = fetched(client, {.path = "/a"});
+
+    ASSERT_TRUE(response.ok()) << location;
+    EXPECT_EQ(response->status, 302) << location;
+    EXPECT_EQ(response->location, location);
+    EXPECT_LE(server.requests().size(), 4u) << location;
+  }
+}
+
 TEST_F(BackendClients, SendTheApiKeyAndTheBody) {
   ScriptedServer server(loop);
   ServerAccess access = access_to(server.endpoint());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "upstream/polling.h"
+#include "upstream/test_server.h"
 
 namespace evenkeel {
 namespace {
@@ -352,6 +353,18 @@ TEST(MetricsPoller, RecoversAfterItsServerWasDown) {
   server.open_again();
 
   ASSERT_TRUE(polling.until_running(1));
+}
+
+TEST(MetricsPoller, FollowsARedirectAndNamesWhereItDoesNotFollow) {
+  Loop loop;
+  TestServer server(loop, {{"/metrics", {.status = 301, .body = "", .location = "/metrics/"}},
+                           {"/metrics/", {.body = "sglang:num_running_reqs 3\n"}}});
+  Polling polling(loop, poll_spec("sglang"), server.endpoint());
+  ASSERT_TRUE(polling.until_running(3));
+
+  server.set_answer("/metrics", {.status = 302, .body = "", .location = "https://sso.test/in"});
+  ASSERT_TRUE(polling.until_failing());
+  EXPECT_EQ(polling.poller->status().engine.reason, "status 302, Location https://sso.test/in");
 }
 
 TEST(MetricsPoller, ReportsWhyAPollFailed) {

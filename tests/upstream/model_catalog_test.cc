@@ -15,6 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 ModelCards cards(std::vector<ModelCard> list) {
   return std::make_shared<const std::vector<ModelCard>>(std::move(list));
@@ -220,6 +221,11 @@ TEST(ModelNotFound, NamesNearModels) {
               HasSubstr("Did you mean `m-1`, `m-2` or `m-3`?"));
   EXPECT_EQ(text_of("x", {"llama"}),
             "The model `x` does not exist. GET /v1/models lists the models.");
+}
+
+TEST(ModelNotFound, DoesNotSuggestWhatWasAskedFor) {
+  EXPECT_THAT(text_of("alpha", {"alpha", "alpha2"}), HasSubstr("Did you mean `alpha2`?"));
+  EXPECT_THAT(text_of("alpha", {"alpha"}), Not(HasSubstr("Did you mean")));
 }
 
 TEST(ModelNotFound, RepeatsLittleOfWhatAClientSends) {

@@ -89,6 +89,38 @@ TEST_F(ModelListers, ForgetTheModelsOfAServerThatIsGoneOrHasNoSuchList) {
   EXPECT_TRUE(eventually(loop, [&] { return listed.cards() == nullptr; }));
 }
 
+TEST_F(ModelListers, SayWhyAListIsNotKnownOrNotAllOfIt) {
+  TestServer server(loop, {{"/v1/models", {.body = two_models}}});
+  ModelLister& listed = list(server.endpoint());
+  const auto says = [&](const std::string& problem) {
+    listed.list_now();
+    return eventually(loop, [&] { return listed.problem() == problem; });
+  };
+  ASSERT_TRUE(eventually(loop, [&] { return listed.cards() != nullptr; }));
+  EXPECT_TRUE(says("1 of its entries name no model"));
+
+  std::string many = R"({"data":[{"id":"m"})";
+  for (std::size_t i = 0; i < 1000; ++i) many += R"(,{"id":")" + std::to_string(i) + R"("})";
+  const std::string large = "{\"x\":\"" + std::string(std::size_t{1} << 20, 'x') + "\"}";
+  const std::pair<TestServer::Answer, std::string> answers[] = {
+      {{.status = 401, .body = ""}, "status 401"},
+      {{.status = 500, .body = ""}, "status 500"},
+      {{.status = 302, .body = "", .location = "https://id.test/"},
+       "status 302, Location https://id.test/"},
+      {{.body = "<html>"}, "not a list of models"},
+      {{.body = R"({"data":[{"id":7}]})"}, "not a list of models"},
+      {{.body = large}, "longer than 1 MiB"},
+      {{.body = many + "]}"}, "only the first 1000 of its models are taken"},
+      {{.body = R"({"data":[{"id":"a"},7]})"}, "1 of its entries name no model"},
+      {{.body = R"({"data":[{"id":"a"}]})"}, ""},
+      {{.status = 401, .body = ""}, "status 401"},
+      {{.status = 404, .body = ""}, ""}};
+  for (const auto& [answer, problem] : answers) {
+    server.set_answer("/v1/models", answer);
+    EXPECT_TRUE(says(problem)) << problem << " but " << listed.problem();
+  }
+}
+
 TEST_F(ModelListers, ReadNothingIntoAnythingButAList) {
   TestServer server(loop, {{"/v1/models", {.body = "<html>"}}});
   const ModelLister& listed = list(server.endpoint());

@@ -57,6 +57,7 @@ class TestServer final : public FrontendCallbacks, public Handler {
     std::optional<std::string> body;
     std::string server = {};
     Duration delay = {};
+    std::string location = {};
   };
   using Answers = std::map<std::string, Answer, std::less<>>;
 
@@ -119,6 +120,8 @@ class TestServer final : public FrontendCallbacks, public Handler {
       }
       response.status = found->second.status;
       if (!found->second.server.empty()) response.fields.add("server", found->second.server);
+      const std::string& location = found->second.location;
+      if (!location.empty()) response.fields.add("location", response.fields.keep(location));
       response.body = make_body(*found->second.body);
     }
     co_return response;

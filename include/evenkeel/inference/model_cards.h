@@ -28,7 +28,9 @@ struct ModelCard {
   }
 };
 
-/// In the server's order; nothing if the text is not a list of models.
-std::optional<std::vector<ModelCard>> read_model_cards(std::string text);
+/// In the server's order. Entries that name no model are left out and counted in `odd`; nothing if
+/// the text is not a list, or a list of nothing else.
+std::optional<std::vector<ModelCard>> read_model_cards(std::string text,
+                                                       std::size_t* odd = nullptr);
 
 }  // namespace evenkeel

@@ -50,7 +50,8 @@ struct BackendClientRequest {
 
 struct Fetched {
   int status = 0;
-  std::string server;  ///< its `Server` field
+  std::string server;    ///< its `Server` field
+  std::string location;  ///< its `Location` field
   std::string body;
   bool complete = true;  ///< false: the body was longer than `max_bytes`
 };
@@ -94,6 +95,8 @@ class BackendClient {
   Task<Result<Done>> connect(Instant deadline);
 
   /// Sends a request and returns when the response head is in. All of the above go through here.
+  /// Follows up to three redirects of a GET within the server's origin: `request.path` then is
+  /// where the response is from.
   /// If the link turns out to be closing, so that the server has not processed the request, it is
   /// sent once more, over a new connection. `on_send` is called each time, just before; may be
   /// null.
@@ -105,6 +108,8 @@ class BackendClient {
 
  private:
   struct Exchange;
+  Task<Result<OpenResponse>> send(Request& request, LinkPool::LinkChoice link_choice,
+                                  const std::function<void()>& on_send);
   Task<Result<Done>> exchange(Request& request, LinkPool::LinkChoice link_choice,
                               Exchange& received);
   Task<Result<Done>> exchange_until(Request& request, LinkPool::LinkChoice link_choice,

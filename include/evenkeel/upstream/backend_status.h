@@ -22,6 +22,8 @@ struct BackendStatus {
   std::string engine;   ///< the file's; with `engine: auto` the detected one, "auto" until then
   ModelList models;     ///< the models that the server lists; null: unknown
   ModelCards cards;     ///< the same with what it says of each; null: not listed regularly
+  /// Why the list is not read, or not all of it; empty: it is, or it is not listed regularly.
+  std::string models_problem = {};
   /// Its engine has an API of its own at /v1/models, as far as is known.
   bool has_own_models_api = false;
   HealthRecord health;

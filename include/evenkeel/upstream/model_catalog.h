@@ -25,6 +25,8 @@ struct PoolModels {
   bool available = false;
   /// `models` is all that there is. False: the file names none, and no backend has said.
   bool known = false;
+  /// Every backend that serves has listed its models in full.
+  bool listed = false;
   /// A backend has an API of its own at /v1/models (TensorFlow Serving).
   bool own_api = false;
   /// Those that the file names, in its order; else what the backends in rotation list, by name.
@@ -73,6 +75,7 @@ class ModelCatalogBuilder {
     std::string served;              // what the backends get instead of these; empty: these
     bool available = false;
     bool own_api = false;
+    bool listed = true;
     std::vector<ModelCards> cards;  // of each backend that counts and has any
     std::vector<ModelList> lists;   // likewise, of those that have only names
     std::string_view implied_tag;
