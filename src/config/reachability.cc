@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/base/glob.h"
+
 namespace evenkeel::config_file {
 namespace {
 
@@ -56,6 +58,16 @@ bool calls_cover(const std::vector<std::string>& first, const std::vector<std::s
   return !second.empty() && std::ranges::all_of(second, is_covered);
 }
 
+// Whether each model in `second` is matched by `first`. A glob stands for itself there: what
+// matches its text matches all that it does.
+bool models_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+  if (first.empty()) return true;
+  return !second.empty() && std::ranges::all_of(second, [&](const std::string& model) {
+    return std::ranges::any_of(first,
+                               [&](const std::string& glob) { return matches_glob(glob, model); });
+  });
+}
+
 // The patterns that can cover this one: any host, itself, and the wildcards above it.
 std::vector<std::string> covering_hosts(const std::string& host) {
   std::vector<std::string> hosts{""};
@@ -98,7 +110,7 @@ std::vector<std::string> field_keys(const std::map<std::string, std::string>& fi
 bool covers(const RouteMatch& first, const RouteMatch& second) {
   // What looks into bodies matches not all requests that look alike from outside.
   if (first.looks_into_body() &&
-      !(first.model == second.model && first.task == second.task &&
+      !(models_cover(first.model, second.model) && first.task == second.task &&
         first.prompt_tokens == second.prompt_tokens && first.max_tokens == second.max_tokens)) {
     return false;
   }

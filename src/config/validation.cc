@@ -422,6 +422,7 @@ void validate_config(const Config& config, ParseContext& context) {
   check_health(config, context);
   check_metrics(config, context);
   check_shadow_pickers(config, context);
+  check_models(config, context);
   check_effects(config, context);
   check_environment(config, context);
 }

@@ -2,37 +2,48 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/model_catalog.h"
 
 namespace evenkeel {
 
 /// Stands before a pool that has a `fallback`. When the pool has no backend, or its queue is full
 /// or timed out, the other pool's handler gets the request; counters and the access log then have
 /// that pool, and the response has the field x-evenkeel-fallback. A request that a backend may have
-/// received never falls back.
+/// received never falls back. Nor does one for a model that the other pool does not have: the
+/// pool's own answer, which says when to try again, tells the client more than that the model is
+/// not found.
 ///
-/// Thread: one worker's. REQUIRES: the handlers outlive it.
+/// Thread: one worker's. REQUIRES: the handlers and the configuration outlive it.
 class Fallback final : public Handler {
  public:
   struct Target {
     Handler& handler;
-    std::string_view pool;
-    std::uint32_t pool_index;  ///< of LabelIndex
+    const PoolConfig& pool;
+    std::uint32_t pool_index;        ///< of LabelIndex
+    const Fallback* next = nullptr;  ///< of that pool; null: it has none
   };
 
-  Fallback(Handler& own, Target target, WorkerMetrics& worker_metrics)
-      : own_(own), target_(target), worker_metrics_(worker_metrics) {}
+  /// `models`: where the worker keeps the present catalog; null: there is never any.
+  Fallback(Handler& own, Target target, const std::shared_ptr<const ModelCatalog>* models,
+           WorkerMetrics& worker_metrics)
+      : own_(own), target_(target), models_(models), worker_metrics_(worker_metrics) {}
 
   Task<Result<Response>> handle(Request& request) override;
 
  private:
-  void move(RequestInfo& info) const;
+  const Target* target_for(const Request& request) const;
+  bool may_have(const PoolConfig& pool, std::string_view model) const;
+  void move(RequestInfo& info, const Target& target) const;
 
   Handler& own_;
   Target target_;
+  const std::shared_ptr<const ModelCatalog>* models_;
   WorkerMetrics& worker_metrics_;
 };
 

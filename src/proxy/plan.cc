@@ -273,12 +273,15 @@ Handler& Plan::last_handler(std::size_t pool, const WorkerContext& worker) {
                                   [&](const PoolConfig& each) { return each.name == fallback; });
   if (other == config_->pools.end()) return *forwarders_[pool];
   const auto number = static_cast<std::size_t>(other - config_->pools.begin());
+  Handler& handler = last_handler(number, worker);
   const Fallback::Target target{
-      .handler = last_handler(number, worker),
-      .pool = other->name,
-      .pool_index = worker.metrics_registry.label_index().pool(other->name)};
-  handlers_.push_back(std::make_unique<Fallback>(
-      *forwarders_[pool], target, worker.metrics_registry.worker_metrics(worker.index)));
+      .handler = handler,
+      .pool = *other,
+      .pool_index = worker.metrics_registry.label_index().pool(other->name),
+      .next = dynamic_cast<const Fallback*>(&handler)};
+  handlers_.push_back(
+      std::make_unique<Fallback>(*forwarders_[pool], target, worker.models,
+                                 worker.metrics_registry.worker_metrics(worker.index)));
   last_handlers_[pool] = handlers_.back().get();
   return *last_handlers_[pool];
 }

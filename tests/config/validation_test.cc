@@ -49,6 +49,70 @@ TEST(ConfigValidation, AHostIsAWordOrWhatAHostFieldHolds) {
   }
 }
 
+std::string models_file(const std::string& keys_a, const std::string& keys_b,
+                        const std::string& routes) {
+  return "pools:\n  - {name: a, backends: [127.0.0.1:1], " + keys_a +
+         "}\n  - {name: b, backends: [127.0.0.1:2], " + keys_b + "}\nroutes:\n" + routes;
+}
+
+TEST(ConfigValidation, WarnsOfARouteToAPoolWithoutItsModel) {
+  EXPECT_THAT(warnings_of(models_file("models: [llama]", "models: [qwen]",
+                                      "  - {match: {model: lama}, pool: a}\n"
+                                      "  - {match: {model: [qwen, 'gpt-*']}, pool: b}\n")),
+              ElementsAre("5:21 routes[0].match.model: 'lama' is none of the `models` of the pool "
+                          "'a'; did you mean 'llama'?",
+                          "6:28 routes[1].match.model[1]: 'gpt-*' is none of the `models` of the "
+                          "pool 'b'; the pool has 'qwen': add it there, or route it to another "
+                          "pool"));
+  EXPECT_THAT(warnings_of(models_file("models: ['llama:latest']", "model: served",
+                                      "  - {match: {model: llama}, pool: a}\n"
+                                      "  - {match: {model: x}, pool: b}\n")),
+              IsEmpty());
+}
+
+TEST(ConfigValidation, WarnsOfEachPartOfASplitThatLacksTheModel) {
+  EXPECT_THAT(warnings_of(models_file("models: [m]", "models: [n]",
+                                      "  - {match: {model: m}, split: {a: 9, b: 1}}\n")),
+              ElementsAre(HasSubstr("'m' is none of the `models` of the pool 'b'")));
+}
+
+TEST(ConfigValidation, WarnsOfModelsThatAreListedTwice) {
+  EXPECT_THAT(warnings_of(models_file("models: [m, n, m]", "models: [m]",
+                                      "  - {match: {model: [n, n]}, pool: a}\n"
+                                      "  - {pool: b}\n")),
+              ElementsAre(HasSubstr("pools[0].models[2]: 'm' is listed twice"),
+                          HasSubstr("routes[0].match.model[1]: 'n' is listed twice")));
+}
+
+TEST(ConfigValidation, WarnsOfAModelThatAnEarlierRouteTakes) {
+  EXPECT_THAT(warnings_of(models_file("weights: configured", "weights: configured",
+                                      "  - {match: {model: 'llama-*'}, pool: a}\n"
+                                      "  - {match: {model: [llama-70b, qwen]}, pool: b}\n")),
+              ElementsAre(HasSubstr("routes[1].match.model[0]: 'llama-70b' is taken by routes[0] "
+                                    "in line 5, which comes first")));
+  EXPECT_THAT(warnings_of(models_file("weights: configured", "weights: configured",
+                                      "  - {match: {model: 'llama-*'}, pool: a}\n"
+                                      "  - {match: {model: llama-70b}, pool: b}\n")),
+              ElementsAre(HasSubstr("routes[1]: never reached: routes[0] in line 5")));
+  EXPECT_THAT(warnings_of(models_file("weights: configured", "weights: configured",
+                                      "  - {match: {path: /a, model: 'llama-*'}, pool: a}\n"
+                                      "  - {match: {model: llama-70b}, pool: b}\n")),
+              IsEmpty());
+}
+
+TEST(ConfigValidation, WarnsOfAFallbackWithoutTheModels) {
+  EXPECT_THAT(
+      warnings_of(models_file("models: [x, y, z], fallback: b", "models: [x]", "  - {pool: a}\n")),
+      ElementsAre(HasSubstr("pools[0].fallback: the pool 'b' does not have 'y' and 'z', "
+                            "whose requests it does not get")));
+  EXPECT_THAT(
+      warnings_of(models_file("fallback: b", "models: [x]", "  - {match: {model: y}, pool: a}\n")),
+      ElementsAre(HasSubstr("does not have 'y'")));
+  EXPECT_THAT(
+      warnings_of(models_file("models: [x], fallback: b", "model: served", "  - {pool: a}\n")),
+      IsEmpty());
+}
+
 std::string tenants(const std::string& list, const std::string& listener = "{name: x}") {
   return "listeners: [" + listener + "]\npools: [" + pool_a + "]\ntenants: [" + list + "]\n";
 }

@@ -1,0 +1,114 @@
+#include "proxy/fallback.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+/// Answers with a status, or refuses because it has no backend.
+class Answering final : public Handler {
+ public:
+  explicit Answering(std::optional<int> answer = std::nullopt) : status(answer) {}
+  Task<Result<Response>> handle(Request& request) override {
+    ++count;
+    if (request.body != nullptr) request.body->commit(false);
+    if (!status) return Result<Response>(Error{.fault = Fault::no_backend});
+    return Result<Response>(Response{.status = *status});
+  }
+
+  std::optional<int> status;
+  int count = 0;
+};
+
+class Fallbacks : public testing::Test {
+ protected:
+  Request asking_for(const std::string& model) {
+    Request request{.method = "POST", .path = "/v1/chat/completions"};
+    request.info.inference = std::make_unique<InferenceInfo>();
+    request.info.inference->request.model = model;
+    return request;
+  }
+  /// The status; 0: the first pool's refusal.
+  int status_of(Handler& handler, Request request) {
+    auto answer = handler.handle(request).take();
+    pool_index = request.info.identity.pool_index;
+    return answer ? answer->status : 0;
+  }
+  Fallback fallback_to(Answering& other, const Fallback* next = nullptr) {
+    return {first,
+            {.handler = other, .pool = pool, .pool_index = 2, .next = next},
+            &catalog,
+            registry.worker_metrics(0)};
+  }
+
+  MetricsRegistry registry{1};
+  Answering first;
+  Answering second{200};
+  PoolConfig pool{.name = "second"};
+  std::shared_ptr<const ModelCatalog> catalog;
+  std::uint32_t pool_index = 0;
+};
+
+TEST_F(Fallbacks, GetRequestsForModelsThatTheOtherPoolMayHave) {
+  Fallback fallback = fallback_to(second);
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 200);
+  pool.models = {"a"};
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 200);
+  EXPECT_EQ(status_of(fallback, {.method = "GET", .path = "/"}), 200);
+  EXPECT_EQ(pool_index, 2u);
+}
+
+TEST_F(Fallbacks, LeaveTheFirstPoolsAnswerToRequestsForOtherModels) {
+  Fallback fallback = fallback_to(second);
+  pool.models = {"b"};
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 0);
+  EXPECT_EQ(second.count, 0);
+  EXPECT_EQ(pool_index, 0u);
+
+  pool.models.clear();
+  pool.model = "served";
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 200);
+}
+
+TEST_F(Fallbacks, GoByWhatTheOtherPoolListsIfTheFileDoesNotSay) {
+  Fallback fallback = fallback_to(second);
+  const auto lists = [this](PoolModels models) {
+    catalog = std::make_shared<const ModelCatalog>(
+        ModelCatalog::Pools{{"second", std::make_shared<const PoolModels>(std::move(models))}});
+  };
+  lists({.available = true, .known = true, .models = {{.id = "b"}}});
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 0);
+  EXPECT_EQ(status_of(fallback, asking_for("b")), 200);
+  lists({.available = true, .known = false});
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 200);
+}
+
+TEST_F(Fallbacks, SkipAPoolInTheMiddleThatLacksTheModel) {
+  Answering third{201};
+  const PoolConfig last{.name = "third", .models = {"a"}};
+  Fallback of_second(second, {.handler = third, .pool = last, .pool_index = 3}, &catalog,
+                     registry.worker_metrics(0));
+  Fallback fallback = fallback_to(second, &of_second);
+  pool.models = {"b"};
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 201);
+  EXPECT_EQ(second.count, 0);
+  EXPECT_EQ(status_of(fallback, asking_for("c")), 0);
+}
+
+TEST_F(Fallbacks, PreferTheFirstPoolsRefusalToNotFound) {
+  second.status = 404;
+  Fallback fallback = fallback_to(second);
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 0);
+  EXPECT_EQ(second.count, 1);
+  EXPECT_EQ(pool_index, 0u);
+  second.status = 400;
+  EXPECT_EQ(status_of(fallback, asking_for("a")), 400);
+}
+
+}  // namespace
+}  // namespace evenkeel
