@@ -203,8 +203,8 @@ struct Loop::Spawned {
 
 Loop::Loop() : now_(Clock::now()), iteration_ended_(now_), wheel_start_(now_) {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  wakeup_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  ticker_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (epoll_ >= 0) wakeup_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wakeup_ >= 0) ticker_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   if (watch_own(epoll_, wakeup_, wakeup_token) && watch_own(epoll_, ticker_, ticker_token)) return;
   const int error = errno;
   for (const int fd : {ticker_, wakeup_, epoll_}) {

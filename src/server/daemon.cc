@@ -195,7 +195,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                             "listeners need {}; raise it (ulimit -n, LimitNOFILE=)",
                             *limit, workers, config.listeners.size(), needed)});
   }
-  if (signals_.fd() < 0 || !signal_watch_.try_open(loop_, signals_.fd())) {
+  if (!signal_watch_.try_open(loop_, signals_.fd())) {
     return failure("", {.detail = "cannot wait for signals: " + refusal_text("", errno)});
   }
 

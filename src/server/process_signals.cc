@@ -3,8 +3,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <initializer_list>
+#include <system_error>
 
 namespace evenkeel {
 
@@ -18,6 +20,7 @@ ProcessSignals::ProcessSignals() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   fd_ = signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
 }
 
 ProcessSignals::~ProcessSignals() { close(fd_); }

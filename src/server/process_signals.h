@@ -7,7 +7,8 @@ namespace evenkeel {
 
 /// Blocks HUP, INT, TERM, QUIT, USR1 and USR2 in every thread that is made afterwards, and returns
 /// them one at a time. Ignores PIPE and XFSZ: a write to a closed connection or past the file size
-/// limit is an error of that write. REQUIRES: made before any thread that does not block signals.
+/// limit is an error of that write. Throws std::system_error without a descriptor. REQUIRES: made
+/// before any thread that does not block signals.
 class ProcessSignals {
  public:
   ProcessSignals();

@@ -6,16 +6,23 @@ import pathlib
 
 from case import Case
 from certificates import Authority
-from process import Daemon
+from process import Daemon, command
 from stream import exchange
 
 SECRET = "hunter2-of-the-daemon"
 
 
+class Admitted(Daemon):
+    """Asks with the token."""
+
+    def ask_admin(self, target, method="GET", fields=()):
+        return super().ask_admin(target, method, [*fields, ("authorization", "Bearer correct-horse-battery")])
+
+
 class Preview(Case):
-    def serving(self, **config):
+    def serving(self, kind=Daemon, **config):
         folder = self.folder()
-        daemon = Daemon(folder, {"pools": [{"name": "pool", "backends": [self.backend().address]}], **config},
+        daemon = kind(folder, {"pools": [{"name": "pool", "backends": [self.backend().address]}], **config},
                         env={"SECRET_OF_THE_DAEMON": SECRET})
         self.addCleanup(daemon.finish)
         return daemon
@@ -82,20 +89,21 @@ class Preview(Case):
     def test_the_token_may_be_wanted_on_this_machine_too(self):
         token = os.path.join(self.folder(), "token")
         pathlib.Path(token).write_text("correct-horse-battery")
-        with_token = [("authorization", "Bearer correct-horse-battery")]
         for token_for, reads in (("changes", 200), ("all", 401)):
-            daemon = self.serving(admin={"address": "127.0.0.1:0", "token_file": token, "token_for": token_for})
+            daemon = self.serving(Admitted, admin={"address": "127.0.0.1:0", "token_file": token, "token_for": token_for})
             for path in ("/metrics", "/readyz?verbose", "/api/v1/status", "/api/v1/backends"):
-                answer = exchange(daemon.admin, "GET", path, host=daemon.admin)
-                self.assertEqual(answer.status, reads, path)
-                answer = exchange(daemon.admin, "GET", path, host=daemon.admin, fields=with_token)
-                self.assertEqual(answer.status, 200, path)
+                self.assertEqual(exchange(daemon.admin, "GET", path, host=daemon.admin).status, reads, path)
+                self.assertEqual(daemon.ask_admin(path).status, 200, path)
             for path in ("/healthz", "/readyz"):
                 self.assertEqual(exchange(daemon.admin, "GET", path, host=daemon.admin).status, 200)
             for path in ("/api/v1/check", "/api/v1/reload"):
                 self.assertEqual(exchange(daemon.admin, "POST", path, host=daemon.admin).status, 401)
-                answer = exchange(daemon.admin, "POST", path, host=daemon.admin, fields=with_token)
-                self.assertEqual(answer.status, 200, path)
+                self.assertEqual(daemon.ask_admin(path, method="POST").status, 200, path)
+            status = command("ctl", "status", "-c", str(daemon.config_path), "--admin", daemon.admin)
+            self.assertEqual(status.returncode, 0, status.stderr)
+            top = command("top", "-1", "--admin", daemon.admin, "--token-file", token)
+            self.assertEqual(top.returncode, 0, top.stderr)
+
 
 
 if __name__ == "__main__":

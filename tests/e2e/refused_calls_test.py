@@ -28,13 +28,16 @@ SHIM = r"""
 static int refused(const char* name) {
   const char* folder = getenv("REFUSALS");
   if (folder == NULL) return 0;
+  const int before = errno;
   char path[4096];
   snprintf(path, sizeof path, "%s/%s", folder, name);
   FILE* file = fopen(path, "r");
+  errno = before;
   if (file == NULL) return 0;
   int number = 0;
   if (fscanf(file, "%d", &number) != 1) number = 0;
   fclose(file);
+  errno = before;
   return number;
 }
 
