@@ -175,7 +175,7 @@ TEST_F(Reloading, KeepsWhatRunsWhenTheFileIsWrong) {
 TEST_F(Reloading, AnotherProcessTakesOverForWhatThisOneCannotChange) {
   write(file_with("'127.0.0.1:1'", "workers: 7\n"));
 
-  const auto preview = wait_for(preview(""));
+  const auto preview = wait_for(this->preview(""));
   EXPECT_THAT(takeovers_, IsEmpty()) << "a preview changes nothing";
   const auto problems = wait_for(reloader_->reload());
 
@@ -219,7 +219,7 @@ TEST_F(Reloading, AnUpgradeStartsTheInstalledProgram) {
 TEST_F(Reloading, MovesTheAdminListener) {
   const std::string backends = "'127.0.0.1:1'";
   write(file_with(backends, "admin: {address: '127.0.0.3:0'}\n"));
-  const auto preview = wait_for(preview(""));
+  const auto preview = wait_for(this->preview(""));
   ASSERT_TRUE(preview.ok());
   EXPECT_THAT(preview->problems, IsEmpty());
   EXPECT_LT(admin_.get(), 0);
@@ -239,7 +239,7 @@ TEST_F(Reloading, MovesTheAdminListenerToAWiderAddressOnItsPort) {
   const OwnedFd before = std::move(admin_);
 
   write(file_with("'127.0.0.1:1'", "admin: {address: '0.0.0.0:" + port + "'}\n"));
-  const auto preview = wait_for(preview(""));
+  const auto preview = wait_for(this->preview(""));
 
   ASSERT_TRUE(preview.ok());
   EXPECT_THAT(preview->problems, IsEmpty());
@@ -271,7 +271,7 @@ TEST_F(Reloading, RefusesAListenerThatCannotBeOpened) {
         "'}]\npools: [{name: chat, backends: ['127.0.0.1:1']}]\n");
 
   const auto problems = wait_for(reloader_->reload());
-  const auto preview = wait_for(preview(""));
+  const auto preview = wait_for(this->preview(""));
 
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_THAT(problems[0].message, HasSubstr("listener other: cannot listen on " + address));
@@ -284,7 +284,7 @@ TEST_F(Reloading, RefusesAListenerThatCannotBeOpened) {
 TEST_F(Reloading, APreviewSaysWhatWouldChangeAndChangesNothing) {
   const auto before = status_.snapshot();
 
-  const auto preview = wait_for(preview(file_with("'127.0.0.1:2', '127.0.0.1:3'")));
+  const auto preview = wait_for(this->preview(file_with("'127.0.0.1:2', '127.0.0.1:3'")));
 
   ASSERT_TRUE(preview.ok());
   EXPECT_THAT(preview->problems, IsEmpty());
@@ -386,7 +386,8 @@ TEST_F(Reloading, APreviewLooksAtFilesThatTheActiveOneNames) {
   write(file_with("'127.0.0.1:1'", "admin: {token_file: /dev/zero}\n"));
   ASSERT_THAT(wait_for(reloader_->reload()), IsEmpty());
   looked_at_.clear();
-  wait_for(preview(file_with("'127.0.0.1:1'", "admin: {token_file: /dev/zero}\n")));
+  ASSERT_TRUE(
+      wait_for(preview(file_with("'127.0.0.1:1'", "admin: {token_file: /dev/zero}\n"))).ok());
 
   EXPECT_THAT(looked_at_, ElementsAre("/dev/zero"));
 }
@@ -457,7 +458,7 @@ TEST_F(Reloading, ALargeFileDoesNotBlockTheControlLoop) {
   for (int attempt = 0; attempt < 5 && blocked >= 50ms; ++attempt) {
     loop_.take_max_iteration_time();
 
-    const auto preview = wait_for(preview(text));
+    const auto preview = wait_for(this->preview(text));
 
     ASSERT_TRUE(preview.ok());
     EXPECT_THAT(preview->problems, IsEmpty());
