@@ -178,6 +178,7 @@ Daemon::~Daemon() {
 
 // ---- start ------------------------------------------------------------------------------------
 
+// Long: its steps in order, each of which can fail.
 std::vector<Problem> Daemon::start(LoadResult loaded) {
   const Config& config = loaded.config;
   const unsigned workers = worker_count(config, cpu_limit_);

@@ -462,6 +462,7 @@ Task<Result<Done>> Http1Link::upload_tunnel(Body& body) {
 
 // ---- the exchange -----------------------------------------------------------------------------
 
+// Long: one exchange in one coroutine, whose frame is all that it costs.
 Task<Result<Response>> Http1Link::send(Request& request) {
   busy_ = true;
   interim_left_ = max_interim_responses;

@@ -59,12 +59,13 @@ TEST(CheckRunning, ListsWhyAReloadWouldBeRejected) {
 TEST(CheckRunning, JsonHoldsWarningsOfTheFileAndProblemsOfTheDaemon) {
   const auto output = report_preview(
       {.file = "a.yaml", .json = true}, loaded("routes: [{match: {path: /v1/}, pool: a}]\n"), 200,
-      R"({"problems": [{"message": "no", "severity": "error"}], "changes": ["c"], "takeover": []})");
+      R"({"problems": [{"message": "no", "severity": "error"}], "changes": ["c"], "takeover": [],
+          "unchecked": ["/k"]})");
 
   EXPECT_EQ(output.exit_code, 1);
   EXPECT_THAT(output.out,
               HasSubstr(R"("severity":"warning"},{"message":"no","severity":"error"}])"));
-  EXPECT_THAT(output.out, HasSubstr(R"("changes":["c"],"takeover":[]})"));
+  EXPECT_THAT(output.out, HasSubstr(R"("changes":["c"],"takeover":[],"unchecked":["/k"]})"));
 }
 
 TEST(CheckRunning, ReportsWhatIsNotAnAnswer) {

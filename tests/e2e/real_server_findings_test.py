@@ -25,7 +25,7 @@ class Findings(case.Case):
     def server(self, serve, **kwargs):
         """A backend that passes health checks and lists a model; `serve(request)` answers the rest."""
         def script(request):
-            if request.target == "/health":
+            if request.target in ("/health", "/v2/health/ready"):
                 return request.answer()
             if request.method == "GET" and request.target in ("/metrics", "/is_sleeping", "/v1/models"):
                 return request.answer(b"{}", status=404)

@@ -116,7 +116,7 @@ TEST(ModelLists, AreThoseOfOpenAi) {
   EXPECT_THAT(*read_models(R"({"object":"list","data":[{"id":"a"},{"id":"b","owned_by":null}]})"),
               ElementsAre("a", "b"));
   EXPECT_TRUE(read_models(R"({"data":[]})")->empty());
-  EXPECT_TRUE(read_models(R"({"data":[{"id":"","parent":"a"},{"parent":"a"}]})")->empty());
+  EXPECT_FALSE(read_models(R"({"data":[{"id":"","parent":"a"},{"parent":"a"}]})"));
   EXPECT_FALSE(read_models("ok"));
   EXPECT_FALSE(read_models(R"({"models":[]})"));
 }

@@ -252,7 +252,8 @@ TEST(IdentifyEngine, TreatsAServerThatOnlyFailsAsLoading) {
 }
 
 TEST(IdentifyEngine, ReportsWhetherTheEngineIsKnown) {
-  EXPECT_TRUE(identify_engine({{"/v1/models", 200, "", models(R"({"owned_by":"vllm"})")}}).known());
+  EXPECT_TRUE(identify_engine({{"/v1/models", 200, "", models(R"({"id":"m","owned_by":"vllm"})")}})
+                  .known());
   EXPECT_TRUE(
       identify_engine({{"/v2", 200, "", R"({"name":"x","version":"1","extensions":[]})"}}).known());
   EXPECT_FALSE(identify_engine({{"/v1/models", 404, "", ""}}).known());

@@ -26,8 +26,8 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
 std::optional<FileError> replace_file(const std::string& path, std::string_view text);
 
 /// The file that `replace_file` writes: where symbolic links lead, also to one that does not exist
-/// yet. Links of another user than this one and root are an error: whoever may write to the folder
-/// could have the text written elsewhere.
+/// yet. Links of another user than this one and root are an error: with one, a user who may write
+/// to the folder could have the text written elsewhere.
 std::variant<std::string, FileError> replaced_file(std::string path);
 
 }  // namespace evenkeel
