@@ -46,7 +46,8 @@ std::vector<ProbedServer> read_urls(const std::vector<std::string>& urls,
     } else if (address->secure) {
       errors.push_back(fmt::format(
           "'{}': only servers without TLS can be probed; name it as a backend in a file", url));
-    } else if (std::ranges::find(servers, *address, &ProbedServer::address) != servers.end()) {
+    } else if (std::ranges::find(servers, "http://" + to_string(*address), &ProbedServer::url) !=
+               servers.end()) {
       print_note(fmt::format("warning: {} is given twice; it is used once", url));
     } else {
       servers.push_back({.url = "http://" + to_string(*address), .address = *address});

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "config/text.h"
+
 namespace evenkeel {
 namespace {
 
@@ -73,12 +75,19 @@ std::optional<HostAndPort> split(std::string_view text, std::string& why) {
   return HostAndPort{text.substr(0, colon), text.substr(colon + 1)};
 }
 
+/// The normal form of a host, but for a final dot: with it, the resolver tries no search domains.
+std::string resolvable_host(std::string_view host) {
+  std::string normal = normal_host(host);
+  if (host.ends_with('.')) normal += '.';
+  return normal;
+}
+
 }  // namespace
 
 std::string to_string(const Address& address) {
-  const bool v6 = address.host.find(':') != std::string::npos;
-  return v6 ? fmt::format("[{}]:{}", address.host, address.port)
-            : fmt::format("{}:{}", address.host, address.port);
+  const std::string host = normal_host(address.host);
+  return host.find(':') != host.npos ? fmt::format("[{}]:{}", host, address.port)
+                                     : fmt::format("{}:{}", host, address.port);
 }
 
 std::optional<Address> parse_address(std::string_view text, std::string& why) {
@@ -96,7 +105,7 @@ std::optional<Address> parse_address(std::string_view text, std::string& why) {
   if (!port) return std::nullopt;
   if (parts->host.empty() || parts->host == "*") return Address{"0.0.0.0", *port, false};
   if (!is_host(parts->host, why)) return std::nullopt;
-  return Address{std::string{parts->host}, *port, false};
+  return Address{resolvable_host(parts->host), *port, false};
 }
 
 std::optional<Address> parse_backend_address(std::string_view text, std::string& why) {
@@ -104,7 +113,7 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
   const bool is_url = scheme_end != text.npos;
   bool secure = false;
   if (is_url) {
-    const std::string_view scheme = text.substr(0, scheme_end);
+    const std::string scheme = config_file::lower(text.substr(0, scheme_end));
     secure = scheme == "https";
     if (!secure && scheme != "http") {
       why = fmt::format("'{}' is not a scheme that is supported, only http and https are", scheme);
@@ -135,7 +144,7 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
     why = "a backend cannot have port 0";
     return std::nullopt;
   }
-  return Address{std::string{parts->host}, *port, secure};
+  return Address{resolvable_host(parts->host), *port, secure};
 }
 
 std::optional<Address> parse_name_server(std::string_view text, std::string& why) {
@@ -151,7 +160,7 @@ std::optional<Address> parse_name_server(std::string_view text, std::string& why
     why = "a name server cannot have port 0";
     return std::nullopt;
   }
-  return Address{std::string{parts->host}, *port};
+  return Address{resolvable_host(parts->host), *port};
 }
 
 bool is_host_field(std::string_view text, std::string& why) {

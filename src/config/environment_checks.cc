@@ -112,18 +112,18 @@ bool is_wildcard(const Address& address) {
 // The only host name that counts as this machine is "localhost": the addresses of others may
 // change.
 bool is_this_machine(const Address& address, const Environment& environment) {
-  if (address.host == "localhost" || is_wildcard(address)) return true;
+  if (normal_host(address.host) == "localhost" || is_wildcard(address)) return true;
   const auto ip = parse_ip(address.host);
   return ip && environment.is_local_ip(*ip);
 }
 
 bool reaches(const Address& backend, const Address& listener, const Environment& environment) {
   if (listener.port == 0 || backend.port != listener.port) return false;
-  if (backend.host == listener.host) return true;
+  if (normal_host(backend.host) == normal_host(listener.host)) return true;
   if (!is_this_machine(backend, environment)) return false;
   if (is_wildcard(listener)) return true;
   const auto ip_of = [](const Address& address) {
-    const bool is_loopback = address.host == "localhost" || is_wildcard(address);
+    const bool is_loopback = normal_host(address.host) == "localhost" || is_wildcard(address);
     return parse_ip(is_loopback ? std::string{"127.0.0.1"} : address.host);
   };
   return ip_of(backend).has_value() && ip_of(backend) == ip_of(listener);

@@ -137,7 +137,10 @@ std::optional<ValidationError> check_backend_host(std::string& value) {
 
 std::optional<ValidationError> check_host_pattern(std::string& value) {
   std::string_view name = value;
-  if (name.starts_with("*.")) name.remove_prefix(2);
+  const bool is_wildcard = name.starts_with("*.");
+  if (is_wildcard) name.remove_prefix(2);
+  const std::string normal = normal_host(name);
+  name = normal;
   if (name.find(':') != name.npos && !parse_ip(name)) {
     return ValidationError{fmt::format("'{}' is not a host name", value),
                            "write the name alone, without scheme and port"};
@@ -148,7 +151,7 @@ std::optional<ValidationError> check_host_pattern(std::string& value) {
   if (!good) {
     return ValidationError{fmt::format("'{}' is not a host name, nor '*.' before one", value), {}};
   }
-  value = lower(value);
+  value = is_wildcard ? "*." + normal : normal;
   return std::nullopt;
 }
 

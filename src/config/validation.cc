@@ -108,7 +108,8 @@ struct BoundAddress {
 bool overlap(const Address& a, const Address& b) {
   if (a.port == 0 || a.port != b.port) return false;
   const auto host = [](const Address& address) {
-    return address.host == "localhost" ? std::string{"127.0.0.1"} : address.host;
+    const std::string name = normal_host(address.host);
+    return name == "localhost" ? std::string{"127.0.0.1"} : name;
   };
   const auto takes = [&](const Address& wide, const Address& other) {
     const auto wide_ip = parse_ip(wide.host);

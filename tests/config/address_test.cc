@@ -16,6 +16,26 @@ TEST(Address, RoundTrips) {
   EXPECT_EQ(to_string(*parse_address("*:80", why)), "0.0.0.0:80");
 }
 
+TEST(Address, IsOneHoweverItIsWritten) {
+  std::string why;
+  const auto same = [&](std::string_view a, std::string_view b) {
+    const auto first = parse_backend_address(a, why);
+    const auto second = parse_backend_address(b, why);
+    return first && second && to_string(*first) == to_string(*second);
+  };
+
+  EXPECT_TRUE(same("GPU1.Internal:8000", "gpu1.internal:8000"));
+  EXPECT_TRUE(same("gpu1.internal.:8000", "gpu1.internal:8000"));
+  EXPECT_TRUE(same("HTTP://gpu1:80/", "http://GPU1"));
+  EXPECT_TRUE(same("https://gpu1", "Https://gpu1.:443"));
+  EXPECT_TRUE(same("[2001:DB8:0:0::1]:1", "[2001:db8::1]:1"));
+  EXPECT_TRUE(same("[::ffff:10.0.0.1]:1", "10.0.0.1:1"));
+  EXPECT_TRUE(same("[::FFFF:a00:1]:1", "10.0.0.1:1"));
+  EXPECT_FALSE(same("gpu1:1", "gpu1:2"));
+  // The resolver tries no search domains with a name that ends in a dot.
+  EXPECT_EQ(parse_backend_address("GPU1.internal.:80", why)->host, "gpu1.internal.");
+}
+
 TEST(Address, RejectsInvalidText) {
   for (const char* text :
        {"", ":", "a", "a:", "a:x", "a:-1", "a:65536", "[::1]", "[::1]80", "[a]:1", "::1:80",

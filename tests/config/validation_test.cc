@@ -165,6 +165,9 @@ TEST(ConfigValidation, WildcardAddressConflictsWithEveryAddress) {
   EXPECT_EQ(problems("[::]:80", "127.0.0.1:80").size(), 1u);
   EXPECT_EQ(problems("[::]:80", "0.0.0.0:80").size(), 1u);
   EXPECT_EQ(problems("localhost:80", "127.0.0.1:80").size(), 1u);
+  EXPECT_EQ(problems("[::ffff:0.0.0.0]:80", "127.0.0.1:80").size(), 1u);
+  EXPECT_EQ(problems("Localhost.:80", "127.0.0.1:80").size(), 1u);
+  EXPECT_EQ(problems("LB.test:80", "lb.test.:80").size(), 1u);
   EXPECT_THAT(problems("127.0.0.1:80", "127.0.0.2:80"), IsEmpty());
   EXPECT_THAT(problems("0.0.0.0:80", "[::1]:80"), IsEmpty());
   EXPECT_THAT(problems("127.0.0.1:0", "127.0.0.1:0"), IsEmpty());
@@ -189,6 +192,31 @@ TEST(ConfigValidation, RefusesDuplicateNamesAndBackends) {
       ElementsAre(HasSubstr("backends[1].address: duplicate backend 'h:1', the first is in line 3"),
                   HasSubstr("weight: 0 is out of range"),
                   HasSubstr("backends[2]: duplicate backend 'h:1'")));
+  for (const char* again : {"G.Test.:80", "http://G.test", "https://g.test.:80"}) {
+    EXPECT_THAT(
+        problems_of("pools: [{name: a, backends: ['g.test:80', '" + std::string(again) + "']}]\n"),
+        ElementsAre(HasSubstr("duplicate backend 'g.test:80'")))
+        << again;
+  }
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: ['[::FFFF:10.0.0.1]:1', '10.0.0.1:1']}]\n"),
+              ElementsAre(HasSubstr("duplicate backend '10.0.0.1:1'")));
+}
+
+TEST(ConfigValidation, RoutesHaveHostsInOneForm) {
+  for (const char* again : {"api.test", "API.test.", "Api.Test"}) {
+    EXPECT_THAT(warnings_of(two_pools("- {match: {host: api.test}, pool: a}\n- {match: {host: " +
+                                      std::string(again) + "}, pool: b}\n")),
+                ElementsAre(HasSubstr("routes[1]: never reached")))
+        << again;
+  }
+  EXPECT_THAT(warnings_of(two_pools("- {match: {host: '*.Test.'}, pool: a}\n"
+                                    "- {match: {host: api.test}, pool: b}\n")),
+              ElementsAre(HasSubstr("routes[1]: never reached")));
+  EXPECT_THAT(warnings_of(two_pools("- {match: {host: '[::1]'}, pool: a}\n"
+                                    "- {match: {host: '0:0::1'}, pool: b}\n")),
+              ElementsAre(HasSubstr("routes[1]: never reached")));
+  EXPECT_THAT(problems_of(two_pools("- {match: {host: '.'}, pool: a}\n- {pool: b}\n")),
+              ElementsAre(HasSubstr("not a host name")));
 }
 
 TEST(ConfigValidation, ReportsAnUnresolvableHostAsARunWould) {
