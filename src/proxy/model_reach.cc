@@ -4,6 +4,7 @@
 #include <array>
 
 #include "evenkeel/base/glob.h"
+#include "evenkeel/base/host.h"
 #include "evenkeel/proxy/router.h"
 
 namespace evenkeel {
@@ -32,13 +33,12 @@ constexpr std::string_view grpc_path = model_paths.back();
 
 bool has(const Fields& fields, std::string_view authority, std::string_view name,
          std::string_view value) {
-  if (name == "host") return authority == value;  // no field of the request, but rules may name it
+  // `host` is not a field of the request, but rules may name it.
+  if (name == "host") return normal_authority(authority, false) == normal_authority(value, false);
   return std::any_of(fields.begin(), fields.end(), [&](const Field& field) {
     return field.value() == value && equals_ignore_case(field.name(), name);
   });
 }
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
 }  // namespace
 
@@ -80,8 +80,7 @@ ModelReach::Paths ModelReach::paths_of(const RouteMatch& match) {
 
 /// Those that match this host, in order.
 ModelReach::Routes ModelReach::routes_of(std::string_view authority) const {
-  std::string host(host_of(authority));
-  std::ranges::transform(host, host.begin(), lower);
+  const std::string host = normal_host(host_of(authority));
   Routes routes;
   const auto add = [&](std::string_view pattern) {
     const auto found = hosts_.find(pattern);

@@ -4,10 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "evenkeel/base/host.h"
 #include "evenkeel/config/config.h"
 
 namespace evenkeel {
@@ -23,11 +25,12 @@ class RouteIndex {
   /// REQUIRES: `route` is higher than in every earlier call.
   void add(std::uint32_t route, const RouteMatch& match);
 
-  /// The lowest route for which `matches(route)` holds. `host` is in lower case and has no port,
-  /// `path` is normalised.
+  /// The lowest route for which `matches(route)` holds. `host` has no port, `path` is normalised.
   template <class Matches>
   std::optional<std::uint32_t> lowest(std::string_view host, std::string_view path,
                                       const Matches& matches) const {
+    std::string storage;
+    host = normal_host(host, storage);
     std::optional<std::uint32_t> best;
     const PathKeys path_keys = keys_of_path(path);
     const auto look = [&](std::uint64_t host_key) {

@@ -17,11 +17,11 @@ namespace {
 constexpr std::size_t max_rules_without_index = 32;
 
 bool host_matches(std::string_view pattern, std::string_view authority) {
-  const std::string_view host = host_of(authority);
-  if (!pattern.starts_with("*.")) return equals_ignore_case(pattern, host);
+  std::string storage;
+  const std::string_view host = normal_host(host_of(authority), storage);
+  if (!pattern.starts_with("*.")) return host == pattern;
   const std::string_view suffix = pattern.substr(1);
-  return host.size() > suffix.size() &&
-         equals_ignore_case(host.substr(host.size() - suffix.size()), suffix);
+  return host.size() > suffix.size() && host.ends_with(suffix);
 }
 
 /// The request is one of these gRPC calls.
@@ -118,7 +118,10 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
   if (!calls.empty() && !is_one_of(calls, request, path_text)) return false;
   return std::all_of(fields.begin(), fields.end(), [&](const auto& wanted) {
     // `host` is not a field of the request, but rules may name it.
-    if (wanted.first == "host") return request.authority == wanted.second;
+    if (wanted.first == "host") {
+      const bool secure = request.info.identity.secure;
+      return normal_authority(request.authority, secure) == normal_authority(wanted.second, secure);
+    }
     return std::any_of(request.fields.begin(), request.fields.end(), [&](const Field& field) {
       return field.value() == wanted.second && equals_ignore_case(field.name(), wanted.first);
     });

@@ -58,6 +58,8 @@ TEST_F(ModelReaches, AreThoseOfTheHost) {
   route({.host = "*.b.example"}, {{.pool = "b"}});
   route({}, {{.pool = "c"}});
   EXPECT_THAT(pools("A.example:8080"), ElementsAre(0));
+  EXPECT_THAT(pools("a.example."), ElementsAre(0));
+  EXPECT_THAT(pools("x.B.example.:80"), ElementsAre(1));
   EXPECT_THAT(pools("x.y.b.example"), ElementsAre(1));
   EXPECT_THAT(pools("b.example"), ElementsAre(2));
   EXPECT_THAT(pools(""), ElementsAre(2));

@@ -87,6 +87,20 @@ TEST_F(Routes, CompareHostsWithoutCaseAndPort) {
   EXPECT_EQ(route("/", "[::1]:80"), "no_route");
 }
 
+TEST_F(Routes, CompareHostsHoweverTheyAreWritten) {
+  EXPECT_EQ(route("/", "api.example."), "host");
+  EXPECT_EQ(route("/", "API.Example.:8080"), "host");
+  EXPECT_EQ(route("/", "b.example.:80"), "below");
+  EXPECT_EQ(route("/", "example."), "no_route");
+  for (const std::string_view host : {"[::1]", "[0:0::1]:80", "[0::0001]"}) {
+    EXPECT_TRUE(
+        Router({{.name = "x", .match = {.host = "::1"}}}).route({.authority = host, .path = "/"}))
+        << host;
+  }
+  EXPECT_TRUE(Router({{.name = "x", .match = {.host = "10.0.0.1"}}})
+                  .route({.authority = "[::FFFF:10.0.0.1]:80", .path = "/"}));
+}
+
 TEST_F(Routes, AreMatchedOnTheNormalisedPath) {
   EXPECT_EQ(route("/x/..//v1/%6dodels?a=b"), "get");
   EXPECT_EQ(route("/v1/../secret", "a", "POST"), "no_route");
@@ -139,7 +153,9 @@ TEST_F(CallRoutes, TakeNothingThatOnlyLooksLikeTheirs) {
 TEST(RouteByHostHeader, IsARouteByTheAuthority) {
   const Router router({{.name = "x", .match = {.header = {{"host", "a:80"}}}}});
   EXPECT_TRUE(router.route({.authority = "a:80", .path = "/"}));
-  EXPECT_FALSE(router.route({.authority = "a", .path = "/"}));
+  EXPECT_TRUE(router.route({.authority = "A.", .path = "/"}));
+  EXPECT_FALSE(router.route({.authority = "a:443", .path = "/"}));
+  EXPECT_FALSE(router.route({.authority = "b", .path = "/"}));
 }
 
 // ---- many routes
@@ -178,7 +194,7 @@ TEST(ManyRoutes, AreChosenAsFewAre) {
     const Router router(routes);
 
     for (const char* const authority :
-         {"a.x", "A.x:80", "b.x", "c.b.x", ".x", "x", "h7:1", "", "[::1]"}) {
+         {"a.x", "A.x.:80", "b.x", "c.b.x.", ".x", "x", "h7:1", "", "[0::1]"}) {
       for (const char* const path : {"/", "/v1", "/v1/", "/v1/b", "/v1/b/c", "/v2/b/c", "/z/b",
                                      "/z", "/p.S/M", "/p.S/N", "/w/b", "*", "/V1"}) {
         for (const char* const method : {"GET", "POST"}) {
