@@ -58,25 +58,25 @@ class ClientSearch {
       list = list.substr(0, comma);
     }
   }
-  std::optional<std::string_view> client() const { return client_; }
+  std::optional<std::string> client() const { return client_; }
 
  private:
   void visit_address(std::string_view address) {
     const auto ip = parse_ip(address);
-    if (ip) client_ = address;
+    if (ip) client_ = ip_text(*ip);
     done_ = !ip || std::none_of(trusted_proxies_.begin(), trusted_proxies_.end(),
                                 [&](const Network& network) { return network.contains(*ip); });
   }
 
   const std::vector<Network>& trusted_proxies_;
-  std::optional<std::string_view> client_;
+  std::optional<std::string> client_;
   bool done_ = false;
 };
 
 }  // namespace
 
-std::optional<std::string_view> forwarded_client(const Fields& fields,
-                                                 const std::vector<Network>& trusted_proxies) {
+std::optional<std::string> forwarded_client(const Fields& fields,
+                                            const std::vector<Network>& trusted_proxies) {
   const bool is_forwarded = !fields.has(FieldId::x_forwarded_for);
   const FieldId id = is_forwarded ? FieldId::forwarded : FieldId::x_forwarded_for;
   ClientSearch search(trusted_proxies);

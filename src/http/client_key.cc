@@ -1,11 +1,9 @@
 #include "evenkeel/http/client_key.h"
 
-#include <arpa/inet.h>
-
-#include <algorithm>
-#include <array>
+#include <string>
 
 #include "evenkeel/base/hash.h"
+#include "evenkeel/base/host.h"
 #include "evenkeel/http/message.h"
 
 namespace evenkeel {
@@ -21,14 +19,12 @@ std::uint64_t client_key(const RequestIdentity& identity) {
 }
 
 std::uint64_t client_key(std::string_view address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (address.find(':') == address.npos || address.size() >= text.size()) return hash_of(address);
-  std::ranges::copy(address, text.begin());
-  std::array<unsigned char, sizeof(in6_addr)> bytes{};
-  if (inet_pton(AF_INET6, text.data(), bytes.data()) != 1) return hash_of(address);
-  if (address.starts_with("::ffff:")) return hash_of(address.substr(address.rfind(':') + 1));
+  if (address.find(':') == address.npos) return hash_of(address);
+  const auto ip = parse_ip(address);
+  if (!ip) return hash_of(address);
+  if (const std::string text = ip_text(*ip); text.find(':') == text.npos) return hash_of(text);
   constexpr std::size_t network_bytes = 8;
-  return hash_of({reinterpret_cast<const char*>(bytes.data()), network_bytes});
+  return hash_of({reinterpret_cast<const char*>(ip->data()), network_bytes});
 }
 
 }  // namespace evenkeel

@@ -49,6 +49,14 @@ TEST(ForwardedClient, HasNoPort) {
   EXPECT_EQ(client_of({{"x-forwarded-for", "2001:db8::1"}}), "2001:db8::1");
 }
 
+TEST(ForwardedClient, IsOneHoweverItIsWritten) {
+  for (const char* text : {"::ffff:192.0.2.1", "[::FFFF:c000:201]:4711", "192.0.2.1:1"}) {
+    EXPECT_EQ(client_of({{"x-forwarded-for", text}}), "192.0.2.1") << text;
+  }
+  EXPECT_EQ(client_of({{"x-forwarded-for", "2001:DB8:0:0::1, ::ffff:10.0.0.1"}}), "2001:db8::1");
+  EXPECT_EQ(client_of({{"forwarded", "for=\"[2001:DB8::0:1]\""}}), "2001:db8::1");
+}
+
 TEST(ForwardedClient, ComesFromForwardedWhereThereIsNoXForwardedFor) {
   EXPECT_EQ(client_of({{"forwarded", "for=192.0.2.1;proto=https;by=10.0.0.1"}}), "192.0.2.1");
   EXPECT_EQ(client_of({{"forwarded", "for=198.51.100.1, proto=http; For=\"[2001:db8::1]:47\""},

@@ -177,7 +177,9 @@ TEST(ClientKey, IsOfATenantOrAnAddressOrANetworkOfIpv6) {
   EXPECT_NE(client_key("192.0.2.1"), client_key("192.0.2.2"));
   EXPECT_EQ(client_key("2001:db8:0:1::1"), client_key("2001:db8:0:1:ffff::9"));
   EXPECT_NE(client_key("2001:db8:0:1::1"), client_key("2001:db8:0:2::1"));
-  EXPECT_EQ(client_key("::ffff:192.0.2.1"), client_key("192.0.2.1"));
+  for (const char* mapped : {"::ffff:192.0.2.1", "::FFFF:c000:201", "0:0:0:0:0:ffff:192.0.2.1"}) {
+    EXPECT_EQ(client_key(mapped), client_key("192.0.2.1")) << mapped;
+  }
 
   const RequestIdentity tenant{.client = "192.0.2.1", .tenant_index = 1};
   EXPECT_EQ(client_key(tenant), client_key(RequestIdentity{.client = "x", .tenant_index = 1}));

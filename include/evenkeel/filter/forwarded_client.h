@@ -2,7 +2,7 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "evenkeel/config/address.h"
@@ -17,8 +17,8 @@ namespace evenkeel {
 /// Nothing where neither field ends in an address. The search ends at a name that is no address
 /// ("unknown", "_hidden"): what stands before it is not believed.
 ///
-/// The result is a view into `fields`. REQUIRES: the peer is one of the trusted proxies.
-std::optional<std::string_view> forwarded_client(const Fields& fields,
-                                                 const std::vector<Network>& trusted_proxies);
+/// The result is as `ip_text` writes it. REQUIRES: the peer is one of the trusted proxies.
+std::optional<std::string> forwarded_client(const Fields& fields,
+                                            const std::vector<Network>& trusted_proxies);
 
 }  // namespace evenkeel
