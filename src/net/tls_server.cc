@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "evenkeel/base/host.h"
 #include "net/ticket_keys.h"
 #include "net/tls_files.h"
 #include "net/tls_state.h"
@@ -33,14 +34,6 @@ namespace {
 constexpr auto session_lifetime = std::chrono::duration_cast<std::chrono::seconds>(
     TicketKeys::lifetime - TicketKeys::rotation_interval);
 
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  }
-  return out;
-}
-
 /// The DNS names of a certificate, or its common name if the extension has none.
 std::vector<std::string> names_of(X509* certificate) {
   std::vector<std::string> names;
@@ -50,8 +43,8 @@ std::vector<std::string> names_of(X509* certificate) {
     const GENERAL_NAME* name = sk_GENERAL_NAME_value(alternatives, i);
     if (name->type != GEN_DNS) continue;
     names.push_back(
-        lower_case({reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.dNSName)),
-                    static_cast<std::size_t>(ASN1_STRING_length(name->d.dNSName))}));
+        normal_host({reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.dNSName)),
+                     static_cast<std::size_t>(ASN1_STRING_length(name->d.dNSName))}));
   }
   GENERAL_NAMES_free(alternatives);
   ERR_clear_error();
@@ -59,7 +52,7 @@ std::vector<std::string> names_of(X509* certificate) {
   std::array<char, 256> common{};
   if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, common.data(),
                                 common.size()) > 0) {
-    names.push_back(lower_case(common.data()));
+    names.push_back(normal_host(common.data()));
   }
   return names;
 }
@@ -182,7 +175,7 @@ int TlsState::on_client_hello(SSL* ssl, int*, void*) {
   std::size_t size = 0;
   self.info_.sni.clear();
   if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &extension, &size) == 1) {
-    self.info_.sni = lower_case(name_in(extension, size));
+    self.info_.sni = normal_host(name_in(extension, size));
   }
   SSL_CTX* context = self.server_->contexts_->find(self.info_.sni);
   if (context != nullptr) SSL_set_SSL_CTX(ssl, context);

@@ -183,6 +183,19 @@ TEST_F(Tls, SelectsTheCertificateByName) {
   EXPECT_EQ(connected->error().detail, "host name does not match x.y.wild.test");
 }
 
+TEST_F(Tls, SelectsTheCertificateByANameThatEndsInADot) {
+  const auto first = untrusted.issue("first", {.common_name = "f", .alternatives = "DNS:f.test"});
+  const auto second =
+      authority.issue("second", {.common_name = "s", .alternatives = "DNS:b.test,DNS:*.wild.test"});
+  const auto ours = policy({.certificates = {{first.cert, first.key}, {second.cert, second.key}}});
+  // The client trusts the second one only, but does not find the name with its dot in it.
+  for (const std::string name : {"b.test.", "B.Test.", "a.Wild.test."}) {
+    shake(ours, trust(), {.name = name});
+    ASSERT_FALSE(*connected);
+    EXPECT_EQ(connected->error().detail, "host name does not match " + name);
+  }
+}
+
 TEST_F(Tls, RejectsABackendWithTheWrongName) {
   const auto verdict = [&](const IdentityFiles& files, PoolTlsConfig believed,
                            const std::string& name) {
