@@ -4,6 +4,7 @@
 
 #include "chunked.h"
 #include "evenkeel/base/decimal.h"
+#include "evenkeel/base/host.h"
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/http/status.h"
 #include "message_rules.h"
@@ -157,9 +158,11 @@ std::optional<HeadError> read_target(const Head& head, Request& request) {
     return std::nullopt;
   }
   std::string_view rest = target;
+  bool secure = false;
   if (rest.size() > 7 && equals_ignore_case(rest.substr(0, 7), "http://")) {
     rest.remove_prefix(7);
   } else if (rest.size() > 8 && equals_ignore_case(rest.substr(0, 8), "https://")) {
+    secure = true;
     rest.remove_prefix(8);
   } else {
     return HeadError{Fault::bad_request, "the request target is not a path"};
@@ -168,7 +171,8 @@ std::optional<HeadError> read_target(const Head& head, Request& request) {
   const std::string_view authority = rest.substr(0, slash);
   if (!is_authority(authority))
     return HeadError{Fault::bad_request, "invalid authority in the request target"};
-  if (host != nullptr && !equals_ignore_case(host->value(), authority)) {
+  if (host != nullptr &&
+      normal_authority(host->value(), secure) != normal_authority(authority, secure)) {
     return HeadError{Fault::bad_request, "the host field differs from the request target"};
   }
   request.authority = authority;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "evenkeel/base/host.h"
 #include "evenkeel/net/websocket_key.h"
 #include "head_parser.h"
 #include "http2_message_check.h"
@@ -129,8 +130,11 @@ const char* Http2RequestHead::finish(Request& request) {
   }
   if (request.authority.empty()) {
     request.authority = host_;
-  } else if (!host_.empty() && !equals_ignore_case(host_, request.authority)) {
-    return "host differs from :authority";
+  } else if (!host_.empty() && host_ != request.authority) {
+    const bool secure = request.scheme == "https";
+    if (normal_authority(host_, secure) != normal_authority(request.authority, secure)) {
+      return "host differs from :authority";
+    }
   }
   if (!is_authority(request.authority)) return "invalid :authority";
   return nullptr;

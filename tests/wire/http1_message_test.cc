@@ -133,10 +133,17 @@ TEST(AcceptRequest, ReadsAbsoluteFormWithoutAPathAsTheRoot) {
   EXPECT_EQ(accepted.request.path, "/");
 }
 
+TEST(AcceptRequest, TakesAbsoluteFormsWhoseHostIsWrittenOtherwise) {
+  for (const std::string_view target :
+       {"http://a:80/", "https://A:443/", "http://a./", "http://a:/", "http://a:080/"}) {
+    EXPECT_EQ(refusal_of_target(target), 0) << target;
+  }
+}
+
 TEST(AcceptRequest, RefusesInvalidAbsoluteFormsAndThoseThatDifferFromHost) {
   for (const std::string_view target :
-       {"http://b/", "http://a:80/", "http://u@a/", "http:///x", "http://", "http://a?x",
-        "ftp://a/", "http:/a/", "a", "a/b", "a:80", "//", "?", "ws://a/"}) {
+       {"http://b/", "http://a:443/", "https://a:80/", "http://u@a/", "http:///x", "http://",
+        "http://a?x", "ftp://a/", "http:/a/", "a", "a/b", "a:80", "//", "?", "ws://a/"}) {
     EXPECT_EQ(refusal_of_target(target), target == "//" ? 0 : 400) << target;
   }
 }

@@ -170,6 +170,9 @@ TEST(Http2RequestHead, UsesHostWithoutAuthorityAndRefusesADifferentOne) {
       RequestHeadFixture(Pairs{{":authority", ""}}, {{"host", "a.example"}}).request.authority,
       "a.example");
   EXPECT_EQ(RequestHeadFixture({}, {{"host", "API.example:8443"}}).problem, nullptr);
+  EXPECT_EQ(RequestHeadFixture({}, {{"host", "api.example.:8443"}}).problem, nullptr);
+  EXPECT_EQ(RequestHeadFixture({{":authority", "a"}}, {{"host", "a:443"}}).problem, nullptr);
+  EXPECT_NE(RequestHeadFixture({{":authority", "a"}}, {{"host", "a:80"}}).problem, nullptr);
   EXPECT_NE(RequestHeadFixture({}, {{"host", "b.example"}}).problem, nullptr);
   EXPECT_NE(RequestHeadFixture(Pairs{{":authority", ""}}, {{"host", "a"}, {"host", "b"}}).problem,
             nullptr);
