@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/json/parse.hpp>
-#include <boost/url/pct_string_view.hpp>
 #include <stop_token>
 #include <utility>
 #include <vector>
@@ -15,7 +14,9 @@
 #include "admin/on_loop.h"
 #include "evenkeel/admin/control.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/config/address.h"
 #include "evenkeel/config/spelling.h"
+#include "evenkeel/http/path.h"
 
 namespace evenkeel {
 namespace {
@@ -52,13 +53,6 @@ constexpr std::array<std::pair<std::string_view, BackendAction>, 3> action_names
      {"undrain", BackendAction::undrain},
      {"weight", BackendAction::weight}}};
 
-/// Text that is not valid percent-encoding stands for itself.
-std::string percent_decoded(std::string_view text) {
-  const auto valid = boost::urls::make_pct_string_view({text.data(), text.size()});
-  if (!valid) return std::string(text);
-  return valid->decode();
-}
-
 AdminReply try_again(int status, std::string_view why) {
   AdminReply reply = error_reply(status, why);
   reply.fields.emplace_back("retry-after", "1");
@@ -89,6 +83,17 @@ struct BackendPosition {
   std::size_t pool;
   std::size_t backend;
 };
+
+/// The id of the backend that is called so, in its normal form: HOST:PORT, or HOST:PORT@IP.
+std::string backend_id(const std::string& name) {
+  const std::size_t at = name.find('@');
+  std::string why;
+  const auto address = parse_backend_address(std::string_view(name).substr(0, at), why);
+  if (!address) return name;
+  std::string id = to_string(*address);
+  if (at != name.npos) id += "@" + normal_host(std::string_view(name).substr(at + 1));
+  return id;
+}
 
 std::vector<BackendPosition> find_backends(const PoolSet& pool_set, const BackendCall& call) {
   std::vector<BackendPosition> found;
@@ -180,7 +185,8 @@ std::optional<BackendCall> parse_backend_call(std::string_view path, std::string
   if (slash == std::string_view::npos || slash == 0) return std::nullopt;
   for (const auto& [word, action] : action_names) {
     if (path.substr(slash + 1) != word) continue;
-    return BackendCall{action, percent_decoded(path.substr(0, slash)), parameter(query, "pool")};
+    return BackendCall{action, backend_id(percent_decoded(path.substr(0, slash))),
+                       parameter(query, "pool")};
   }
   return std::nullopt;
 }

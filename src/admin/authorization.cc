@@ -1,12 +1,12 @@
 #include "admin/authorization.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <string_view>
 #include <variant>
 
 #include "evenkeel/base/file.h"
 #include "evenkeel/base/glob.h"
+#include "evenkeel/base/host.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/http/fields.h"
 
@@ -16,17 +16,19 @@ namespace {
 constexpr std::size_t min_token_bytes = 16;
 constexpr std::size_t max_token_bytes = 4096;
 
-bool is_local_authority(std::string_view authority) {
-  const auto bracket = authority.find(']');
-  if (authority.starts_with('[') && bracket != std::string_view::npos) return true;
-  const std::string_view host = authority.substr(0, authority.find(':'));
-  if (host.empty() || equals_ignore_case(host, "localhost")) return true;
-  return std::all_of(host.begin(), host.end(),
-                     [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+/// `host` is normal.
+bool is_local_host(std::string_view host) {
+  return host.empty() || host == "localhost" || parse_ip(host) ||
+         host.find_first_not_of("0123456789.") == host.npos;
+}
+
+bool is_secure(std::string_view url) {
+  constexpr std::string_view scheme = "https:";
+  return equals_ignore_case(url.substr(0, scheme.size()), scheme);
 }
 
 /// The authority of a URL or an origin; empty: it has none (the origin "null").
-std::string_view authority_of(std::string_view url) {
+std::string_view authority_in(std::string_view url) {
   const auto scheme_end = url.find("://");
   if (scheme_end == std::string_view::npos) return {};
   const std::string_view rest = url.substr(scheme_end + 3);
@@ -35,13 +37,13 @@ std::string_view authority_of(std::string_view url) {
 
 /// The request names no such page, or one of this listener's own.
 bool is_same_origin(const AdminRequest& request, const std::optional<std::string_view>& url) {
-  return !url || equals_ignore_case(authority_of(*url), request.host);
+  if (!url) return true;
+  const bool secure = is_secure(*url);
+  return normal_authority(authority_in(*url), secure) == normal_authority(request.host, secure);
 }
 
 bool is_loopback_client(const AdminRequest& request) {
-  constexpr std::string_view mapped = "::ffff:";
-  std::string_view client = request.client;
-  if (client.starts_with(mapped)) client.remove_prefix(mapped.size());
+  const std::string client = normal_host(request.client);
   return client == "::1" || client.starts_with("127.");
 }
 
@@ -96,11 +98,11 @@ std::optional<AdminRefusal> check_token(const AdminRequest& request, const std::
 }  // namespace
 
 bool is_known_host(std::string_view host, const std::vector<std::string>& patterns, bool globs) {
-  if (is_local_authority(host)) return true;
-  const std::string_view name = host.substr(0, host.find(':'));
+  const std::string name = normal_host(host_of(host));
+  if (is_local_host(name)) return true;
   for (const std::string& pattern : patterns) {
     if (!globs && pattern.find('*') != std::string::npos) continue;
-    if (matches_glob(pattern, name, LetterCase::ignored)) return true;
+    if (matches_glob(normal_host(pattern), name)) return true;
   }
   return false;
 }

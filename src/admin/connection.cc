@@ -11,6 +11,7 @@
 #include <exception>
 #include <utility>
 
+#include "evenkeel/base/host.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
@@ -30,7 +31,7 @@ std::string_view to_std(boost::beast::string_view text) { return {text.data(), t
 std::string address_of(const TcpSocket& socket) {
   ErrorCode error;
   const auto endpoint = socket.remote_endpoint(error);
-  return error ? std::string() : endpoint.address().to_string();
+  return error ? std::string() : normal_host(endpoint.address().to_string());
 }
 
 /// Asks the kernel, which knows whatever the client has sent that is not read yet.

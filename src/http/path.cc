@@ -19,7 +19,9 @@ Error bad_path(const char* detail) {
   return {.fault = Fault::bad_request, .side = Side::client, .detail = detail};
 }
 
-/// Undoes the encoding of unreserved characters.
+constexpr char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c; }
+
+/// Undoes the encoding of unreserved characters, and writes that of others in upper case.
 Result<std::string> decode(std::string_view path) {
   std::string decoded;
   decoded.reserve(path.size());
@@ -37,8 +39,8 @@ Result<std::string> decode(std::string_view path) {
       decoded += c;
     } else {
       decoded += '%';
-      decoded += path[i + 1];
-      decoded += path[i + 2];
+      decoded += upper(path[i + 1]);
+      decoded += upper(path[i + 2]);
     }
     i += 2;
   }
@@ -124,15 +126,18 @@ std::string_view with_decoded_slashes(std::string_view path, std::string& storag
   return storage;
 }
 
-std::string percent_decoded(std::string_view path) {
+std::string percent_decoded(std::string_view text) {
   std::string decoded;
-  for (; !path.empty(); path.remove_prefix(1)) {
-    if (path.front() != '%' || path.size() < 3) {
-      decoded += path.front();
+  for (; !text.empty(); text.remove_prefix(1)) {
+    const bool escape = text.front() == '%' && text.size() >= 3;
+    const int high = escape ? hex_value(text[1]) : -1;
+    const int low = escape ? hex_value(text[2]) : -1;
+    if (high < 0 || low < 0) {
+      decoded += text.front();
       continue;
     }
-    decoded += static_cast<char>(hex_value(path[1]) * 16 + hex_value(path[2]));
-    path.remove_prefix(2);
+    decoded += static_cast<char>(high * 16 + low);
+    text.remove_prefix(2);
   }
   return decoded;
 }

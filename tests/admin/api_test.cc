@@ -95,6 +95,16 @@ TEST_F(AdminApi, ListsTheLastRequestsToModelsTheLastOneFirst) {
   EXPECT_LT(reply.body.find("\"a\xef\xbf\xbd\""), reply.body.find("llama"));
 }
 
+TEST_F(AdminApi, BackendIdMayBeWrittenOtherwise) {
+  for (const char* id : {"[0:0::1]:8003", "http:%2F%2F[::1]:8003", "[::0001]:08003"}) {
+    EXPECT_EQ(post("/api/v1/backends/" + std::string(id) + "/drain").status, 200) << id;
+    EXPECT_TRUE(backend(1, 1).load().is_out(OutOfRotation::draining)) << id;
+    EXPECT_EQ(post("/api/v1/backends/[::1]:8003/undrain").status, 200);
+  }
+  EXPECT_EQ(post("/api/v1/backends/[::ffff:127.0.0.1]:8001/drain").status, 200);
+  EXPECT_TRUE(backend(0, 0).load().is_out(OutOfRotation::draining));
+}
+
 TEST_F(AdminApi, BackendIdMayBePercentEncodedOrNot) {
   EXPECT_EQ(post("/api/v1/backends/%5B%3A%3a1%5D%3A8003/drain").status, 200);
   EXPECT_TRUE(backend(1, 1).load().is_out(OutOfRotation::draining));

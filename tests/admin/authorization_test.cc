@@ -57,6 +57,26 @@ TEST(Authorization, RefusesChangesFromPagesOfOtherSites) {
   EXPECT_FALSE(is_allowed(with_field("sec-fetch-site", "same-site")));
 }
 
+TEST(Authorization, ComparesHostsHoweverTheyAreWritten) {
+  const auto allowed = [](std::string_view host, std::string_view origin) {
+    AdminRequest request = reload_from("::ffff:127.0.0.1");
+    request.host = host;
+    if (!origin.empty()) request.fields.emplace_back("origin", origin);
+    return !check_origin(request, {"lb.example"}) && !authorize_change(request, AdminConfig{});
+  };
+  EXPECT_TRUE(allowed("localhost.:9901", ""));
+  EXPECT_TRUE(allowed("LB.example.", "http://lb.example"));
+  EXPECT_TRUE(allowed("lb.example:80", "http://lb.example"));
+  EXPECT_TRUE(allowed("lb.example", "https://lb.example:443"));
+  EXPECT_TRUE(allowed("[0:0::1]:9901", "http://[::1]:9901"));
+  EXPECT_TRUE(allowed("[::ffff:127.0.0.1]", "http://127.0.0.1"));
+  EXPECT_FALSE(allowed("lb.example:80", "http://lb.example:81"));
+  EXPECT_FALSE(allowed("[evil.example]", ""));
+  AdminRequest mapped = reload_from("::FFFF:7f00:1");
+  EXPECT_TRUE(is_allowed(mapped));
+  EXPECT_TRUE(is_known_host("lb.example", {"LB.Example."}, true));
+}
+
 TEST(Authorization, AllowsChangesFromOurOwnPages) {
   AdminRequest request = with_field("origin", "http://127.0.0.1:9901");
   request.fields.emplace_back("sec-fetch-site", "same-origin");

@@ -70,11 +70,11 @@ TEST(NormalisedPath, DecodesUnreservedCharactersBeforeItResolvesDots) {
 
 TEST(NormalisedPath, KeepsReservedCharactersEncoded) {
   EXPECT_EQ(normalised("/a%2Fb"), "/a%2Fb");
-  EXPECT_EQ(normalised("/a%2f..%2fb"), "/a%2f..%2fb");
-  EXPECT_EQ(normalised("/a%5C..%5cb"), "/a%5C..%5cb");
+  EXPECT_EQ(normalised("/a%2f..%2fb"), "/a%2F..%2Fb");
+  EXPECT_EQ(normalised("/a%5C..%5cb"), "/a%5C..%5Cb");
   EXPECT_EQ(normalised("/a%20b%3F"), "/a%20b%3F");
   EXPECT_EQ(normalised("/%252e%252e/a"), "/%252e%252e/a");  // once, not twice
-  EXPECT_EQ(normalised("/%c3%bc"), "/%c3%bc");
+  EXPECT_EQ(normalised("/%c3%bc"), "/%C3%BC");
 }
 
 TEST(NormalisedPath, RefusesInvalidPaths) {
@@ -83,6 +83,13 @@ TEST(NormalisedPath, RefusesInvalidPaths) {
         "/a%00b", "/%2", "/./..", "//..", "/%-1"}) {
     EXPECT_TRUE(refused(target)) << target << " became " << normalised(target);
   }
+}
+
+TEST(PercentDecoded, DecodesOnceAndKeepsWhatIsNoEncoding) {
+  EXPECT_EQ(percent_decoded("org%2Fmodel%3a1"), "org/model:1");
+  EXPECT_EQ(percent_decoded("a%252Fb"), "a%2Fb");
+  EXPECT_EQ(percent_decoded("100%"), "100%");
+  EXPECT_EQ(percent_decoded("%zz%4"), "%zz%4");
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ Result<std::string_view> normalised_path(std::string_view target, std::string& s
 /// the result where it differs from `path`.
 std::string_view with_decoded_slashes(std::string_view path, std::string& storage);
 
-/// Without percent-encoding. REQUIRES: a normalised path, or a part of one.
-std::string percent_decoded(std::string_view path);
+/// Without percent-encoding; what is no encoding stays as it is.
+std::string percent_decoded(std::string_view text);
 
 /// Cuts the first segment off `rest`, a path without its leading slash.
 std::string_view next_path_segment(std::string_view& rest);
