@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
+#include "evenkeel/base/host.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/status.h"
 
@@ -109,6 +111,16 @@ class RecordedBody final : public Body {
   OpenRecord record_;  // dropped after the body, which returns the lease and the link
   BodyPtr body_;
 };
+
+/// The normal form of a requested authority; `storage` holds it where it differs.
+std::string_view logged_host(std::string_view authority, bool secure, std::string& storage) {
+  const std::string_view host = host_of(authority);
+  const std::string_view port = authority.substr(host.size());
+  const bool is_plain =
+      port.size() != 1 && !port.starts_with(":0") && port != (secure ? ":443" : ":80");
+  if (is_plain && normal_host(host, storage) == host) return authority;
+  return storage = normal_authority(authority, secure);
+}
 
 }  // namespace
 
@@ -227,6 +239,7 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
                             const RequestInfo& info, Instant ended, int status) {
   if (ring_ == nullptr) return;
   const auto& [identity, timings, outcome, plan, inference] = info;
+  std::string storage;
   AccessLogEntry entry{.time = wall_time_.at(timings.started),
                        .request_id = identity.request_id,
                        .client = identity.client,
@@ -234,7 +247,7 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
                        .listener = identity.listener,
                        .protocol = identity.protocol,
                        .method = method,
-                       .host = host,
+                       .host = logged_host(host, identity.secure, storage),
                        .path = path,
                        .route = identity.route,
                        .pool = identity.pool,

@@ -26,7 +26,7 @@ class AccessLog(case.Case):
         daemon = self.start_daemon(backend, routes=[{"name": "chat", "match": {"path": "/v1/**"},
                                                     "pool": "pool"}])
         exchange(daemon.address, "POST", "/v1/x?q=1", [("X-Request-Id", "r-1")], b"y" * 123,
-                 host="api.example:80")
+                 host="API.Example.:80")
 
         line = daemon.wait_access(1)[0]
         self.assertEqual(list(line), FIELDS)
@@ -38,7 +38,7 @@ class AccessLog(case.Case):
         self.assertEqual((attempt["backend"], attempt["outcome"]), (backend.address, "answered"))
         self.assertEqual(line, {
             "request_id": "r-1", "client": "127.0.0.1", "listener": "public", "protocol": "HTTP/1.1",
-            "method": "POST", "host": "api.example:80", "path": "/v1/x?q=1", "route": "chat",
+            "method": "POST", "host": "api.example", "path": "/v1/x?q=1", "route": "chat",
             "pool": "pool", "backend": backend.address, "status": 201, "reason": None,
             "bytes_in": 123, "bytes_out": 321, "aborted": False})
         self.assertEqual(measured["wait_ms"], 0)
