@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "evenkeel/balance/few_requests.h"
 #include "evenkeel/upstream/backend_monitor.h"
 
 namespace evenkeel {
@@ -38,7 +39,8 @@ std::string_view state_of(const Backend& backend, Instant now) {
   return "up";
 }
 
-std::string reason_of(const Backend& backend, const BackendStatus* backend_status, Instant now) {
+std::string reason_of(const PoolState& pool, const Backend& backend,
+                      const BackendStatus* backend_status, Instant now) {
   const Load& load = backend.load();
   if (load.is_out(OutOfRotation::draining)) return "drained by an operator";
   if (load.is_out(OutOfRotation::unresolved)) return "its name has no address";
@@ -52,11 +54,15 @@ std::string reason_of(const Backend& backend, const BackendStatus* backend_statu
   }
   if (load.is_out(OutOfRotation::ejected)) return describe_ejection(load);
   if (load.is_out(OutOfRotation::standby)) return "a standby that its pool does not need now";
-  std::string reason = restriction_of(backend, now);
-  if (reason.empty() && backend_status != nullptr && !backend_status->models_problem.empty()) {
-    reason = "its list of models is not known: " + backend_status->models_problem;
+  std::string restriction = restriction_of(backend, now);
+  if (!restriction.empty()) return restriction;
+  if (backend_status != nullptr && !backend_status->models_problem.empty()) {
+    return "its list of models is not known: " + backend_status->models_problem;
   }
-  return reason;
+  const Slowness slowness = load.slowness();
+  const std::string few = describe_few_requests(pool, backend, now);
+  if (slowness.ratio == 0) return few;
+  return few.empty() ? describe_slowness(slowness) : describe_slowness(slowness) + "; " + few;
 }
 
 void BackendStateHistory::update(const std::shared_ptr<const PoolSet>& pool_set, Instant now,

@@ -97,6 +97,12 @@ json::value replaced_in_flight(const RuntimeStatus& status, const std::string& p
   return found == replaced.in_flight.end() ? 0 : found->second;
 }
 
+/// Null if it is not slow.
+json::value slowness_document(Slowness slowness) {
+  if (slowness.ratio == 0) return nullptr;
+  return json::object{{"part", to_string(slowness.part)}, {"ratio", slowness.ratio}};
+}
+
 /// Null if no scheduler places the requests of its pool.
 json::value forecast_document(const PoolState& pool, const Backend& backend, Instant now) {
   const auto forecast = pool.forecast(backend, now);
@@ -266,6 +272,8 @@ json::object backend_document(const RuntimeView& view, const BackendStateHistory
   json::object latency;
   latency["ttft_seconds"] = seconds_or_null(recent.first_byte.median);
   latency["ttft_p99_seconds"] = seconds_or_null(recent.first_byte.p99);
+  latency["tpot_seconds"] = seconds_or_null(recent.per_token.median);
+  latency["tpot_p99_seconds"] = seconds_or_null(recent.per_token.p99);
   latency["e2e_seconds"] = seconds_or_null(recent.total.median);
   latency["e2e_p99_seconds"] = seconds_or_null(recent.total.p99);
   latency["failures_per_second"] = recent.failures_per_second;
@@ -283,7 +291,7 @@ json::object backend_document(const RuntimeView& view, const BackendStateHistory
   document["state"] = state_of(backend, view.now);
   document["since"] = rfc3339(history.since(pool_index, backend_index));
   const auto drain_end = view.status->drain_ends.find({pool.spec().name, spec.id});
-  std::string reason = reason_of(backend, monitored, view.now);
+  std::string reason = reason_of(pool, backend, monitored, view.now);
   if (drain_end != view.status->drain_ends.end()) reason += " until " + rfc3339(drain_end->second);
   document["reason"] = text_or_null(reason);
   document["in_flight"] = load.in_flight();
@@ -294,6 +302,7 @@ json::object backend_document(const RuntimeView& view, const BackendStateHistory
   document["picks_total"] = load.picks_total();
   document["errors_total"] = load.errors_total();
   document["latency"] = std::move(latency);
+  document["slow"] = slowness_document(load.slowness());
   document["polled"] = polled_document(monitored, load.signals(), view.now);
   document["engine_state"] = engine_document(load.signals().engine());
   document["forecast"] = forecast_document(pool, backend, view.now);

@@ -125,6 +125,9 @@ BackendSnapshot RuntimeCollector::collect(const RuntimeView& view, const std::st
                           .totals = runtime_.metrics_registry->backend_totals(index),
                           .polled = polled(load.signals(), view.now),
                           .engine = snapshot_of(load.signals().engine())};
+  if (const Slowness slowness = load.slowness(); slowness.ratio > 0) {
+    reading.slow_part = to_string(slowness.part);
+  }
   for (int fault = 0; fault < fault_count; ++fault) {
     reading.errors[static_cast<std::size_t>(fault)] = load.errors_total(static_cast<Fault>(fault));
   }

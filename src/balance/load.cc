@@ -1,5 +1,7 @@
 #include "evenkeel/balance/load.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -253,6 +255,23 @@ void Load::clear_park() {
 /// Never shortens a back-off.
 void Load::avoid_until(Instant until) {
   raise_to(live_.backoff_until, std::max<Duration::rep>(until.time_since_epoch().count(), 1));
+}
+
+const char* to_string(SlowPart part) {
+  switch (part) {
+    case SlowPart::per_token: return "per_token";
+    case SlowPart::first_token: return "first_token";
+    case SlowPart::response: return "response";
+  }
+  return "response";
+}
+
+std::string describe_slowness(Slowness slowness) {
+  const char* const part = slowness.part == SlowPart::per_token     ? "time per token"
+                           : slowness.part == SlowPart::first_token ? "time to first token"
+                                                                    : "time per request";
+  return fmt::format("{} {:.{}f}x the pool's median", part, slowness.ratio,
+                     slowness.ratio < 10 ? 1 : 0);
 }
 
 std::string describe_ejection(const Load& load) {

@@ -116,6 +116,7 @@ void PoolMaintenance::tick(const PoolState& pool, Instant now) {
   control_spares(pool, now);
   slow_start_.tick(pool, now);
   silence_detector_.tick(pool, now);
+  slowness_detector_.tick(pool, now);
   if (pool.spec().observed_weights) weight_learner_.tick(pool.backends(), now);
 }
 

@@ -3,6 +3,7 @@
 
 #include "balance/silence_detector.h"
 #include "balance/slow_start.h"
+#include "balance/slowness_detector.h"
 #include "balance/spare_controller.h"
 #include "balance/weight_learner.h"
 #include "evenkeel/balance/pool.h"
@@ -11,7 +12,8 @@
 namespace evenkeel {
 
 /// Moves spares in and out of rotation, ramps up backends that return, notices silent ones, and
-/// learns weights. A pool's state hands it to its successor. Thread: the control thread's.
+/// learns weights. Notices what is slower than its pool, and what gets fewer requests. A pool's
+/// state hands it to its successor. Thread: the control thread's.
 class PoolMaintenance {
  public:
   void tick(const PoolState& pool, Instant now);
@@ -28,6 +30,7 @@ class PoolMaintenance {
   SpareController spare_controller_;
   SlowStart slow_start_;
   SilenceDetector silence_detector_;
+  SlownessDetector slowness_detector_;
   WeightLearner weight_learner_;
 };
 

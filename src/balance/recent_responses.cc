@@ -38,6 +38,7 @@ void RecentResponses::restart(Slot& slot, std::int64_t number) {
   slot.failures.store(0, std::memory_order_relaxed);
   for (auto& count : slot.first_byte) count.store(0, std::memory_order_relaxed);
   for (auto& count : slot.total) count.store(0, std::memory_order_relaxed);
+  for (auto& count : slot.per_token) count.store(0, std::memory_order_relaxed);
 }
 
 RecentLatency RecentResponses::latency(std::int64_t now, Buckets Slot::* which) const {
@@ -58,6 +59,7 @@ RecentLatency RecentResponses::latency(std::int64_t now, Buckets Slot::* which) 
       result.median = duration_of(quantile(counts, sum, 0.5));
     }
   }
+  result.samples = sum;
   if (sum == 0) return result;
   if (!result.median) result.median = duration_of(quantile(counts, sum, 0.5));
   result.p99 = duration_of(quantile(counts, sum, 0.99));
@@ -69,6 +71,7 @@ RecentSummary RecentResponses::summary(Instant now) const {
   RecentSummary result;
   result.first_byte = latency(current, &Slot::first_byte);
   result.total = latency(current, &Slot::total);
+  result.per_token = latency(current, &Slot::per_token);
   std::uint64_t failures = 0;
   for (std::int64_t number = current; number > current - failure_slots && number >= 0; --number) {
     const Slot& slot = slots_[static_cast<std::size_t>(number) % slot_count];

@@ -96,7 +96,7 @@ constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
 /// From left to right. Id, state and reason are in every table; the others go when it is narrow.
-constexpr std::array<BackendColumn, 21> backend_columns = {{
+constexpr std::array<BackendColumn, 22> backend_columns = {{
     {{"POOL", left, 2}, [](const BackendRow& row) { return row["pool"].text(); }},
     {{"BACKEND", left}, [](const BackendRow& row) { return row["id"].text(); }},
     {{"STATE", left}, [](const BackendRow& row) { return row["state"].text(); }},
@@ -114,6 +114,8 @@ constexpr std::array<BackendColumn, 21> backend_columns = {{
      [](const BackendRow& row) {
        return latency_text(row["latency"]["ttft_p99_seconds"].number());
      }},
+    {{"TPOT", right, 6},
+     [](const BackendRow& row) { return latency_text(row["latency"]["tpot_seconds"].number()); }},
     {{"E2E", right, 8},
      [](const BackendRow& row) { return latency_text(row["latency"]["e2e_seconds"].number()); }},
     {{"RUN", right, 10},
@@ -134,8 +136,9 @@ constexpr std::array<BackendColumn, 21> backend_columns = {{
     {{"WHY", left}, [](const BackendRow& row) { return row["reason"].text(); }},
 }};
 
-constexpr std::array<std::string_view, 10> order_names = {
-    "daemon", "state", "in-flight", "rate", "errors", "ttft", "e2e", "kv", "gpu", "backend"};
+constexpr std::array<std::string_view, 11> order_names = {"daemon", "state", "in-flight", "rate",
+                                                          "errors", "ttft",  "tpot",      "e2e",
+                                                          "kv",     "gpu",   "backend"};
 
 /// The less a backend serves against its operators' will, the smaller.
 std::size_t state_rank(const BackendRow& row) {
@@ -155,6 +158,7 @@ double sort_value(const BackendRow& row, BackendOrder order) {
     case BackendOrder::rate: return row.rate.value_or(unknown);
     case BackendOrder::errors: return row["errors_total"].number().value_or(unknown);
     case BackendOrder::ttft: return row["latency"]["ttft_seconds"].number().value_or(unknown);
+    case BackendOrder::tpot: return row["latency"]["tpot_seconds"].number().value_or(unknown);
     case BackendOrder::e2e: return row["latency"]["e2e_seconds"].number().value_or(unknown);
     case BackendOrder::kv: return row["polled"]["kv_cache_ratio"].number().value_or(unknown);
     case BackendOrder::gpu:

@@ -30,7 +30,19 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
 Lines problems_text(const JsonValue& problems);
 
 /// In which order backends are listed.
-enum class BackendOrder { daemon, state, in_flight, rate, errors, ttft, e2e, kv, gpu, backend };
+enum class BackendOrder {
+  daemon,
+  state,
+  in_flight,
+  rate,
+  errors,
+  ttft,
+  tpot,
+  e2e,
+  kv,
+  gpu,
+  backend
+};
 
 /// The order with that name, such as "in-flight".
 std::optional<BackendOrder> backend_order(std::string_view name);

@@ -1,5 +1,6 @@
 #include "proxy/forwarded_body.h"
 
+#include <limits>
 #include <utility>
 
 #include "evenkeel/http/grpc.h"
@@ -50,7 +51,7 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
   if (is_stream(request, response.status, *body_)) {
     info_.timings.first_byte = {};
     // What asks for a stream with GET subscribes to it: it may consist of comments.
-    if (!safe_method_) beginning_ = StreamBeginning::of(request, response);
+    if (!safe_method_) pace_ = StreamPace::of(request, response);
   } else if (json_error_.empty()) {
     begin();
   }
@@ -87,12 +88,21 @@ ForwardedBody::~ForwardedBody() {
       if (load.needs_trial()) record({}, now);
     }
   }
+  if (pace_ != nullptr && info_.inference != nullptr) learn_tokens_per_output();
   if (begun_) return;
   if (failed) {
     load.record_failure(took, now);
   } else {
     load.record_no_first_byte(took, now);
   }
+}
+
+/// From what the engine has counted.
+void ForwardedBody::learn_tokens_per_output() const {
+  const InferenceResponse& response = info_.inference->response;
+  if (!response.completion_tokens || response.output_events == 0) return;
+  lease_.backend()->load().learn_tokens_per_output(
+      static_cast<double>(*response.completion_tokens) / response.output_events);
 }
 
 /// The end of the connection cut the response off, not a reset of its stream.
@@ -120,42 +130,58 @@ AttemptOutcome ForwardedBody::outcome_of_call(std::string_view grpc_status) {
   return classify_grpc(static_cast<std::uint8_t>(status)).outcome;
 }
 
-Task<Result<Chunk>> ForwardedBody::read_first() {
+Task<Result<Chunk>> ForwardedBody::read_and_look() {
   auto chunk = body_->read();
-  if (!chunk.ready()) return wait_for_first(std::move(chunk));
-  auto first = chunk.take();
-  on_first(first);
-  return first;
+  if (!chunk.ready()) return wait_and_look(std::move(chunk));
+  auto next = chunk.take();
+  look(next);
+  return next;
 }
 
-Task<Result<Chunk>> ForwardedBody::wait_for_first(Task<Result<Chunk>> chunk) {
-  auto first = co_await chunk;
-  on_first(first);
-  co_return first;
+Task<Result<Chunk>> ForwardedBody::wait_and_look(Task<Result<Chunk>> chunk) {
+  auto next = co_await chunk;
+  look(next);
+  co_return next;
 }
 
-void ForwardedBody::on_first(const Result<Chunk>& chunk) {
+void ForwardedBody::look(const Result<Chunk>& chunk) {
+  chunks_unread_ = 0;
   if (!chunk) return;
-  if (!json_error_.empty()) return decide(chunk->bytes);
-  const bool has_output = has_begun(*chunk);
-  if (!has_output && !chunk->last) return;
-  beginning_.reset();
+  if (!json_error_.empty()) {
+    decide(chunk->bytes);
+  } else if (pace_ != nullptr) {
+    measure(*chunk);
+  } else {
+    look_for_beginning(*chunk);
+  }
+}
+
+/// A stream begins with its first output, or its first byte. One that does not begin yet still has
+/// to within the timeout for that.
+void ForwardedBody::look_for_beginning(const Chunk& chunk) {
+  const bool has_output = pace_ == nullptr ? !chunk.bytes.empty() : pace_->has_begun();
+  if (!has_output && !chunk.last) {
+    if (auto* const body = dynamic_cast<LinkBody*>(body_.get())) body->await_beginning();
+    return;
+  }
   if (!has_output && outcome_ == AttemptOutcome::success) {
     // A stream without any output: only the status of a call says how it went.
     const auto grpc_status =
-        chunk->trailers == nullptr ? std::nullopt : chunk->trailers->value("grpc-status");
+        chunk.trailers == nullptr ? std::nullopt : chunk.trailers->value("grpc-status");
     outcome_ = grpc_status ? outcome_of_call(*grpc_status) : AttemptOutcome::abandoned;
   }
   info_.timings.first_byte = loop_.now();
   begin();
 }
 
-/// A stream that does not begin yet still has to within the timeout for that.
-bool ForwardedBody::has_begun(const Chunk& chunk) {
-  if (beginning_ == nullptr) return !chunk.bytes.empty();
-  if (beginning_->read(chunk.bytes, chunk.last, loop_.now())) return true;
-  if (auto* const body = dynamic_cast<LinkBody*>(body_.get())) body->await_beginning();
-  return false;
+void ForwardedBody::measure(const Chunk& chunk) {
+  const Instant now = loop_.now();
+  const auto interval = pace_->read(chunk.bytes, chunk.last, now);
+  if (!begun_) look_for_beginning(chunk);
+  chunks_unread_ = pace_->chunks_to_skip();
+  if (!interval) return;
+  const Duration per_token = lease_.backend()->load().record_output_interval(*interval, now);
+  metrics_.per_output_token.observe(per_token);
 }
 
 /// The error is the client's if the beginning of the body says so, else the backend's.
@@ -172,6 +198,7 @@ void ForwardedBody::decide(std::string_view body) {
 /// Records the response's beginning for the pickers. REQUIRES: timings.first_byte is set.
 void ForwardedBody::begin() {
   begun_ = true;
+  if (pace_ == nullptr) chunks_unread_ = std::numeric_limits<int>::max();
   const Instant now = info_.timings.first_byte;
   const Duration took = now - request_end(info_.timings);
   Load& load = lease_.backend()->load();

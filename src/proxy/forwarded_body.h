@@ -12,7 +12,7 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/upstream/link_pool.h"
-#include "proxy/stream_beginning.h"
+#include "proxy/stream_pace.h"
 
 namespace evenkeel {
 
@@ -28,7 +28,7 @@ inline Instant request_end(const RequestTimings& timings) {
 ///
 /// A response begins with its head, unless it is a stream, that is, its length was not announced:
 /// most servers send the head of a stream before they begin to work on it. A stream begins with the
-/// first byte of its body, and one of events from a model with the first output (StreamBeginning).
+/// first byte of its body, and one of events from a model with the first output (StreamPace).
 ///
 /// REQUIRES: `request.info` outlives the body. Thread: the loop's.
 class ForwardedBody final : public Body {
@@ -41,8 +41,8 @@ class ForwardedBody final : public Body {
   ~ForwardedBody() override;
 
   Task<Result<Chunk>> read() override {
-    if (begun_) return body_->read();
-    return read_first();
+    if (--chunks_unread_ >= 0) return body_->read();
+    return read_and_look();
   }
   std::optional<std::uint64_t> length() const override { return body_->length(); }
 
@@ -52,10 +52,12 @@ class ForwardedBody final : public Body {
   bool ended_in_order() const;
   bool is_failure(Fault fault) const;
   void record(const AttemptResult& result, Instant now) const;
-  Task<Result<Chunk>> read_first();
-  Task<Result<Chunk>> wait_for_first(Task<Result<Chunk>> chunk);
-  void on_first(const Result<Chunk>& chunk);
-  bool has_begun(const Chunk& chunk);
+  void learn_tokens_per_output() const;
+  Task<Result<Chunk>> read_and_look();
+  Task<Result<Chunk>> wait_and_look(Task<Result<Chunk>> chunk);
+  void look(const Result<Chunk>& chunk);
+  void look_for_beginning(const Chunk& chunk);
+  void measure(const Chunk& chunk);
   void decide(std::string_view body);
   void begin();
 
@@ -65,13 +67,14 @@ class ForwardedBody final : public Body {
   BodyPtr body_;  // dropped first: it lets go of the link
   RequestInfo& info_;
   BackendMetrics& metrics_;
-  std::unique_ptr<StreamBeginning> beginning_;  // null: any byte is the beginning
-  AttemptOutcome outcome_;                      // as far as it is known
+  std::unique_ptr<StreamPace> pace_;  // null: any byte is the beginning
+  AttemptOutcome outcome_;            // as far as it is known
   bool recorded_;
   std::string_view json_error_;  // the body says with it that the error is the client's; or empty
   const bool owes_no_grpc_;      // an answer that is not gRPC says nothing of the backend
   const bool tunnel_;
   bool begun_ = false;
+  int chunks_unread_ = 0;  // how many more need not be looked at
   bool safe_method_;
 };
 

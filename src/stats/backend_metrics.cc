@@ -90,6 +90,19 @@ void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
   each_backend([&](const Labels& own, const BackendSnapshot& backend) {
     page.add(own, backend.totals.latency);
   });
+  page.histograms("evenkeel_backend_time_per_output_token_seconds",
+                  "Time between two tokens of a backend's streams, each measured about twice a "
+                  "second.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    page.add(own, backend.totals.per_output_token);
+  });
+  page.gauges("evenkeel_backend_slow",
+              "1 for what a backend takes much longer for than the others of its pool.");
+  each_backend([&](const Labels& own, const BackendSnapshot& backend) {
+    for (const std::string_view part : slow_parts) {
+      page.add(own, {"part", part}, std::uint64_t{backend.slow_part == part});
+    }
+  });
 }
 
 /// Of a backend whose requests are not read, nothing.

@@ -61,6 +61,7 @@ void BackendMetrics::clear() {
   for (Counter& counter : status_classes) counter.clear();
   first_byte.clear();
   latency.clear();
+  per_output_token.clear();
   tokens.clear();
 }
 
@@ -125,6 +126,7 @@ BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
   // The buckets, in case no worker has a histogram.
   Histogram<first_byte_bounds>().add_to(totals.first_byte);
   Histogram<request_bounds>().add_to(totals.latency);
+  Histogram<token_bounds>().add_to(totals.per_output_token);
   for (const auto& worker_metrics : workers_) {
     const BackendMetrics* metrics = worker_metrics->find_backend(index);
     if (metrics == nullptr) continue;
@@ -138,6 +140,7 @@ BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
     }
     metrics->first_byte.add_to(totals.first_byte);
     metrics->latency.add_to(totals.latency);
+    metrics->per_output_token.add_to(totals.per_output_token);
   }
   return totals;
 }

@@ -268,7 +268,9 @@ TEST_F(AdminApi, EveryClosureMapsToAStateAndAReason) {
   for (const auto& [closure, state] : closures) {  // each outranks those before it
     backend(0, 0).load().take_out(closure);
     EXPECT_EQ(state_of(backend(0, 0), Clock::now()), state);
-    EXPECT_NE(reason_of(backend(0, 0), nullptr, Clock::now()), "");
+    EXPECT_NE(reason_of(*status_.snapshot()->pool_set->pools()[0].state, backend(0, 0), nullptr,
+                        Clock::now()),
+              "");
   }
   EXPECT_THAT(get("/metrics").body,
               AllOf(HasSubstr("evenkeel_backend_up{pool=\"chat\",backend=\"127.0.0.1:8001\"} 0\n"),

@@ -24,16 +24,16 @@ JsonValue backends(int first_picks, int second_picks) {
       R"([{"id": "gpu1:8000", "pool": "chat", "state": "up", "since": "2026-11-21T17:12:23Z",
            "weight": 3, "in_flight": 2, "picks_total": )" +
       std::to_string(first_picks) + R"(, "errors_total": 0, "reason": null,
-           "latency": {"ttft_seconds": 0.0123, "ttft_p99_seconds": 0.5, "e2e_seconds": 2.5,
-                       "failures_per_second": 0},
+           "latency": {"ttft_seconds": 0.0123, "ttft_p99_seconds": 0.5, "tpot_seconds": 0.02,
+                       "e2e_seconds": 2.5, "failures_per_second": 0},
            "polled": {"running": 2, "waiting": 0, "kv_cache_ratio": 0.375,
                       "gpu_utilization_ratio": null, "gpu_memory_used_bytes": 68719476736,
                       "gpu_memory_total_bytes": 85899345920}},
           {"id": "gpu2:8000", "pool": "chat", "state": "down", "since": "2026-11-21T17:10:00Z",
            "weight": 1, "in_flight": 0, "picks_total": )" +
       std::to_string(second_picks) + R"(, "errors_total": 12345, "reason": "timeout",
-           "latency": {"ttft_seconds": null, "ttft_p99_seconds": null, "e2e_seconds": null,
-                       "failures_per_second": 3.14}, "polled": {}}])");
+           "latency": {"ttft_seconds": null, "ttft_p99_seconds": null, "tpot_seconds": null,
+                       "e2e_seconds": null, "failures_per_second": 3.14}, "polled": {}}])");
 }
 
 constexpr double now = 1795281203;  // 2026-11-21T17:13:23Z
@@ -64,11 +64,11 @@ TEST(AdminText, PrintsOneRowPerBackend) {
       backends_text(backends(100, 0), {.now = now}),
       ElementsAre(
           "POOL  BACKEND    STATE     FOR  WEIGHT  IN FLIGHT  PICKS  ERRORS  FAIL/S    TTFT  "
-          "TTFT P99    E2E  RUN  WAIT   KV  GPU      VRAM  WHY",
+          "TTFT P99    TPOT    E2E  RUN  WAIT   KV  GPU      VRAM  WHY",
           "chat  gpu1:8000  up      1m 0s       3          2    100       0       0  12.3ms  "
-          "   500ms  2.50s    2     0  38%    -  64.0/80G",
+          "   500ms  20.0ms  2.50s    2     0  38%    -  64.0/80G",
           "chat  gpu2:8000  down   3m 23s       1          0      0   12.3k     3.1       -  "
-          "       -      -    -     -    -    -         -  timeout"));
+          "       -       -      -    -     -    -    -         -  timeout"));
 }
 
 TEST(AdminText, ShowsWhatASchedulerExpectsWhereThereIsOne) {

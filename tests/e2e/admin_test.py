@@ -99,15 +99,17 @@ class Admin(case.Case):
             "polled": {"age_seconds": None, "running": None, "waiting": None, "kv_cache_ratio": None,
                        "gpu_utilization_ratio": None, "gpu_memory_used_bytes": None,
                        "gpu_memory_total_bytes": None}})
-        self.assertEqual(set(latency), {"ttft_seconds", "ttft_p99_seconds", "e2e_seconds", "e2e_p99_seconds",
-                                        "failures_per_second"})
+        self.assertIsNone(listed.pop("slow"))
+        self.assertEqual(set(latency), {"ttft_seconds", "ttft_p99_seconds", "tpot_seconds", "tpot_p99_seconds",
+                                        "e2e_seconds", "e2e_p99_seconds", "failures_per_second"})
         self.assertTrue(0 < latency["ttft_seconds"] <= latency["e2e_seconds"] < 5, latency)
         self.assertEqual(latency["failures_per_second"], 0)
 
     def test_what_is_not_known_is_null_and_not_zero(self):
         daemon = self.start_daemon(self.backend())
         listed = daemon.api("backends")[0]
-        self.assertEqual(listed["latency"], {"ttft_seconds": None, "ttft_p99_seconds": None, "e2e_seconds": None,
+        self.assertEqual(listed["latency"], {"ttft_seconds": None, "ttft_p99_seconds": None, "tpot_seconds": None,
+                                             "tpot_p99_seconds": None, "e2e_seconds": None,
                                              "e2e_p99_seconds": None, "failures_per_second": 0})
         self.assertIsNone(listed["waiting"])
 
@@ -308,6 +310,7 @@ class Metrics(case.Case):
         "backend_links": {"pool", "backend", "state"}, "backend_latency_seconds": {"pool", "backend"},
         "backend_requests_total": {"pool", "backend", "code_class"},
         "backend_time_to_first_byte_seconds": {"pool", "backend"},
+        "backend_time_per_output_token_seconds": {"pool", "backend"}, "backend_slow": {"pool", "backend", "part"},
         "pick_duration_seconds": set(), "event_loop_lag_seconds": set(),
         "access_log_dropped_total": set(), "log_dropped_total": set(),
         "config_last_reload_successful": set(),

@@ -20,9 +20,10 @@ struct BackendStatus;
 /// before what was found out.
 std::string_view state_of(const Backend& backend, Instant now);
 
-/// Why it is not up, or gets fewer requests than others; for people, empty if neither.
-/// `backend_status`: what the monitor knows, or null.
-std::string reason_of(const Backend& backend, const BackendStatus* backend_status, Instant now);
+/// Why it is not up, is slow, or gets fewer requests than others; for people, empty if none holds.
+/// `pool`: its own; `backend_status`: what the monitor knows, or null.
+std::string reason_of(const PoolState& pool, const Backend& backend,
+                      const BackendStatus* backend_status, Instant now);
 
 /// Remembers when each backend entered its state, as precisely as `update` is called.
 class BackendStateHistory {

@@ -1,6 +1,7 @@
 // The state of one backend that all workers share: slots taken, errors, back-off, latencies.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -50,6 +51,24 @@ enum class Ejection : std::uint8_t {
   half_open,  ///< the next request is its trial, and no other follows before its outcome
   probed,     ///< a probe has succeeded: back in rotation, but its next failure ejects it again
   ignored,    ///< in rotation because its pool panics
+};
+
+/// What a backend may take longer for than the others of its pool.
+enum class SlowPart : std::uint8_t {
+  per_token,    ///< between two tokens of a stream
+  first_token,  ///< from the end of a request to the beginning of its response
+  response,     ///< to its last byte; of pools without streams
+};
+
+inline constexpr int slow_part_count = static_cast<int>(SlowPart::response) + 1;
+
+/// The stable word of a part, such as "per_token".
+const char* to_string(SlowPart part);
+
+/// By how much a backend is slower than its pool.
+struct Slowness {
+  float ratio = 0;  ///< its median to that of the others; 0: it is not slow
+  SlowPart part = SlowPart::per_token;
 };
 
 /// Counters of one backend: atomics, relaxed except where a comment gives a reason. Survives
@@ -342,6 +361,30 @@ class Load {
     live_.latency.record_at_least(took, now);
   }
 
+  /// A stream's outputs came in this interval. Returns the time per token.
+  Duration record_output_interval(Duration interval, Instant now) {
+    const float tokens = tokens_per_output_.load(std::memory_order_relaxed);
+    const auto per_token = Duration(
+        static_cast<Duration::rep>(static_cast<float>(interval.count()) / std::max(tokens, 1.0F)));
+    recent().count_per_token(per_token, now);
+    return per_token;
+  }
+  /// An output of a stream had so many tokens on average, as its engine has counted: more than one
+  /// with speculative decoding. 1 until there is a count.
+  void learn_tokens_per_output(double tokens) {
+    constexpr float gain = 0.1F;
+    const float before = tokens_per_output_.load(std::memory_order_relaxed);
+    tokens_per_output_.store(before + (static_cast<float>(tokens) - before) * gain,
+                             std::memory_order_relaxed);
+  }
+
+  /// SlownessDetector decides.
+  Slowness slowness() const { return slowness_.load(std::memory_order_relaxed); }
+  void set_slowness(Slowness slowness) { slowness_.store(slowness, std::memory_order_relaxed); }
+  /// Its picks of late, over an equal share of those of its pool; below 0: not known.
+  float pick_share() const { return pick_share_.load(std::memory_order_relaxed); }
+  void set_pick_share(float share) { pick_share_.store(share, std::memory_order_relaxed); }
+
   /// Counts a response that reached its last byte, `took` after the end of the request.
   void record_served(Duration took, Instant now) {
     served_total_.fetch_add(1, std::memory_order_relaxed);
@@ -470,6 +513,9 @@ class Load {
   std::atomic<std::uint64_t> served_total_{0};
   std::atomic<Duration::rep> served_sum_{0};
   std::atomic<float> learned_weight_{0};
+  std::atomic<float> tokens_per_output_{1};
+  std::atomic<Slowness> slowness_{};
+  std::atomic<float> pick_share_{-1};
   bool ramps_ = false;
   std::uint8_t sleep_sources_ = 0;  // a bit for each that says that it sleeps
   std::atomic<std::uint8_t> detected_engine_{0};
@@ -477,6 +523,9 @@ class Load {
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
   std::atomic<std::uint64_t> failed_responses_{0};
 };
+
+/// For people: "time per token 10x the pool's median".
+std::string describe_slowness(Slowness slowness);
 
 /// Why a backend is ejected, for people: "5 failures in a row: 500".
 std::string describe_ejection(const Load& load);

@@ -22,6 +22,9 @@ namespace evenkeel {
 inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
                                                       "standby", "ejected", "sleeping"};
 
+/// What a backend may be slower in than its pool (SlowPart), likewise.
+inline constexpr std::string_view slow_parts[] = {"per_token", "first_token", "response"};
+
 /// The rungs of a backend whose pool has a scheduler (Rung), likewise.
 inline constexpr std::string_view backend_rungs[] = {
     "confirmed", "assumed_hits", "unseen_first_tokens", "unknown_prompts", "cold"};
@@ -58,6 +61,8 @@ struct BackendSnapshot {
   std::vector<std::pair<std::string_view, std::uint64_t>> checks;
   /// Ejections by reason.
   std::vector<std::pair<std::string_view, std::uint64_t>> ejections;
+  /// What it is slower in than its pool; empty: nothing.
+  std::string_view slow_part;
   PolledSnapshot polled;
   EngineStateSnapshot engine;
   /// Tokens of prompts in the engine's cache, as predicted and as its responses reported them;

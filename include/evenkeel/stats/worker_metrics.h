@@ -137,7 +137,8 @@ struct BackendMetrics {
   std::array<Counter, 5> status_classes;
   Histogram<first_byte_bounds> first_byte;  ///< from a request's end to its response's beginning
   Histogram<request_bounds> latency;  ///< from a request's end to the last byte of its response
-  TokenCounters tokens;               ///< of requests whose responses are read
+  Histogram<token_bounds> per_output_token;  ///< of streams, about twice a second each
+  TokenCounters tokens;                      ///< of requests whose responses are read
 
   void count_status(int status) {
     const auto status_class = static_cast<unsigned>(status) / 100 - 1;
@@ -243,6 +244,7 @@ struct BackendTotals {
   std::array<std::uint64_t, 5> status_classes{};
   HistogramTotals first_byte;
   HistogramTotals latency;
+  HistogramTotals per_output_token;
   std::array<std::uint64_t, token_direction_count> tokens{};
 };
 
