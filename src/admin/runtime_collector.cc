@@ -75,7 +75,12 @@ std::vector<SubsetSnapshot> collect_subsets(const PoolState& pool) {
 MetricsSnapshot RuntimeCollector::collect() {
   const RuntimeView view(runtime_);
   MetricsSnapshot snapshot;
-  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+  for (const ListenerConfig& listener : view.status->config->listeners) {
+    if (listener.tls) snapshot.tls_listeners.push_back(listener.name);
+  }
+  const std::vector<PoolSet::PoolEntry>& pools = view.status->pool_set->pools();
+  for (std::size_t i = 0; i < pools.size(); ++i) {
+    const PoolSet::PoolEntry& pool = pools[i];
     snapshot.pools.push_back({.name = pool.state->spec().name,
                               .panics = pool.state->panics(),
                               .affinity = collect_affinity(*pool.state),
@@ -84,6 +89,7 @@ MetricsSnapshot RuntimeCollector::collect() {
     for (const BackendPtr& backend : pool.state->backends()) {
       BackendSnapshot& reading =
           snapshot.backends.emplace_back(collect(view, pool.state->spec().name, *backend));
+      reading.inspected = inspects(view.status->config->pools[i]);
       if (const auto forecast = pool.state->forecast(*backend, view.now)) {
         reading.rung = to_string(forecast->rung);
         reading.predicted_wait_seconds = seconds_of(forecast->wait);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -54,14 +55,23 @@ InspectFilter::Options inspection_options(const Config& config) {
           .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes}};
 }
 
-/// Names of the file have metrics of their own, however many names clients use.
+/// Names of the file have metrics of their own, however many names clients use, and from the start
+/// where it says which pool gets their requests.
 void pin_models(const Config& config, LabelIndex& label_index) {
+  const auto pin = [&](const std::string& model, const PoolConfig& pool) {
+    label_index.pin_model(model);
+    if (inspects(pool)) label_index.add_model_to_pool(model, label_index.pool(pool.name));
+  };
+  std::map<std::string_view, const PoolConfig*> pools;
   for (const PoolConfig& pool : config.pools) {
-    for (const std::string& model : pool.models) label_index.pin_model(model);
+    pools.emplace(pool.name, &pool);
+    for (const std::string& model : pool.models) pin(model, pool);
   }
   for (const RouteConfig& route : config.routes) {
     for (const std::string& model : route.match.model) {
-      if (!is_glob(model)) label_index.pin_model(text_of_glob(model));
+      if (is_glob(model)) continue;
+      for (const RouteTarget& target : route.targets)
+        pin(text_of_glob(model), *pools.at(target.pool));
     }
   }
 }

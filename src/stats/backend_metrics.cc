@@ -105,13 +105,14 @@ void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
   });
 }
 
-/// Of a backend whose requests are not read, nothing.
+/// Of a backend whose responses are not read, nothing.
 void add_tokens(MetricsPage& page, const EachBackend& each_backend) {
   page.counters("evenkeel_backend_tokens_total",
                 "Tokens that a backend's engine reported, by direction.");
   each_backend([&](const Labels& own, const BackendSnapshot& backend) {
     const auto& tokens = backend.totals.tokens;
-    if (std::count(tokens.begin(), tokens.end(), 0) == std::ssize(tokens)) return;
+    const bool none = std::count(tokens.begin(), tokens.end(), 0) == std::ssize(tokens);
+    if (none && !backend.inspected) return;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       page.add(own, {"direction", to_string(static_cast<TokenDirection>(i))}, tokens[i]);
     }

@@ -1,15 +1,17 @@
-// Which values the label `reason` has.
+// Which values the labels `reason` and `side` have.
 #pragma once
+
+#include <string_view>
 
 #include "evenkeel/base/result.h"
 
 namespace evenkeel {
 
 /// Faults after which another attempt may follow: exported with 0 before they happen.
-inline constexpr Fault attempt_faults[] = {Fault::connect_failed,  Fault::connect_timeout,
-                                           Fault::tls_failed,      Fault::first_byte_timeout,
-                                           Fault::idle_timeout,    Fault::backend_closed,
-                                           Fault::backend_protocol};
+inline constexpr Fault attempt_faults[] = {Fault::connect_failed,   Fault::connect_timeout,
+                                           Fault::tls_failed,       Fault::first_byte_timeout,
+                                           Fault::idle_timeout,     Fault::backend_closed,
+                                           Fault::backend_protocol, Fault::stream_error};
 
 inline bool is_attempt_fault(Fault fault) {
   for (const Fault one : attempt_faults) {
@@ -21,6 +23,46 @@ inline bool is_attempt_fault(Fault fault) {
 /// Of an answer that was replaced by another attempt's.
 inline bool is_of_replaced_answer(Fault fault) {
   return fault == Fault::server_error || fault == Fault::overloaded;
+}
+
+/// The side that a failed request is counted for: "client", "proxy" or "backend".
+inline std::string_view side_of(Fault fault) {
+  switch (fault) {
+    case Fault::bad_request:
+    case Fault::uri_too_long:
+    case Fault::header_too_large:
+    case Fault::body_too_large:
+    case Fault::header_timeout:
+    case Fault::body_timeout:
+    case Fault::expectation_failed:
+    case Fault::method_not_allowed:
+    case Fault::not_implemented:
+    case Fault::version_not_supported:
+    case Fault::no_route:
+    case Fault::model_not_found:
+    case Fault::client_gone:
+    case Fault::flood:
+    case Fault::write_timeout: return "client";
+    case Fault::queue_full:
+    case Fault::queue_timeout:
+    case Fault::overloaded:
+    case Fault::draining:
+    case Fault::out_of_memory:
+    case Fault::internal: return "proxy";
+    case Fault::session_lost:
+    case Fault::no_backend:
+    case Fault::connect_failed:
+    case Fault::connect_timeout:
+    case Fault::tls_failed:
+    case Fault::first_byte_timeout:
+    case Fault::idle_timeout:
+    case Fault::deadline_exceeded:
+    case Fault::backend_closed:
+    case Fault::backend_protocol:
+    case Fault::stream_error:
+    case Fault::server_error: return "backend";
+  }
+  return "proxy";
 }
 
 template <class Each>

@@ -21,6 +21,12 @@ bool contains(const std::vector<std::uint32_t>& ascending, std::uint32_t index) 
   return std::binary_search(ascending.begin(), ascending.end(), index);
 }
 
+void insert(LabelIndex::IndexPairs& ascending, std::uint32_t first, std::uint32_t second) {
+  const std::pair pair(first, second);
+  const auto place = std::lower_bound(ascending.begin(), ascending.end(), pair);
+  if (place == ascending.end() || *place != pair) ascending.insert(place, pair);
+}
+
 }  // namespace
 
 std::uint32_t LabelIndex::pool(std::string_view name) {
@@ -95,9 +101,14 @@ bool LabelIndex::models_full() const {
 
 void LabelIndex::add_route_to_pool(std::uint32_t route, std::uint32_t pool) {
   const std::lock_guard lock(mutex_);
-  const std::pair pair(route, pool);
-  const auto place = std::lower_bound(route_pools_.begin(), route_pools_.end(), pair);
-  if (place == route_pools_.end() || *place != pair) route_pools_.insert(place, pair);
+  insert(route_pools_, route, pool);
+}
+
+void LabelIndex::add_model_to_pool(std::string_view model, std::uint32_t pool) {
+  pin_model(model);
+  const std::lock_guard lock(mutex_);
+  if (const auto found = models_.find(model); found != models_.end())
+    insert(pool_models_, pool, found->second);
 }
 
 std::vector<std::string> LabelIndex::used_names(const LabelNames& names) {
@@ -125,6 +136,9 @@ LabelIndex::View LabelIndex::view() const {
   for (const auto& [route, pool] : route_pools_) {
     if (view.has_route(route) && view.has_pool(pool)) view.route_pools.emplace_back(route, pool);
   }
+  for (const auto& [pool, model] : pool_models_) {
+    if (view.has_pool(pool)) view.pool_models.emplace_back(pool, model);
+  }
   return view;
 }
 
@@ -150,6 +164,8 @@ ForgottenLabels LabelIndex::forget() {
   std::erase_if(route_pools_, [&](const auto& pair) {
     return contains(forgotten.routes, pair.first) || contains(forgotten.pools, pair.second);
   });
+  std::erase_if(pool_models_,
+                [&](const auto& pair) { return contains(forgotten.pools, pair.first); });
   return forgotten;
 }
 

@@ -118,13 +118,13 @@ class MetricsRenderer final : public prometheus::Collectable {
   }
 
   void add_answers(MetricsPage& page, std::uint32_t route, std::uint32_t pool) const {
-    const int expected = expected_status(route, pool);
+    const bool expected = expects_answers(route, pool);
     const auto of_workers = found([=](const WorkerMetrics& worker_metrics) {
       return worker_metrics.find_requests(route, pool);
     });
     const bool used = std::any_of(of_workers.begin(), of_workers.end(),
                                   [](const StatusCounters* counters) { return counters->used(); });
-    if (!used && expected == 0) return;
+    if (!used && !expected) return;
     const auto answered = [&](int status) {
       std::uint64_t total = 0;
       for (const StatusCounters* counters : of_workers) total += counters->value(status);
@@ -133,7 +133,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     const Labels labels{{"pool", names_.pools[pool]}, {"route", names_.routes[route]}};
     const auto add = [&](int status) {
       const std::uint64_t count = answered(status);
-      if (count == 0 && status != expected) return;
+      if (count == 0 && !(expected && is_expected(status))) return;
       page.add(labels, {"code", std::to_string(status)}, count);
     };
     if (answered(0) != 0) add(0);
@@ -164,12 +164,15 @@ class MetricsRenderer final : public prometheus::Collectable {
     }
   }
 
-  /// The status that is exported with 0 before it happens; 0: none is.
-  int expected_status(std::uint32_t route, std::uint32_t pool) const {
-    if (route == 0 && pool == 0) return 404;
-    const bool route_pools = std::binary_search(names_.route_pools.begin(),
-                                                names_.route_pools.end(), std::pair(route, pool));
-    return route_pools ? 200 : 0;
+  /// True if series of the route and pool are exported with 0 before there are any answers.
+  bool expects_answers(std::uint32_t route, std::uint32_t pool) const {
+    if (route == 0 && pool == 0) return true;
+    return std::ranges::binary_search(names_.route_pools, std::pair(route, pool));
+  }
+  /// The statuses that alerts ask for.
+  static bool is_expected(int status) {
+    static constexpr int expected[] = {200, 400, 404, 429, 499, 500, 502, 503, 504};
+    return std::ranges::binary_search(expected, status);
   }
 
   template <class Each>
@@ -221,14 +224,14 @@ class MetricsRenderer final : public prometheus::Collectable {
   }
 
   void add_faults(MetricsPage& page) const {
-    page.counters("evenkeel_errors_total", "Requests that failed, by reason.");
+    page.counters("evenkeel_errors_total",
+                  "Requests that failed, by reason, and by the side that caused it.");
     for (std::uint32_t pool = 0; pool < names_.pools.size(); ++pool) {
       if (!names_.has_pool(pool)) continue;
-      const Labels labels{{"pool", names_.pools[pool]}};
       each_fault([&](Fault fault) {
         if (fault == Fault::server_error) return;  // of attempts alone
-        page.add(labels, {"reason", to_string(fault)},
-                 errors_of_pool(pool, fault, &PoolMetrics::errors));
+        page.add({{"pool", names_.pools[pool]}, {"reason", to_string(fault)}},
+                 {"side", side_of(fault)}, errors_of_pool(pool, fault, &PoolMetrics::errors));
       });
     }
     page.counters("evenkeel_retries_total",
@@ -334,7 +337,9 @@ class MetricsRenderer final : public prometheus::Collectable {
         });
         all += counts[outcome];
       }
-      if (all == 0) continue;
+      const bool uses_tls = std::ranges::find(snapshot_.tls_listeners, names_.listeners[i]) !=
+                            snapshot_.tls_listeners.end();
+      if (all == 0 && !uses_tls) continue;
       if (!std::exchange(any, true)) {
         page.counters("evenkeel_tls_handshakes_total",
                       "TLS handshakes of clients, by how they ended.");

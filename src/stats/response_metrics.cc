@@ -1,12 +1,15 @@
 #include "response_metrics.h"
 
+#include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace evenkeel {
 namespace {
 
-/// A pool and a model, and the metrics of the workers that have served it.
+/// A pool and a model, and the metrics of the workers that have served it. A model that the file
+/// names for a pool needs none.
 struct ServedModel {
   Labels labels;
   std::vector<const ModelMetrics*> of_workers;
@@ -23,7 +26,8 @@ std::vector<ServedModel> served_models(const MetricsRegistry& registry,
         const ModelMetrics* metrics = registry.worker_metrics(worker).find_model(pool, model);
         if (metrics != nullptr) of_workers.push_back(metrics);
       }
-      if (of_workers.empty()) continue;
+      const bool expected = std::ranges::binary_search(names.pool_models, std::pair(pool, model));
+      if (of_workers.empty() && !expected) continue;
       served.push_back(
           {{{"pool", names.pools[pool]}, {"model", names.models[model]}}, std::move(of_workers)});
     }
@@ -35,6 +39,8 @@ template <auto member>
 void add_times(MetricsPage& page, const std::vector<ServedModel>& served) {
   for (const ServedModel& each : served) {
     HistogramTotals totals;
+    // The buckets, in case no worker has a histogram.
+    std::remove_cvref_t<decltype(std::declval<ModelMetrics>().*member)>().add_to(totals);
     for (const ModelMetrics* metrics : each.of_workers) (metrics->*member).add_to(totals);
     page.add(each.labels, totals);
   }

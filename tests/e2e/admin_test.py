@@ -296,7 +296,7 @@ class Metrics(case.Case):
         "requests_total": {"pool", "route", "code"}, "request_duration_seconds": {"pool"},
         "time_to_first_byte_seconds": {"pool"}, "wait_seconds": {"pool"},
         "requests_in_flight": {"pool"}, "requests_waiting": {"pool"},
-        "errors_total": {"pool", "reason"}, "fallbacks_total": {"pool"}, "retries_total": {"pool", "reason"}, "retry_budget_exhausted_total": {"pool"},
+        "errors_total": {"pool", "reason", "side"}, "fallbacks_total": {"pool"}, "retries_total": {"pool", "reason"}, "retry_budget_exhausted_total": {"pool"},
         "tokens_total": {"pool", "model", "direction"}, "backend_tokens_total": {"pool", "backend", "direction"},
         "time_to_first_token_seconds": {"pool", "model"}, "time_per_output_token_seconds": {"pool", "model"},
         "inter_token_gap_seconds": {"pool", "model"}, "inspected_requests_total": {"result"},
@@ -398,6 +398,35 @@ class Metrics(case.Case):
         self.assertEqual(daemon.metric("evenkeel_backend_up"), 1)
         self.assertEqual(daemon.metric("evenkeel_backend_state", state="up"), 1)
         self.assertEqual(daemon.metric("evenkeel_backend_state"), 1, "in one state at a time")
+
+    def test_what_alerts_divide_by_is_there_before_the_first_request(self):
+        backend = self.backend()
+        daemon = self.daemon({
+            "listeners": [{"name": "public", "address": "127.0.0.1:0"}],
+            "pools": [{"name": "pool", "engine": "vllm", "inspect": True, "models": ["llama"],
+                       "backends": [backend.address], "metrics": {"scrape": "off"}}],
+            "routes": [{"name": "all", "match": {"model": "qwen"}, "pool": "pool"}]})
+        route = {"pool": "pool", "route": "all"}
+        server = {"pool": "pool", "backend": backend.address}
+        series = daemon.metrics()
+        for family, labels in (
+                *(("requests_total", {**route, "code": code}) for code in ("200", "400", "429", "499", "500", "503")),
+                ("requests_total", {"pool": "", "route": "", "code": "404"}),
+                ("errors_total", {"pool": "pool", "reason": "connect_failed", "side": "backend"}),
+                ("errors_total", {"pool": "pool", "reason": "client_gone", "side": "client"}),
+                ("errors_total", {"pool": "pool", "reason": "queue_full", "side": "proxy"}),
+                ("retries_total", {"pool": "pool", "reason": "server_error"}),
+                ("backend_errors_total", {**server, "reason": "backend_closed"}),
+                ("backend_requests_total", {**server, "code_class": "5xx"}),
+                ("backend_health_checks_total", {**server, "result": "timeout"}),
+                ("backend_tokens_total", {**server, "direction": "output"}),
+                ("backend_slow", {**server, "part": "per_token"}),
+                *(("tokens_total", {"pool": "pool", "model": model, "direction": "output"})
+                  for model in ("llama", "qwen")),
+                ("time_to_first_token_seconds_count", {"pool": "pool", "model": "llama"})):
+            values = [value for (name, have), value in series.items()
+                      if name == f"evenkeel_{family}" and labels.items() <= set(have)]
+            self.assertEqual(values, [0], (family, labels))
 
     def test_one_pick_in_sixteen_is_timed(self):
         daemon = self.start_daemon(self.backend(), workers=1)

@@ -33,6 +33,7 @@ struct Daemon : Collector {
                             .backend = "gpu1:8000",
                             .state = "up",
                             .up = true,
+                            .inspected = inspected,
                             .totals = metrics_registry.backend_totals(backend),
                             .checks = checks,
                             .polled = polled,
@@ -60,6 +61,7 @@ struct Daemon : Collector {
   std::uint32_t listener = label_index.listener("public");
   std::uint32_t backend = label_index.backend("llama", "gpu1:8000");
   MetricsSnapshot snapshot;
+  bool inspected = false;
   std::string_view rung;
   std::vector<std::pair<std::string_view, std::uint64_t>> checks;
   std::optional<std::pair<std::uint64_t, std::uint64_t>> cached_tokens;
@@ -108,9 +110,14 @@ TEST(Metrics, StartAtZero) {
       const char* series : {
           R"(evenkeel_requests_total{pool="llama",route="/v1/**",code="200"})",
           R"(evenkeel_requests_total{pool="",route="",code="404"})",
-          R"(evenkeel_errors_total{pool="llama",reason="queue_full"})",
-          R"(evenkeel_errors_total{pool="",reason="no_route"})",
+          R"(evenkeel_requests_total{pool="llama",route="/v1/**",code="429"})",
+          R"(evenkeel_requests_total{pool="llama",route="/v1/**",code="499"})",
+          R"(evenkeel_requests_total{pool="llama",route="/v1/**",code="503"})",
+          R"(evenkeel_requests_total{pool="",route="",code="503"})",
+          R"(evenkeel_errors_total{pool="llama",reason="queue_full",side="proxy"})",
+          R"(evenkeel_errors_total{pool="",reason="no_route",side="client"})",
           R"(evenkeel_retries_total{pool="llama",reason="connect_failed"})",
+          R"(evenkeel_retries_total{pool="llama",reason="overloaded"})",
           R"(evenkeel_request_duration_seconds_count{pool="llama"})",
           R"(evenkeel_time_to_first_byte_seconds_count{pool="llama"})",
           R"(evenkeel_wait_seconds_count{pool="llama"})",
@@ -122,6 +129,7 @@ TEST(Metrics, StartAtZero) {
           R"(evenkeel_backend_in_flight{pool="llama",backend="gpu1:8000"})",
           R"(evenkeel_backend_picks_total{pool="llama",backend="gpu1:8000"})",
           R"(evenkeel_backend_errors_total{pool="llama",backend="gpu1:8000",reason="backend_closed"})",
+          R"(evenkeel_backend_errors_total{pool="llama",backend="gpu1:8000",reason="stream_error"})",
           R"(evenkeel_backend_errors_total{pool="llama",backend="gpu1:8000",reason="status_5xx"})",
           R"(evenkeel_backend_requests_total{pool="llama",backend="gpu1:8000",code_class="5xx"})",
           R"(evenkeel_backend_time_to_first_byte_seconds_count{pool="llama",backend="gpu1:8000"})",
@@ -137,6 +145,63 @@ TEST(Metrics, StartAtZero) {
       }) {
     EXPECT_EQ(daemon.value(series), 0) << series;
   }
+}
+
+TEST(Metrics, StartAtZeroForModelsThatTheFileNames) {
+  Daemon daemon;
+  const std::string labels = R"({pool="llama",model="llama-70b")";
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("evenkeel_tokens_total{")));
+
+  daemon.label_index.add_model_to_pool("llama-70b", daemon.pool);
+
+  EXPECT_EQ(daemon.value("evenkeel_tokens_total" + labels + R"(,direction="output"})"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_time_to_first_token_seconds_count" + labels + "}"), 0);
+  EXPECT_EQ(daemon.value("evenkeel_time_to_first_token_seconds_bucket" + labels + R"(,le="0.04"})"),
+            0);
+}
+
+TEST(Metrics, StartAtZeroForTokensOfBackendsWhoseResponsesAreRead) {
+  Daemon daemon;
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("evenkeel_backend_tokens_total{")));
+
+  daemon.inspected = true;
+
+  EXPECT_EQ(
+      daemon.value(
+          R"(evenkeel_backend_tokens_total{pool="llama",backend="gpu1:8000",direction="input"})"),
+      0);
+}
+
+TEST(Metrics, StartAtZeroForHandshakesOfListenersWithTls) {
+  Daemon daemon;
+  EXPECT_THAT(daemon.page(), Not(HasSubstr("evenkeel_tls_handshakes_total{")));
+
+  daemon.snapshot.tls_listeners = {"public"};
+
+  EXPECT_EQ(daemon.value(R"(evenkeel_tls_handshakes_total{listener="public",result="ok"})"), 0);
+}
+
+TEST(Metrics, ForgetTheModelsOfAPoolWithThePool) {
+  LabelIndex index;
+  {
+    LabelUses uses(index);
+    index.add_model_to_pool("llama-70b", uses.pool("llama"));
+    EXPECT_EQ(index.view().pool_models.size(), 1u);
+  }
+  EXPECT_EQ(index.view().pool_models.size(), 0u);
+}
+
+TEST(Metrics, TellOnWhichSideARequestFailed) {
+  Daemon daemon;
+  WorkerMetrics& metrics = daemon.metrics_registry.worker_metrics(0);
+  metrics.count_error(daemon.pool, Fault::client_gone);
+  metrics.count_error(daemon.pool, Fault::queue_full);
+  metrics.count_error(daemon.pool, Fault::connect_failed);
+
+  const std::string series = R"(evenkeel_errors_total{pool="llama",reason=)";
+  EXPECT_EQ(daemon.value(series + R"("client_gone",side="client"})"), 1);
+  EXPECT_EQ(daemon.value(series + R"("queue_full",side="proxy"})"), 1);
+  EXPECT_EQ(daemon.value(series + R"("connect_failed",side="backend"})"), 1);
 }
 
 TEST(Metrics, HaveTheVersionsOfPoolsThatASplitNames) {

@@ -77,6 +77,10 @@ class LabelIndex {
 
   /// Registers that requests of this route may go to this pool: exports the series from then on.
   void add_route_to_pool(std::uint32_t route, std::uint32_t pool);
+  /// Pins a model that the file names for this pool: exports the series from then on.
+  void add_model_to_pool(std::string_view model, std::uint32_t pool);
+
+  using IndexPairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
   /// All names by index; [0] is empty, and so are names that are not in use.
   struct View {
@@ -87,7 +91,8 @@ class LabelIndex {
     std::vector<std::string> listeners;
     std::vector<std::string> models;   ///< [0]: of requests without a model; [1]: "other"
     std::vector<std::string> tenants;  ///< [1]: "other"; empty if none is in use
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools;  ///< route, pool; ascending
+    IndexPairs route_pools;            ///< route, pool; ascending
+    IndexPairs pool_models;            ///< pool, model; ascending
   };
   View view() const;
 
@@ -112,7 +117,8 @@ class LabelIndex {
   std::map<std::string, std::uint32_t, std::less<>> models_;
   std::uint32_t unpinned_models_ = 0;
   std::atomic<std::uint32_t> models_version_{0};
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> route_pools_;
+  IndexPairs route_pools_;
+  IndexPairs pool_models_;
 };
 
 /// The names of one plan, or of one of its parts. Their indices last as long as it lives, and their

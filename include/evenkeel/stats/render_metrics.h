@@ -54,6 +54,7 @@ struct BackendSnapshot {
   bool up = false;         ///< it may be given requests
   std::uint64_t in_flight = 0;
   std::uint64_t picks = 0;
+  bool inspected = false;                           ///< what its engine reports of tokens is read
   std::array<std::uint64_t, fault_count> errors{};  ///< failed attempts, by fault
   std::uint64_t failed_responses = 0;               ///< see Load::failed_responses_total
   BackendTotals totals;                             ///< MetricsRegistry::backend_totals
@@ -124,6 +125,7 @@ struct PoolSnapshot {
 
 /// What the workers' counters do not hold.
 struct MetricsSnapshot {
+  std::vector<std::string> tls_listeners;
   std::vector<PoolSnapshot> pools;
   std::vector<BackendSnapshot> backends;
   Duration loop_lag{};  ///< longest turn of any worker's event loop since the last scrape
