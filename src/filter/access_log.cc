@@ -135,6 +135,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
       request.info.outcome.grpc_status = static_cast<std::uint8_t>(grpc_status_of(error));
     }
     result = error_response(error, error_format_of(request));
+    allow_origin(request, *result);
     const InferenceInfo* const inference = request.info.inference.get();
     if (inference != nullptr && !inference->refusal.empty()) {
       result->fields.add("x-evenkeel-decision", inference->refusal);

@@ -265,6 +265,7 @@ void InspectFilter::end(Request& request, Inspection& inspection) const {
     info.places = places_of(reader, may_name_model && !is_kserve(inspection.api),
                             inspection.takes_stream_options);
   }
+  if (info.request.model.empty()) info.request.model = model_in_query(request.path);
   inspection.reader.reset();
   request.body->rewind();
 }

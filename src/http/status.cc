@@ -107,6 +107,8 @@ GrpcStatus grpc_status_of(Fault fault) {
     case Fault::model_not_found:  // as Triton
     case Fault::session_lost: return GrpcStatus::not_found;
     case Fault::internal: return GrpcStatus::internal;
+    // Not INTERNAL, which gRPC makes of a 400 and which says that the server is broken.
+    case Fault::bad_request: return GrpcStatus::invalid_argument;
     // queue_full too becomes UNAVAILABLE, which gRPC makes of a 429 and which retry policies name.
     // RESOURCE_EXHAUSTED reads as a quota, which no library retries by itself.
     default: return grpc_status_of_http(status_of(fault));
@@ -159,10 +161,21 @@ std::string_view phrase_of(int status) {
 }
 
 ErrorFormat error_format_of(std::string_view path) {
-  if (is_below(path, "/v1/messages")) return ErrorFormat::anthropic;
-  if (is_below(path, "/v1")) return ErrorFormat::openai;
-  if (is_below(path, "/v2")) return ErrorFormat::kserve;
-  return ErrorFormat::plain;
+  path = path.substr(0, path.find('?'));
+  ErrorFormat format = ErrorFormat::plain;
+  for (std::string_view rest = path; !rest.empty();) {
+    rest.remove_prefix(1);
+    const std::string_view segment = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(segment.size());
+    if (segment == "v1" && is_below(rest, "/messages")) return ErrorFormat::anthropic;
+    if (segment == "v1" || segment == "v3") return ErrorFormat::openai;
+    if (segment == "v2") return ErrorFormat::kserve;
+    if (segment == "api") format = ErrorFormat::ollama;  // or a prefix of another API
+  }
+  for (const std::string_view unversioned : {"/completions", "/embeddings", "/responses"}) {
+    if (path.ends_with(unversioned) && format == ErrorFormat::plain) return ErrorFormat::openai;
+  }
+  return format;
 }
 
 ErrorFormat error_format_of(const Request& request) {
@@ -214,6 +227,7 @@ std::string error_object(const Error& error, ErrorFormat format) {
       object += "}}";
       break;
     case ErrorFormat::kserve:
+    case ErrorFormat::ollama:
     case ErrorFormat::grpc:
     case ErrorFormat::plain:
       object = R"({"error":)";
@@ -273,6 +287,12 @@ Response error_response(const Error& error, ErrorFormat format) {
   }
   response.body = make_body(std::move(body));
   return response;
+}
+
+void allow_origin(const Request& request, Response& response) {
+  if (!request.fields.value("origin")) return;
+  response.fields.add("access-control-allow-origin", "*");
+  response.fields.add("access-control-expose-headers", "*");
 }
 
 }  // namespace evenkeel

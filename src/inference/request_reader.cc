@@ -162,6 +162,37 @@ std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
   return target ? std::optional(target->api) : std::nullopt;
 }
 
+bool needs_body(InferenceApi api) {
+  return api != InferenceApi::other && api != InferenceApi::ollama_model;
+}
+
+std::string model_in_path(std::string_view path) {
+  constexpr std::string_view openai = "/v1/models/";
+  constexpr std::string_view kserve = "/v2/models/";
+  const std::size_t openai_at = path.find(openai);
+  const std::size_t kserve_at = path.find(kserve);
+  if (openai_at < kserve_at) return percent_decoded(path.substr(openai_at + openai.size()));
+  if (kserve_at == std::string_view::npos) return {};
+  path.remove_prefix(kserve_at + kserve.size());
+  return percent_decoded(path.substr(0, path.find('/')));
+}
+
+std::string model_in_query(std::string_view target) {
+  constexpr std::string_view key = "model=";
+  const std::size_t mark = target.find('?');
+  if (mark == std::string_view::npos) return {};
+  for (std::string_view rest = target.substr(mark + 1); !rest.empty();) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
+    if (!pair.starts_with(key)) continue;
+    std::string encoded(pair.substr(key.size()));
+    std::ranges::replace(encoded, '+', ' ');
+    const std::string model = percent_decoded(encoded);
+    return std::string(json::utf8_prefix(model, InferenceRequest::max_name));
+  }
+  return {};
+}
+
 std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
                                                      InferenceRequest& into,
                                                      WindowBudget* windows) {

@@ -29,6 +29,7 @@ class BodyMatch {
   bool matches(const InferenceRequest& asked, bool rest_unread) const;
   /// The size of the prompt matters.
   bool depends_on_size() const { return prompt_tokens_.has_value(); }
+  bool depends_on_model() const { return !models_.empty(); }
   /// `matches` may hold for a request for this model.
   bool takes_model(std::string_view model) const;
 

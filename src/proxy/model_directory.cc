@@ -11,7 +11,9 @@
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/hex.h"
 #include "evenkeel/base/json.h"
+#include "evenkeel/http/grpc.h"
 #include "evenkeel/http/path.h"
+#include "evenkeel/http/status.h"
 
 namespace evenkeel {
 namespace {
@@ -84,8 +86,9 @@ void append_page(std::string& out, std::string_view first, std::string_view last
   append_id(last);
 }
 
-Result<Response> json_response(std::string text) {
+Result<Response> json_response(const Request& request, std::string text) {
   Response response;
+  allow_origin(request, response);
   response.fields.add("content-type", "application/json");
   response.body = make_body(std::move(text));
   return response;
@@ -145,7 +148,7 @@ Task<Result<Response>> ModelDirectory::handle(Request& request) {
     const Listed* const model = find(pools, models, id);
     if (model == nullptr) return Result<Response>(not_found(request, id));
     append(*model);
-    return json_response(std::move(text));
+    return json_response(request, std::move(text));
   }
   text = anthropic ? R"({"data":[)" : R"({"object":"list","data":[)";
   for (const Listed& model : models) {
@@ -158,13 +161,13 @@ Task<Result<Response>> ModelDirectory::handle(Request& request) {
                 models.empty() ? "" : models.back().id);
   }
   text += '}';
-  return json_response(std::move(text));
+  return json_response(request, std::move(text));
 }
 
 Error ModelDirectory::not_found(const Request& request, std::string_view model) const {
-  const bool openai = request.path.starts_with("/v1/");
+  const bool kserve = is_grpc(request) || request.path.find("/v2/models/") != request.path.npos;
   const std::vector<Served> pools =
-      served_to(request, openai ? ModelReach::Api::openai : ModelReach::Api::kserve);
+      served_to(request, kserve ? ModelReach::Api::kserve : ModelReach::Api::openai);
   std::vector<std::string_view> names;
   for (const Listed& each : list(pools)) names.push_back(each.id);
   for (const Served& each : pools) {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/http/status.h"
 #include "evenkeel/upstream/subsets.h"
 #include "proxy/fallback.h"
 #include "proxy/model_directory.h"
@@ -121,18 +123,6 @@ struct LabeledLinks {
   LinkPool links;
 };
 
-/// Refuses requests that no route matches.
-class Unrouted final : public Handler {
- public:
-  explicit Unrouted(const Router& router) : router_(router) {}
-  Task<Result<Response>> handle(Request& request) override {
-    return Result<Response>(std::move(router_.route(request).error()));
-  }
-
- private:
-  const Router& router_;
-};
-
 /// Refuses requests because memory is scarce.
 class Refusing final : public Handler {
  public:
@@ -188,7 +178,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   GrpcFilter& grpc = grpc_.emplace_back(worker.loop, max_grpc_deadline(*config_));
   handlers_.push_back(std::make_unique<ByBody>(*this));
   by_body_ = &build_filter_chain(*handlers_.back(), grpc, true);
-  handlers_.push_back(std::make_unique<Unrouted>(router_));
+  handlers_.push_back(std::make_unique<Unrouted>(*this));
   unrouted_ = &build_filter_chain(*handlers_.back(), grpc, false);
   handlers_.push_back(std::make_unique<Refusing>());
   refusing_ = &build_filter_chain(*handlers_.back(), grpc, false);
@@ -210,7 +200,7 @@ void Plan::add_model_directory(const WorkerContext& worker) {
 /// Whether this is a request for a list of models that no backend is to answer.
 bool Plan::lists_models(Request& request) const {
   if (!ModelDirectory::is_for(request)) return false;
-  const auto route = router_.route_inspected(request);  // it has no body to decide by
+  const auto route = router_.route_inspected(request);
   std::optional<std::size_t> index;
   if (route) index = *route;
   if (!model_directory_->answers(request, index)) return false;
@@ -447,8 +437,8 @@ Task<Result<Response>> Plan::handle_inspected(Request& request) {
   if (inference != nullptr && inference->cut_short && needs_body(request)) {
     return Result<Response>(no_room_for_bodies());
   }
-  auto route = router_.route_inspected(request);
-  if (!route) return Result<Response>(unrouted_error(request, std::move(route.error())));
+  const auto route = router_.route_inspected(request);
+  if (!route) return refuse(request);
   const WeightedTarget& target = choose_target(request, *route);
   RequestTimings& timings = request.info.timings;
   if (timings.deadline != never) {  // of a gRPC call
@@ -460,13 +450,21 @@ Task<Result<Response>> Plan::handle_inspected(Request& request) {
   return target.observed->handle(request);
 }
 
-/// Where a route depends on the model, a request that matches none has the wrong one.
-Error Plan::unrouted_error(const Request& request, Error error) const {
-  const InferenceInfo* const inference = request.info.inference.get();
-  const bool names_model = inference != nullptr && !inference->request.model.empty();
-  if (error.fault != Fault::no_route || !names_model || model_directory_ == nullptr) return error;
-  if (router_.takes_model(request, inference->request.model)) return error;  // but of another size
-  return model_directory_->not_found(request, inference->request.model);
+/// REQUIRES: no route matches.
+Result<Response> Plan::refuse(Request& request) const {
+  RouteRefusal refusal = router_.refusal_of(request);
+  if (refusal.error.fault == Fault::model_not_found) {
+    return model_directory_ != nullptr
+               ? model_directory_->not_found(request, refusal.model)
+               : model_not_found(refusal.model, std::span<const std::string_view>());
+  }
+  const ErrorFormat format = error_format_of(request);
+  if (refusal.allow.empty() || format == ErrorFormat::grpc) return std::move(refusal.error);
+  request.info.outcome.fault = refusal.error.fault;
+  Response response = error_response(refusal.error, format);
+  response.fields.add("allow", response.fields.keep(refusal.allow));
+  allow_origin(request, response);
+  return response;
 }
 
 /// Its route depends on its body.

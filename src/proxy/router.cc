@@ -1,5 +1,7 @@
 #include "evenkeel/proxy/router.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -36,18 +38,49 @@ bool is_one_of(const std::vector<std::string>& calls, const Request& request,
 }
 
 /// `path` is normalised.
-bool has_readable_body(const Request& request, std::string_view path) {
-  if (request.body == nullptr || !request.upgrade.empty()) return false;
+std::optional<InferenceApi> api_of(const Request& request, std::string_view path) {
+  if (!request.upgrade.empty()) return std::nullopt;
   RequestHead head{.method = request.method,
                    .path = path,
                    .content_type = {},
                    .content_encoding = {},
                    .inference_header_length = {},
                    .is_grpc = is_grpc(request)};
-  if (inference_api_of(head)) return true;
+  if (const auto api = inference_api_of(head)) return api;
   std::string storage;
   head.path = with_decoded_slashes(path, storage);
-  return inference_api_of(head).has_value();
+  return inference_api_of(head);
+}
+
+/// What the head of a request says to conditions on its body.
+struct HeadClaims {
+  bool has_body = false;     // that is read
+  bool needs_model = false;  // it has no body, but its API wants one with a model
+  std::string model;         // without a body: as its path or its query names it
+
+  /// Without a body: of those conditions, only that on the model can fail.
+  bool meet(const BodyMatch& wanted) const {
+    if (!wanted.depends_on_model()) return true;
+    return model.empty() ? !needs_model : wanted.takes_model(model);
+  }
+};
+
+/// `path` is normalised.
+HeadClaims claims_of(const Request& request, std::string_view path) {
+  const auto api = api_of(request, path);
+  if (api && request.body != nullptr) return {.has_body = true, .needs_model = false, .model = {}};
+  HeadClaims claims{.has_body = false, .needs_model = api && needs_body(*api), .model = {}};
+  // Preflights are for all that a page may ask for.
+  if (request.method == "OPTIONS") return claims;
+  claims.model = model_in_path(path);
+  if (claims.model.empty()) claims.model = model_in_query(request.path);
+  return claims;
+}
+
+/// Text of a client that goes into a message.
+std::string_view shortened(std::string_view text) {
+  constexpr std::size_t max = 200;
+  return text.substr(0, max);
 }
 
 }  // namespace
@@ -107,15 +140,27 @@ Router::Router(const std::vector<RouteConfig>& routes) {
   index_ = std::move(index);
 }
 
+inline bool Router::Rule::has_host(const Request& request) const {
+  return host.empty() || host_matches(host, request.authority);
+}
+
+inline bool Router::Rule::has_path(const Request& request, std::string_view path_text) const {
+  if (path && !path->matches(path_text)) return false;
+  return calls.empty() || is_one_of(calls, request, path_text);
+}
+
+inline bool Router::Rule::has_method(const Request& request) const {
+  return methods.empty() ||
+         std::find(methods.begin(), methods.end(), request.method) != methods.end();
+}
+
 bool Router::Rule::matches(const Request& request, std::string_view path_text) const {
   if (always) return true;
-  if (!host.empty() && !host_matches(host, request.authority)) return false;
-  if (path && !path->matches(path_text)) return false;
-  if (!methods.empty() &&
-      std::find(methods.begin(), methods.end(), request.method) == methods.end()) {
-    return false;
-  }
-  if (!calls.empty() && !is_one_of(calls, request, path_text)) return false;
+  return has_host(request) && has_path(request, path_text) && has_method(request) &&
+         has_fields(request);
+}
+
+inline bool Router::Rule::has_fields(const Request& request) const {
   return std::all_of(fields.begin(), fields.end(), [&](const auto& wanted) {
     // `host` is not a field of the request, but rules may name it.
     if (wanted.first == "host") {
@@ -128,6 +173,24 @@ bool Router::Rule::matches(const Request& request, std::string_view path_text) c
   });
 }
 
+/// The lowest rule for which `matches(number)` holds. `path` is normalised. With an index, not all
+/// rules are tried.
+template <class Matches>
+std::optional<std::size_t> Router::lowest(const Request& request, std::string_view path,
+                                          const Matches& matches) const {
+  const std::string_view host = host_of(request.authority);
+  std::array<char, 256> lower;
+  if (index_ == nullptr || host.size() > lower.size()) {
+    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+      if (matches(rule)) return rule;
+    }
+    return std::nullopt;
+  }
+  std::transform(host.begin(), host.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+  return index_->lowest({lower.data(), host.size()}, path, matches);
+}
+
 /// `body_matches(number, path)`: whether the conditions on the body of the rule with that number
 /// hold, or may hold.
 template <class BodyMatches>
@@ -137,40 +200,33 @@ Result<std::size_t> Router::first_match(const Request& request,
   auto normalised = normalised_path(request.path, storage);
   if (!normalised) return std::move(normalised.error());
   const std::string_view path = *normalised;
-  const auto matches = [&](std::size_t i) {
+  const auto found = lowest(request, path, [&](std::size_t i) {
     const Rule& rule = rules_[i];
     return rule.matches(request, path) && (rule.body == nullptr || body_matches(i, path));
-  };
-  const std::string_view host = host_of(request.authority);
-  std::array<char, 256> lower;
-  std::optional<std::size_t> found;
-  if (index_ == nullptr || host.size() > lower.size()) {
-    for (std::size_t rule = 0; rule < rules_.size() && !found; ++rule) {
-      if (matches(rule)) found = rule;
-    }
-  } else {
-    std::transform(host.begin(), host.end(), lower.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
-    found = index_->lowest({lower.data(), host.size()}, path, matches);
-  }
+  });
   if (found) return *found;
-  return Error{.fault = Fault::no_route,
-               .side = Side::client,
-               .detail = "no route for this host, path and method"};
+  return Error{.fault = Fault::no_route, .side = Side::client};
 }
 
 Result<RouteChoice> Router::route(const Request& request) const {
-  auto found = first_match(request, [&request](std::size_t, std::string_view path) {
-    return has_readable_body(request, path);
+  std::optional<HeadClaims> claims;
+  auto found = first_match(request, [&](std::size_t i, std::string_view path) {
+    if (!claims) claims = claims_of(request, path);
+    return claims->has_body || claims->meet(*rules_[i].body);
   });
   if (!found) return std::move(found.error());
-  return RouteChoice{.index = *found, .needs_body = rules_[*found].body != nullptr};
+  return RouteChoice{.index = *found,
+                     .needs_body = rules_[*found].body != nullptr && claims->has_body};
 }
 
 Result<std::size_t> Router::route_inspected(const Request& request) const {
-  const InferenceInfo* const info = request.info.inference.get();
-  return first_match(request, [this, info](std::size_t i, std::string_view) {
-    return info != nullptr && rules_[i].body->matches(info->request, info->rest_unread);
+  std::optional<HeadClaims> claims;
+  return first_match(request, [&](std::size_t i, std::string_view path) {
+    const BodyMatch& wanted = *rules_[i].body;
+    if (const InferenceInfo* const info = request.info.inference.get())
+      return wanted.matches(info->request, info->rest_unread);
+    if (!claims) claims = claims_of(request, path);
+    return claims->meet(wanted);
   });
 }
 
@@ -198,12 +254,88 @@ PossibleRoutes Router::possible_routes(const Request& request) const {
   return possible;
 }
 
-bool Router::takes_model(const Request& request, std::string_view model) const {
-  return first_match(request,
-                     [this, model](std::size_t i, std::string_view) {
-                       return rules_[i].body->takes_model(model);
-                     })
-      .ok();
+/// The first thing that is wrong with the request counts: its body where a route would take it by
+/// its head, its method where one would take it by the rest.
+RouteRefusal Router::refusal_of(const Request& request) const {
+  std::string storage;
+  auto normalised = normalised_path(request.path, storage);
+  if (!normalised) return {.error = std::move(normalised.error())};
+  const std::string_view path = *normalised;
+  const InferenceInfo* const info = request.info.inference.get();
+  const std::string model = info != nullptr ? info->request.model : claims_of(request, path).model;
+
+  bool has_host = false;
+  bool has_path = false;
+  bool has_head = false;
+  bool depends_on_model = false;
+  bool takes_model = false;
+  std::string allow;
+  std::vector<std::string_view> allowed;
+  lowest(request, path, [&](std::size_t i) {
+    const Rule& rule = rules_[i];
+    if (!rule.has_host(request)) return false;
+    has_host = true;
+    if (!rule.has_path(request, path)) return false;
+    has_path = true;
+    if (!rule.has_fields(request)) return false;
+    if (rule.has_method(request)) {
+      has_head = true;
+      depends_on_model |= rule.body->depends_on_model();
+      takes_model |= rule.body->takes_model(model);
+      return false;
+    }
+    for (const std::string& method : rule.methods) {
+      if (std::ranges::find(allowed, method) != allowed.end()) continue;
+      allowed.push_back(method);
+      allow += (allow.empty() ? "" : ", ") + method;
+    }
+    return false;
+  });
+
+  const auto error = [](Fault fault, std::string detail) {
+    return Error{.fault = fault, .side = Side::client, .detail = std::move(detail)};
+  };
+  const std::string asked =
+      fmt::format("{} {} of host {}", shortened(request.method), shortened(path),
+                  request.authority.empty() ? "(none)" : shortened(request.authority));
+  if (has_head && depends_on_model && model.empty()) {
+    const bool mistyped = info != nullptr && info->request.model_mistyped;
+    const std::string_view encoding = request.fields.value(FieldId::content_encoding).value_or("");
+    if (!mistyped && !encoding.empty() && !is_read_encoding(encoding)) {
+      return {.error = error(Fault::bad_request,
+                             fmt::format("the request names no model that can be read: its "
+                                         "content-encoding `{}` is not gzip, deflate or zstd",
+                                         shortened(encoding)))};
+    }
+    return {.error = error(Fault::bad_request, mistyped ? "the `model` of the request is no string"
+                                                        : "the request names no model")};
+  }
+  if (has_head && !takes_model) {
+    return {.error = error(Fault::model_not_found, ""), .allow = {}, .model = model};
+  }
+  if (has_head) {
+    std::string conditions;
+    if (info != nullptr) {
+      conditions = fmt::format(
+          " (task {}, about {} prompt tokens, max_tokens {})", to_string(info->request.task),
+          info->request.estimated_prompt_tokens,
+          info->request.max_tokens ? std::to_string(*info->request.max_tokens) : "not given");
+    }
+    return {.error = error(Fault::no_route,
+                           fmt::format("no route for {}: none takes what its body asks for{}",
+                                       asked, conditions))};
+  }
+  if (!allow.empty()) {
+    return {.error = error(Fault::method_not_allowed,
+                           fmt::format("no route for {}: there, routes take {}", asked, allow)),
+            .allow = allow};
+  }
+  const char* const reason =
+      has_path           ? "those with its host and path want other header fields"
+      : !has_host        ? index_ == nullptr ? "none has this host" : "none has this host and path"
+      : is_grpc(request) ? "none with its host takes this call"
+                         : "none with its host has this path";
+  return {.error = error(Fault::no_route, fmt::format("no route for {}: {}", asked, reason))};
 }
 
 }  // namespace evenkeel

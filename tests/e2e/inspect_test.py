@@ -98,8 +98,14 @@ class Routes(Inspect):
 
     def test_requests_without_a_body_that_is_read_match_by_their_heads(self):
         daemon = self.models()
-        self.assertEqual(exchange(daemon.address, "GET", "/v1/models").body, b"llama")
-        self.assertEqual(exchange(daemon.address, "GET", CHAT).status, 404)
+        for method, target, pool in (("GET", "/v1/files", "llama"), ("GET", CHAT, "llama"), ("OPTIONS", CHAT, "llama"),
+                                     ("OPTIONS", "/v1/realtime?model=qwen/3", "llama"), ("HEAD", "/v1/x", ""),
+                                     ("GET", "/v1/realtime?model=qwen%2F3", "qwen"), ("DELETE", "/v1/models/qwen/3", "qwen"),
+                                     ("POST", "/v1/responses/resp_1/cancel", "llama")):
+            answer = exchange(daemon.address, method, target)
+            self.assertEqual((answer.status, answer.body.decode()), (200, pool), f"{method} {target}")
+        self.assertEqual(exchange(daemon.address, "POST", "/v1/realtime/calls?model=qwen/3",
+                                  [("content-type", "application/sdp")], b"v=0").body, b"qwen")
         self.assertEqual(self.pool_of(daemon, b"not JSON", "/other/x"), "qwen")
 
     def test_no_path_hides_a_body(self):
@@ -151,9 +157,9 @@ class Routes(Inspect):
             self.assertEqual(self.received("qwen"), body)
         self.assertEqual(self.pool_of(daemon, bodies["zstd"], fields=[("x-body-compressed", "zstd")]), "qwen")
         for fields in ([("content-encoding", "br")], [("content-encoding", "zstd, gzip")]):
-            self.assertEqual(self.pool_of(daemon, bodies["zstd"], fields=fields), 404)
+            self.assertEqual(self.pool_of(daemon, bodies["zstd"], fields=fields), 400)
         # Damaged data says what came before the damage: nothing here.
-        self.assertEqual(self.pool_of(daemon, bodies["zstd"][:20], fields=[("content-encoding", "zstd")]), 404)
+        self.assertEqual(self.pool_of(daemon, bodies["zstd"][:20], fields=[("content-encoding", "zstd")]), 400)
 
     def test_no_encoding_hides_a_plain_body(self):
         """vLLM and others take no notice of these fields."""
@@ -237,6 +243,75 @@ class Routes(Inspect):
 
 
 class Refusals(Inspect):
+    def by_model(self):
+        return self.pools([{"match": {"path": "/v1/chat/**", "method": "POST", "model": "tiny"}, "pool": "a"},
+                           {"match": {"path": "/**", "method": ["POST", "GET"], "model": ["big", "org/*"]}, "pool": "b"},
+                           {"match": {"host": "other", "path": "/v2/**"}, "pool": "b"}], a={"models": ["tiny"]}, b={"models": ["big"]})
+
+    def refused(self, daemon, answer, status, reason):
+        self.assertEqual((answer.status, answer.field("x-evenkeel-reason")), (status, reason))
+        self.eventually(lambda: any(line["request_id"] == answer.field("x-request-id") and line["reason"] == reason
+                                    for line in daemon.access_lines()))
+        return answer.body.decode()
+
+    def test_a_request_that_names_no_model_is_told_so_in_its_dialect(self):
+        daemon = self.by_model()
+        text = "the request names no model"
+        for body in (b"{}", b'{"model": ""}', b'{"model": null}', b"[1]", b'{"messages": []}'):
+            error = json.loads(self.refused(daemon, self.post(daemon, body), 400, "bad_request"))["error"]
+            self.assertEqual(error["type"], "invalid_request_error", body)
+            self.assertIn(error["message"], (text, "the `model` of the request is no string"))
+        for body in (b'{"model": 5}', b'{"model": ["big"]}', b'{"model": {"a": 1}}', b'{"model": true}'):
+            told = self.refused(daemon, self.post(daemon, body), 400, "bad_request")
+            self.assertEqual(json.loads(told)["error"]["message"], "the `model` of the request is no string", body)
+        told = json.loads(self.refused(daemon, self.post(daemon, b"{}", "/v1/messages"), 400, "bad_request"))
+        self.assertEqual(told, {"type": "error", "error": {"type": "invalid_request_error", "message": text}})
+        for path in ("/api/chat", "/api/show", "/x/api/generate"):
+            told = self.refused(daemon, self.post(daemon, b"{}", path), 400, "bad_request")
+            self.assertEqual(json.loads(told), {"error": text}, path)
+        told = self.refused(daemon, self.post(daemon, b"{}", "/tokenize"), 400, "bad_request")
+        self.assertEqual(told, text + "\n")
+        self.assertEqual([each.method for server in self.servers.values() for each in server.exchanges if each.method == "POST"], [])
+
+    def test_a_body_that_is_empty_or_no_json_names_no_model(self):
+        daemon = self.by_model()
+        for body in (b"", b"{", b"nonsense"):
+            self.refused(daemon, self.post(daemon, body, fields=[("content-type", "application/json")]), 400, "bad_request")
+        with http2.Peer.connect(daemon.address) as peer:
+            for body in (b"", b"{}"):
+                answer = peer.exchange("POST", CHAT, body=body)
+                self.assertEqual(json.loads(answer.body)["error"]["message"] if body else answer.status,
+                                 "the request names no model" if body else 400)
+
+    def test_another_method_is_told_those_that_routes_take(self):
+        daemon = self.by_model()
+        for method in ("PUT", "HEAD", "OPTIONS"):
+            answer = exchange(daemon.address, method, CHAT)
+            self.refused(daemon, answer, 405, "method_not_allowed")
+            self.assertEqual(answer.field("allow"), "POST, GET", method)
+        answer = exchange(daemon.address, "DELETE", "/v1/models/big")
+        told = json.loads(self.refused(daemon, answer, 405, "method_not_allowed"))["error"]
+        self.assertIn("DELETE /v1/models/big", told["message"])
+        self.assertEqual((answer.field("allow"), told["type"]), ("POST, GET", "invalid_request_error"))
+        with http2.Peer.connect(daemon.address) as peer:
+            answer = peer.exchange("PUT", "/api/x", body=b"{}")
+            self.assertEqual((answer.status, answer.field("allow")), (405, "POST, GET"))
+
+    def test_a_page_of_any_origin_can_read_why(self):
+        daemon = self.by_model()
+        page = [("origin", "https://chat.example")]
+        for answer in (self.post(daemon, b"{}", fields=page), exchange(daemon.address, "DELETE", "/x", page),
+                       exchange(daemon.address, "GET", "/v1/models/none", page), exchange(daemon.address, "GET", "/v1/models", page)):
+            self.assertEqual((answer.field("access-control-allow-origin"), answer.field("access-control-expose-headers")), ("*", "*"))
+        self.assertIsNone(self.post(daemon, b"{}").field("access-control-allow-origin"))
+
+    def test_another_path_or_host_is_told_what_was_looked_at(self):
+        daemon = self.pools([{"match": {"host": "a", "path": "/v1/**", "model": "tiny"}, "pool": "a"}], a={})
+        for target, host, reason in (("/v2/x?key=secret", "a", "none with its host has this path"), ("/v1/x", "b", "none has this host")):
+            told = self.refused(daemon, exchange(daemon.address, "GET", target, host=host), 404, "no_route")
+            self.assertIn(f"no route for GET {target.partition('?')[0]} of host {host}: {reason}", told)
+            self.assertNotIn("secret", told)
+
     def test_malformed_json_is_refused_in_the_client_s_dialect(self):
         daemon = self.pools(pool={"inspect": True})
         answer = self.post(daemon, b'{"model": "tiny", "messages": [}')

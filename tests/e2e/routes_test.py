@@ -65,7 +65,7 @@ class Routes(case.Case):
 
         self.assertEqual(self.answer_of(daemon, method="POST", body=b"{}"), "a")
         self.assertEqual(self.answer_of(daemon, method="GET"), "b")
-        self.assertEqual(self.answer_of(daemon, method="DELETE"), 404)
+        self.assertEqual(self.answer_of(daemon, method="DELETE"), 405)
 
     def test_the_first_match_wins_even_if_a_later_one_is_more_specific(self):
         daemon = self.routed([{"name": "posts", "match": {"method": "POST"}, "pool": "a"},

@@ -193,7 +193,8 @@ class SimulatedTriton(Kserve):
 
         self.assertEqual(check.status, health_pb2.HealthCheckResponse.SERVING)
         self.assertEqual((error.status(), error.message()),
-                         ("StatusCode.UNIMPLEMENTED", "no route for this host, path and method"))
+                         ("StatusCode.UNIMPLEMENTED", f"no route for POST /{SERVICE}/ServerMetadata of host {daemon.address}: "
+                                                       "none with its host takes this call"))
         pool_of = {line["path"].rpartition("/")[2]: line["pool"] for line in daemon.wait_access(4)}
         self.assertEqual(pool_of, {"ServerLive": "inference", "ModelInfer": "inference", "Check": "health",
                                "ServerMetadata": None})

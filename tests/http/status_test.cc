@@ -135,7 +135,27 @@ TEST(ErrorFormat, FollowsThePath) {
   EXPECT_EQ(error_format_of("/v1/messagesX"), ErrorFormat::openai);
   EXPECT_EQ(error_format_of("/v1"), ErrorFormat::openai);
   EXPECT_EQ(error_format_of("/v2"), ErrorFormat::kserve);
-  EXPECT_EQ(error_format_of("/v3/x"), ErrorFormat::plain);
+  EXPECT_EQ(error_format_of("/v3/x"), ErrorFormat::openai);
+  EXPECT_EQ(error_format_of("/v4/x"), ErrorFormat::plain);
+  EXPECT_EQ(error_format_of("/chat/completions"), ErrorFormat::openai);
+  EXPECT_EQ(error_format_of("*"), ErrorFormat::plain);
+}
+
+TEST(ErrorFormat, FollowsThePathBehindAPrefix) {
+  EXPECT_EQ(error_format_of("/a/v1/messages/count_tokens"), ErrorFormat::anthropic);
+  EXPECT_EQ(error_format_of("/openai/v1/chat/completions"), ErrorFormat::openai);
+  EXPECT_EQ(error_format_of("/api/v1/chat/completions"), ErrorFormat::openai);
+  EXPECT_EQ(error_format_of("/a/v2/models/v1/infer"), ErrorFormat::kserve);
+  EXPECT_EQ(error_format_of("/v1/models/v2/messages"), ErrorFormat::openai);
+  EXPECT_EQ(error_format_of("/a?b=/v1/messages"), ErrorFormat::plain);
+}
+
+TEST(ErrorFormat, OfOllamasApiIsItsOwn) {
+  EXPECT_EQ(error_format_of("/api/chat"), ErrorFormat::ollama);
+  EXPECT_EQ(error_format_of("/a/api/show?x"), ErrorFormat::ollama);
+  EXPECT_EQ(error_format_of("/apix"), ErrorFormat::plain);
+  const auto answer = answer_to({.fault = Fault::no_route, .detail = "none"}, "/api/chat");
+  EXPECT_EQ(answer.body, R"({"error":"none"})");
 }
 
 TEST(ErrorResponse, HasAMessageWithoutDetail) {
@@ -219,7 +239,7 @@ TEST(GrpcErrorResponse, SetsRetryAfter) {
 }
 
 TEST(GrpcStatus, OfAFaultIsTheOneThatGrpcClientsExpect) {
-  EXPECT_EQ(grpc_status_of(Fault::bad_request), GrpcStatus::internal);
+  EXPECT_EQ(grpc_status_of(Fault::bad_request), GrpcStatus::invalid_argument);
   EXPECT_EQ(grpc_status_of(Fault::no_route), GrpcStatus::unimplemented);
   EXPECT_EQ(grpc_status_of(Fault::body_too_large), GrpcStatus::resource_exhausted);
   EXPECT_EQ(grpc_status_of(Fault::queue_full), GrpcStatus::unavailable);

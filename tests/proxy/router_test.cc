@@ -278,16 +278,128 @@ class RoutesByBody : public testing::Test {
 };
 
 TEST_F(RoutesByBody, WaitForTheBodyOnlyIfItCanTell) {
-  EXPECT_EQ(by_head("/v1/chat/completions"), "rest") << "it has no body";
+  EXPECT_EQ(by_head("/v1/chat/completions"), "long") << "it has no body to name a model";
   request.body = make_body("{}");
   EXPECT_EQ(by_head("/v1/chat/completions"), "llama?");
   EXPECT_EQ(by_head("/v1/files"), "llama?") << "any body may name a model";
   EXPECT_EQ(by_head("/v2/x"), "v2") << "an earlier route matches by its head";
   request.method = "GET";
-  EXPECT_EQ(by_head("/v1/chat/completions"), "rest") << "the body of a GET is not read";
+  EXPECT_EQ(by_head("/v1/chat/completions"), "llama") << "the body of a GET is not read";
   request.method = "POST";
   request.fields.add("content-type", "application/grpc");
-  EXPECT_EQ(by_head("/v1/files"), "rest") << "no gRPC call whose messages are read";
+  EXPECT_EQ(by_head("/v1/files"), "llama") << "no gRPC call whose messages are read";
+}
+
+TEST_F(RoutesByBody, AreFoundByTheFirstHeadThatMatchesWithoutABody) {
+  routes.pop_back();
+  for (const std::string_view method : {"GET", "HEAD", "OPTIONS", "DELETE"}) {
+    request.method = method;
+    for (const std::string_view path : {"/v1/models", "/v1/models/", "/v1/files/x", "/v1/x?model="})
+      EXPECT_EQ(by_head(path), "llama") << method << path;
+  }
+  request.method = "POST";
+  EXPECT_EQ(by_head("/v1/responses/resp_1/cancel"), "llama");
+  routes.resize(2);
+  EXPECT_EQ(by_head("/v1/chat/completions"), "no_route") << "its API wants a body with a model";
+}
+
+TEST_F(RoutesByBody, TakeTheModelFromThePathOrTheQueryWithoutABody) {
+  routes[0].match.host = "none";
+  routes[2].match = {.model = {"org/*", "x y"}};
+  routes.pop_back();
+  request.method = "GET";
+  for (const std::string_view path :
+       {"/v1/realtime?model=org/a", "/v1/realtime?x=model&model=org%2Fa&model=tiny",
+        "/v1/models/org/a", "/v1/models/org%2fa?x=y", "/a/v1/models/x%20y", "/v1/x?model=x+y",
+        "/v2/models/x%20y/ready", "/v2/models/x%20y?model=tiny"})
+    EXPECT_EQ(by_head(path), "long") << path;
+  for (const std::string_view path : {"/v1/realtime?model=t%69ny", "/v1/models/tiny"})
+    EXPECT_EQ(by_head(path), "llama") << path;
+  for (const std::string_view path : {"/v1/models/none", "/v1/x?model=none", "/v1/x?model=%zz"})
+    EXPECT_EQ(by_head(path), "no_route") << path;
+  request.method = "OPTIONS";
+  EXPECT_EQ(by_head("/v1/models/none"), "llama") << "a preflight is for all that a page may ask";
+  request.method = "POST";
+  request.upgrade = "websocket";
+  request.body = make_body("{}");
+  EXPECT_EQ(by_head("/v1/realtime?model=org/a"), "long");
+}
+
+class Refusals : public RoutesByBody {
+ protected:
+  Refusals() {
+    routes[0].match = {.host = "*.b", .path = "/v2/**", .method = {"GET", "PUT"}};
+    routes[3].match = {.path = "/v1/files", .method = {"PUT", "DELETE"}};
+    request.path = "/v1/chat/completions";
+  }
+  /// The fault, the methods allowed, and the text.
+  std::string refused() const {
+    const RouteRefusal refusal = Router(routes).refusal_of(request);
+    const std::string allow = refusal.allow.empty() ? "" : " [" + refusal.allow + "]";
+    const std::string model = refusal.model.empty() ? "" : " <" + refusal.model + ">";
+    return to_string(refusal.error.fault) + allow + model + " " + refusal.error.detail;
+  }
+  void ask(InferenceRequest asked) {
+    request.info.inference = std::make_unique<InferenceInfo>();
+    request.info.inference->request = std::move(asked);
+  }
+};
+
+TEST_F(Refusals, SayThatNoModelIsNamed) {
+  EXPECT_EQ(refused(), "bad_request the request names no model");
+  ask({});
+  EXPECT_EQ(refused(), "bad_request the request names no model");
+  ask({.model_mistyped = true});
+  EXPECT_EQ(refused(), "bad_request the `model` of the request is no string");
+  ask({});
+  request.fields.add("content-encoding", "br", FieldId::content_encoding);
+  EXPECT_EQ(refused(),
+            "bad_request the request names no model that can be read: its content-encoding `br` "
+            "is not gzip, deflate or zstd");
+}
+
+TEST_F(Refusals, NameAModelThatNoRouteTakes) {
+  routes.erase(routes.begin() + 2);
+  ask({.model = "none"});
+  EXPECT_EQ(refused(), "model_not_found <none> ");
+  request.info.inference = nullptr;
+  request.method = "GET";
+  request.path = "/v1/models/no%2Fne";
+  EXPECT_EQ(refused(), "model_not_found <no/ne> ");
+}
+
+TEST_F(Refusals, TellWhatABodyAsksFor) {
+  ask({.task = InferenceTask::chat, .model = "none", .estimated_prompt_tokens = 9});
+  EXPECT_EQ(refused(),
+            "no_route no route for POST /v1/chat/completions of host a: none takes what its body "
+            "asks for (task chat, about 9 prompt tokens, max_tokens not given)");
+}
+
+TEST_F(Refusals, ListTheMethodsThatRoutesTake) {
+  request.authority = "x.b";
+  request.path = "/v2/x";
+  EXPECT_EQ(refused(),
+            "method_not_allowed [GET, PUT] no route for POST /v2/x of host x.b: there, routes take "
+            "GET, PUT");
+  routes[3].match.path = "/**";
+  EXPECT_TRUE(refused().starts_with("method_not_allowed [GET, PUT, DELETE] ")) << refused();
+}
+
+TEST_F(Refusals, TellWhatWasLookedAt) {
+  request.path = "/v2/x/../y?secret";
+  EXPECT_EQ(refused(),
+            "no_route no route for POST /v2/y of host a: none with its host has this path");
+  request.fields.add("content-type", "application/grpc");
+  EXPECT_EQ(refused(),
+            "no_route no route for POST /v2/y of host a: none with its host takes this call");
+  routes.resize(1);
+  EXPECT_EQ(refused(), "no_route no route for POST /v2/y of host a: none has this host");
+  routes[0].match = {.header = {{"x-tenant", "gold"}}};
+  EXPECT_EQ(refused(),
+            "no_route no route for POST /v2/y of host a: those with its host and path want other "
+            "header fields");
+  request.path = "/%";
+  EXPECT_EQ(refused().substr(0, 11), "bad_request");
 }
 
 TEST_F(RoutesByBody, AreFoundByModelTaskAndSize) {

@@ -25,7 +25,7 @@ GrpcStatus grpc_status_of(const Error& error);
 std::string_view phrase_of(int status);
 
 /// The shape of error that a client's library parses.
-enum class ErrorFormat : std::uint8_t { plain, openai, anthropic, kserve, grpc };
+enum class ErrorFormat : std::uint8_t { plain, openai, anthropic, kserve, ollama, grpc };
 
 /// By the path alone, for a request that was not parsed completely: never gRPC.
 ErrorFormat error_format_of(std::string_view path);
@@ -34,11 +34,16 @@ ErrorFormat error_format_of(std::string_view path);
 ErrorFormat error_format_of(const Request& request);
 
 /// The response to a request that failed: Anthropic's error object on `/v1/messages`, OpenAI's on
-/// other `/v1/...`, KServe's on `/v2/...`, plain text elsewhere. Always with `x-evenkeel-reason`;
+/// other `/v1/...`, KServe's on `/v2/...`, Ollama's on `/api/...`, each also behind a prefix; plain
+/// text elsewhere. Always with `x-evenkeel-reason`;
 /// on 429 and 503 also `retry-after`, `retry-after-ms` and `x-should-retry`. For gRPC: status 200
 /// with `grpc-status` and `grpc-message` among the fields and no body, which gRPC calls
 /// trailers-only.
 Response error_response(const Error& error, ErrorFormat format);
+
+/// Lets a page of any origin read a response that evenkeel itself makes, as inference servers do
+/// with theirs: it says nothing that depends on who asks. For a request of a page (`origin`).
+void allow_origin(const Request& request, Response& response);
 
 /// The event that ends a stream of server-sent events that broke, in the shape that a client's
 /// library parses within a stream. Not followed by `[DONE]`: the stream is not complete.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -54,6 +55,15 @@ struct RequestHead {
 /// The API of a request with a body that is read; nothing for other requests (GET, other gRPC
 /// calls). A known path counts behind a prefix, too.
 std::optional<InferenceApi> inference_api_of(const RequestHead& head);
+/// Without a body that names its model, a request of such an API is not complete. Not true of
+/// `other` and `ollama_model`.
+bool needs_body(InferenceApi api);
+
+/// The model that the path of a request without a body names: /v1/models/ID, /v2/models/M/...
+/// `path` is normalised. Empty: none.
+std::string model_in_path(std::string_view path);
+/// The `model` in the query of a target, as of /v1/realtime. Empty: none.
+std::string model_in_query(std::string_view target);
 
 /// Reads one body. Bytes may be cut anywhere; nothing is kept of them but what InferenceRequest
 /// holds, and nothing is changed. JSON is checked as RFC 8259 defines it, except that the values of

@@ -114,6 +114,12 @@ class Plan final : public Handler {
     }
     Plan& plan;
   };
+  /// Refuses requests that no route matches.
+  struct Unrouted final : Handler {
+    explicit Unrouted(const Plan& own_plan) : plan(own_plan) {}
+    Task<Result<Response>> handle(Request& request) override { return plan.refuse(request); }
+    const Plan& plan;
+  };
   /// Behind the filter `inspect`, which may have waited for a body while the worker got another
   /// plan: that one places the request.
   struct Renewal final : Filter {
@@ -176,7 +182,7 @@ class Plan final : public Handler {
   const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
   void add_model_directory(const WorkerContext& worker);
   bool lists_models(Request& request) const;
-  Error unrouted_error(const Request& request, Error error) const;
+  Result<Response> refuse(Request& request) const;
 
   std::shared_ptr<const Config> config_;
   std::shared_ptr<const PoolSet> pool_set_;

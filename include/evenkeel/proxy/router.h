@@ -40,6 +40,15 @@ struct RouteChoice {
   bool needs_body;
 };
 
+/// Why no route takes a request.
+struct RouteRefusal {
+  /// no_route, method_not_allowed; bad_request: it names no model, or not as a string, or its path
+  /// cannot be normalised; model_not_found: no route takes `model`.
+  Error error;
+  std::string allow = {};  ///< the methods that routes take where they do not take this one
+  std::string model = {};
+};
+
 /// The routes that a request may get while its body is being read, in order.
 struct PossibleRoutes {
   std::vector<std::size_t> routes;
@@ -52,18 +61,17 @@ class Router {
  public:
   explicit Router(const std::vector<RouteConfig>& routes);
 
-  /// The first route that matches by the request's head.
+  /// The first route that matches by the request's head. Conditions on the body hold for a request
+  /// that has none to be read, but those on the model must hold for the one that its head names.
   /// Errors: no_route; bad_request for a path that cannot be normalised.
   Result<RouteChoice> route(const Request& request) const;
   /// The index of the first route that matches, also by what `request.info.inference` says of its
-  /// body. Routes with conditions on the body match no request that was not inspected. Errors:
-  /// likewise.
+  /// body. A request that was not inspected has none to be read. Errors: likewise.
   Result<std::size_t> route_inspected(const Request& request) const;
   /// What is known of a request with `info.inference` whose body is being read.
   PossibleRoutes possible_routes(const Request& request) const;
-  /// A route that matches by the request's head takes requests for this model, perhaps under other
-  /// conditions on their bodies.
-  bool takes_model(const Request& request, std::string_view model) const;
+  /// REQUIRES: no route matches.
+  RouteRefusal refusal_of(const Request& request) const;
 
  private:
   struct Rule {
@@ -76,8 +84,15 @@ class Router {
     bool always = false;
 
     bool matches(const Request& request, std::string_view path_text) const;
+    bool has_host(const Request& request) const;
+    bool has_path(const Request& request, std::string_view path_text) const;
+    bool has_method(const Request& request) const;
+    bool has_fields(const Request& request) const;
   };
 
+  template <class Matches>
+  std::optional<std::size_t> lowest(const Request& request, std::string_view path,
+                                    const Matches& matches) const;
   template <class BodyMatches>
   Result<std::size_t> first_match(const Request& request, const BodyMatches& body_matches) const;
 
