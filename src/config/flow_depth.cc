@@ -33,8 +33,10 @@ bool is_marker(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-std::optional<std::size_t> find_too_deep(std::string_view text, std::size_t max_depth) {
+std::optional<FlowExcess> find_flow_excess(std::string_view text, std::size_t max_depth,
+                                           std::size_t max_values) {
   std::size_t depth = 0;
+  std::size_t values = 0;
   bool begins = true;  // a value may begin here: elsewhere brackets and quotes are text
   for (std::size_t at = 0; at < text.size();) {
     const char c = text[at];
@@ -51,8 +53,10 @@ std::optional<std::size_t> find_too_deep(std::string_view text, std::size_t max_
       at += 3;
       begins = true;
     } else {
+      const bool begins_value = depth > 0 && (c == '[' || c == '{' || c == ',' || c == ':');
+      if (begins_value && ++values > max_values) return FlowExcess{.at = at};
       if ((c == '[' || c == '{') && (begins || depth > 0)) {
-        if (++depth > max_depth) return at;
+        if (++depth > max_depth) return FlowExcess{.at = at, .is_deep = true};
         begins = true;
       } else if ((c == ']' || c == '}') && depth > 0) {
         --depth;

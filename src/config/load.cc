@@ -28,6 +28,7 @@ namespace config_file {
 namespace {
 
 constexpr std::size_t max_file_bytes = 16 * MiB;
+constexpr std::ptrdiff_t max_lines = 1'000'000;
 constexpr std::array<std::uint8_t, 12> mapped_v4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 // The first byte that is not UTF-8 text. yaml-cpp must not see it: it reads a control character as
@@ -74,9 +75,17 @@ void read_tree(const Tree& tree, Config& config, ParseContext& context) {
   }
 }
 
+bool has_too_many_lines(std::string_view text) {
+  return std::ranges::count(text, '\n') > max_lines;
+}
+
 void read_text(std::string_view text, Config& config, ParseContext& context) {
   if (text.size() > max_file_bytes) {
     context.report.add({1, 1}, {}, fmt::format("larger than {} MiB", max_file_bytes / MiB));
+    return;
+  }
+  if (has_too_many_lines(text)) {
+    context.report.add({1, 1}, {}, fmt::format("more than {} lines", max_lines));
     return;
   }
   if (const auto invalid = first_invalid_byte(text)) {
@@ -93,6 +102,15 @@ void read_text(std::string_view text, Config& config, ParseContext& context) {
     context.report.add(error->mark, {}, error->message, error->help);
   } else if (parsed.root.kind == Tree::Kind::map && !context.incomplete) {
     validate_config(config, context);
+  }
+}
+
+// Of what the file gives for later use: the other keys are checked with the file.
+void add_places(Places& places, const ParseContext& context) {
+  for (const auto& [path, mark] : context.marks) {
+    const bool used_later = path.starts_with("listeners") || path.starts_with("admin") ||
+                            path.starts_with("access_log") || path == "pools";
+    if (used_later) places.add(path, {.line = mark.line, .column = mark.column});
   }
 }
 
@@ -165,7 +183,7 @@ Environment Environment::from_process() {
 LoadResult read_config(std::string_view text, const std::string& file,
                        const Environment& environment) {
   LoadResult result;
-  result.text = text;
+  if (!config_file::has_too_many_lines(text)) result.text = text;  // else no line is shown
   result.hash = fmt::format("{:016x}", hash_of(text));
   constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
@@ -174,6 +192,7 @@ LoadResult read_config(std::string_view text, const std::string& file,
   result.problems = context.report.take();
   result.warnings = context.report.take_warnings();
   result.variables = std::move(context.report.variables);
+  config_file::add_places(result.places, context);
   return result;
 }
 

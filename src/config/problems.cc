@@ -3,50 +3,70 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
+#include <utility>
 
 namespace evenkeel {
 namespace config_file {
+namespace {
+
+constexpr std::ptrdiff_t max_kept = 1000;  // problems until all are known
+
+bool is_before(const Problem& a, const Problem& b) {
+  return std::tie(a.line, a.column, a.path, a.message) <
+         std::tie(b.line, b.column, b.path, b.message);
+}
+
+}  // namespace
 
 void Report::add(Mark mark, std::string path, std::string message, std::string help) {
   for (std::string key = path; !key.empty() && affected_paths_.insert(key).second;) {
     const std::size_t end = key.find_last_of(".[");
     key.resize(end == key.npos ? 0 : end);
   }
-  problems_.push_back({file_, mark.line, mark.column, std::move(path), std::move(message),
-                       std::move(help), Severity::error});
+  problems_.add({file_, mark.line, mark.column, std::move(path), std::move(message),
+                 std::move(help), Severity::error});
 }
 
 void Report::warn(Mark mark, std::string path, std::string message, std::string help) {
-  warnings_.push_back({file_, mark.line, mark.column, std::move(path), std::move(message),
-                       std::move(help), Severity::warning});
+  warnings_.add({file_, mark.line, mark.column, std::move(path), std::move(message),
+                 std::move(help), Severity::warning});
 }
 
 void Report::discard_from(int line) {
-  std::erase_if(problems_, [line](const Problem& problem) { return problem.line >= line; });
+  const std::size_t discarded = std::erase_if(
+      problems_.list, [line](const Problem& problem) { return problem.line >= line; });
+  if (discarded > 0) problems_.more = 0;
 }
 
-std::vector<Problem> Report::first_in_order(std::vector<Problem> problems) const {
-  std::ranges::sort(problems, [](const Problem& a, const Problem& b) {
-    return std::tie(a.line, a.column, a.path, a.message) <
-           std::tie(b.line, b.column, b.path, b.message);
-  });
-  const std::size_t more = problems.size() - std::min(problems.size(), max_listed);
-  problems.resize(problems.size() - more);
-  for (Problem& problem : problems) {
+void Report::First::add(Problem problem) {
+  list.push_back(std::move(problem));
+  if (std::ssize(list) < 2 * max_kept) return;
+  std::ranges::nth_element(list, list.begin() + max_kept, is_before);
+  list.resize(max_kept);
+  more += max_kept;
+}
+
+std::vector<Problem> Report::in_order(First problems) const {
+  std::vector<Problem>& list = problems.list;
+  std::ranges::sort(list, is_before);
+  const std::size_t more = problems.more + list.size() - std::min(list.size(), max_listed);
+  list.resize(std::min(list.size(), max_listed));
+  for (Problem& problem : list) {
     problem.message = variables.hide(std::move(problem.message));
     problem.help = variables.hide(std::move(problem.help));
   }
-  if (more == 0) return problems;
-  problems.push_back({.file = problems.front().file,
-                      .message = fmt::format("and {} more", more),
-                      .severity = problems.front().severity});
-  return problems;
+  if (more == 0) return std::move(list);
+  list.push_back({.file = list.front().file,
+                  .message = fmt::format("and {} more", more),
+                  .severity = list.front().severity});
+  return std::move(list);
 }
 
-std::vector<Problem> Report::take() { return first_in_order(std::move(problems_)); }
+std::vector<Problem> Report::take() { return in_order(std::exchange(problems_, {})); }
 
-std::vector<Problem> Report::take_warnings() { return first_in_order(std::move(warnings_)); }
+std::vector<Problem> Report::take_warnings() { return in_order(std::exchange(warnings_, {})); }
 
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -123,6 +143,18 @@ std::string VariablesUsed::hide(std::string text) const {
     at += longest == nullptr ? 1 : longest->first.size();
   }
   return shown;
+}
+
+void Places::locate(Problem& problem) const {
+  for (std::string_view path = problem.path; problem.line == 0 && !path.empty();) {
+    const auto found = places_.find(path);
+    if (found != places_.end()) {
+      problem.line = found->second.line;
+      problem.column = found->second.column;
+    }
+    const std::size_t cut = path.find_last_of(".[");
+    path = path.substr(0, cut == path.npos ? 0 : cut);
+  }
 }
 
 std::string render_problems(const std::vector<Problem>& problems, std::string_view text) {

@@ -31,7 +31,7 @@ class Report {
   // Drops the problems at or below a line: after a syntax error they are guesswork.
   void discard_from(int line);
 
-  std::size_t size() const { return problems_.size(); }
+  std::size_t size() const { return problems_.list.size() + problems_.more; }
 
   // In the order of the file; where there are more than `max_listed`, the last one is their number.
   // Values from the environment are hidden.
@@ -41,11 +41,18 @@ class Report {
   VariablesUsed variables;
 
  private:
-  std::vector<Problem> first_in_order(std::vector<Problem> problems) const;
+  // The first ones in the order of the file, as far as there may be more than are listed.
+  struct First {
+    void add(Problem problem);
+
+    std::vector<Problem> list;
+    std::size_t more = 0;  // after those
+  };
+  std::vector<Problem> in_order(First problems) const;
 
   std::string file_;
-  std::vector<Problem> problems_;
-  std::vector<Problem> warnings_;
+  First problems_;
+  First warnings_;
   std::unordered_set<std::string> affected_paths_;
 };
 

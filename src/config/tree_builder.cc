@@ -116,6 +116,7 @@ void TreeBuilder::report_patches(std::size_t start, const std::string& value) {
 
 void TreeBuilder::record_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
   last_position_ = static_cast<std::size_t>(std::max(mark.pos, 0));
+  if (++values_ > max_values) throw YAML::ParserException(mark, too_many_values);
   if (anchor != 0) anchors_.emplace_back(anchor, lines_.mark_of(mark));
 }
 

@@ -22,6 +22,10 @@ namespace evenkeel::config_file {
 // No meaningful file nests deeper; yaml-cpp itself fails at 500.
 inline constexpr std::size_t max_depth = 64;
 
+// Nor has any more keys and values. Each takes some 300 bytes until the file has been checked.
+inline constexpr std::size_t max_values = 500'000;
+inline constexpr const char* too_many_values = "more than 500,000 keys and values";
+
 // Replaces a character that YAML does not allow where it is, so that parsing can continue. It
 // occurs in no text.
 inline constexpr char patch = '\x01';
@@ -113,6 +117,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::set<YAML::anchor_t> aliased_;
   std::size_t last_position_ = 0;
   bool last_scalar_ = false;
+  std::size_t values_ = 0;
 };
 
 }  // namespace evenkeel::config_file

@@ -74,6 +74,14 @@ Explanation deep_nesting(Mark mark) {
   return {mark, fmt::format("nested more than {} levels deep", max_depth), {}};
 }
 
+// A file that is not read any further.
+ParsedYaml with_too_many_values(Mark mark) {
+  ParsedYaml parsed;
+  parsed.root.mark = {1, 1};
+  parsed.syntax_error = {mark, too_many_values, {}, 0};
+  return parsed;
+}
+
 // yaml-cpp reports what its grammar expected; this says what to change in the file.
 Explanation explain(const YAML::Exception& error, const TreeBuilder& builder,
                     const TextLines& lines, std::string_view text) {
@@ -168,8 +176,10 @@ void read_second_document(YAML::Parser& parser, const TextLines& lines, Report& 
 ParsedYaml parse_yaml(std::string_view original, Report& report) {
   const TextLines lines{original};
   const Report before = report;
-  const auto too_deep = find_too_deep(original, max_depth);  // what follows is not read
-  std::string text{original.substr(0, too_deep.value_or(original.npos))};
+  const auto excess = find_flow_excess(original, max_depth, max_values);
+  if (excess && !excess->is_deep) return with_too_many_values(lines.mark_of(original, excess->at));
+  std::string text{
+      original.substr(0, excess ? excess->at : original.npos)};  // the rest is not read
   Explanations patches;
   for (;;) {
     report = before;
@@ -182,6 +192,7 @@ ParsedYaml parse_yaml(std::string_view original, Report& report) {
       builder.report_unused_anchors();
       read_second_document(parser, lines, report);
     } catch (const YAML::Exception& error) {
+      if (error.msg == too_many_values) return with_too_many_values(lines.mark_of(error.mark));
       Explanation found = explain(error, builder, lines, text);
       const bool may_patch = patches.size() < max_patches && text.size() <= max_patched_bytes;
       if (may_patch && can_be_patched(error, text)) {
@@ -191,14 +202,14 @@ ParsedYaml parse_yaml(std::string_view original, Report& report) {
         patches.emplace(position, std::move(found));
         continue;
       }
-      if (too_deep) found = deep_nesting(lines.mark_of(original, *too_deep));
+      if (excess) found = deep_nesting(lines.mark_of(original, excess->at));
       int from = found.mark.line;
       if (const Mark* open = builder.open_flow()) from = std::min(from, open->line);
       parsed.syntax_error = {found.mark, std::move(found.message), std::move(found.help), from};
       builder.close_unterminated();
     }
-    if (too_deep && !parsed.syntax_error) {  // in a text of several lines
-      Explanation found = deep_nesting(lines.mark_of(original, *too_deep));
+    if (excess && !parsed.syntax_error) {  // in a text of several lines
+      Explanation found = deep_nesting(lines.mark_of(original, excess->at));
       parsed.syntax_error = {found.mark, std::move(found.message), {}, found.mark.line};
     }
     parsed.root = builder.take_root();

@@ -157,6 +157,33 @@ TEST(Yaml, IgnoresNothingBehindBracketsThatItCannotJudge) {
   EXPECT_THAT(problems_of(text), Contains(HasSubstr("nested more than 64 levels deep")));
 }
 
+TEST(Yaml, RefusesMoreValuesThanAnyFileHas) {
+  const auto repeated = [](const char* item) {
+    std::string text;
+    for (int i = 0; i < 510'000; ++i) text += item;
+    return text;
+  };
+
+  EXPECT_THAT(problems_of("pools: [" + repeated("1,") + "1]\n"),
+              ElementsAre("1:1000010 : more than 500,000 keys and values"));
+  EXPECT_THAT(problems_of("{pools: [" + repeated("[],") + "[]]}\n"),
+              ElementsAre(HasSubstr("more than 500,000 keys and values")));
+  EXPECT_THAT(problems_of("pools:\n" + repeated("- 1\n")),
+              ElementsAre(HasSubstr("more than 500,000 keys and values")));
+  EXPECT_THAT(problems_of(repeated("\n\n")), ElementsAre(HasSubstr("more than 1000000 lines")));
+}
+
+TEST(Yaml, ListsTheFirstOfManyProblemsAndTheirNumber) {
+  std::string text = right_pool;
+  for (int i = 0; i < 5'000; ++i) text += "wrong" + std::to_string(i) + ": 1\n";
+
+  const auto problems = problems_of(text);
+
+  ASSERT_EQ(problems.size(), 101u);
+  EXPECT_THAT(problems[99], StartsWith("101:1 wrong99: "));
+  EXPECT_THAT(problems[100], HasSubstr("and 4900 more"));
+}
+
 TEST(Yaml, RefusesAnOversizedFile) {
   EXPECT_THAT(problems_of(std::string(17UL * 1024 * 1024, '#')),
               ElementsAre(HasSubstr("larger than 16 MiB")));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/config/config.h"
@@ -59,6 +60,22 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 };
 
+// Where a file has its listeners, the admin listener and the access log, which are opened after it
+// has been read.
+class Places {
+ public:
+  struct Place {
+    int line = 0;
+    int column = 0;
+  };
+  void add(std::string path, Place place) { places_.insert_or_assign(std::move(path), place); }
+  // Gives a problem the place of its path, or of the innermost value around it that is known.
+  void locate(Problem& problem) const;
+
+ private:
+  std::map<std::string, Place, std::less<>> places_;
+};
+
 // What a file takes from the environment. Such a value may be a secret: no message shows it.
 struct VariablesUsed {
   std::map<std::string, std::string> written;  // path of a key -> its value as the file has it
@@ -78,6 +95,7 @@ struct LoadResult {
   std::string hash;               // XXH3 of the text, 16 hexadecimal digits; empty if unreadable
   std::string text;               // what was read, for render_problems
   VariablesUsed variables;
+  Places places;
 
   bool ok() const { return problems.empty(); }
 };
