@@ -37,12 +37,9 @@ Affinity::Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> bac
     by_tag_.emplace_back(AffinityTable::tag_of((*backends_)[i]->id()), i);
   }
   std::sort(by_tag_.begin(), by_tag_.end());
-  const bool same_table =
-      predecessor != nullptr && predecessor->table_->max_sessions() == spec.max_sessions;
-  table_ = same_table ? predecessor->table_
-                      : std::make_shared<AffinityTable>(
-                            spec.max_sessions,
-                            predecessor != nullptr ? predecessor->table_.get() : nullptr);
+  table_ = predecessor != nullptr ? predecessor->table_
+                                  : std::make_shared<AffinityTable>(spec.max_sessions);
+  if (table_->max_sessions() != spec.max_sessions) room_ = table_->make_room(spec.max_sessions);
   if (predecessor == nullptr) return;
   for (const BackendPtr& backend : *predecessor->backends_) {
     const Tag tag = AffinityTable::tag_of(backend->id());
@@ -50,6 +47,10 @@ Affinity::Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> bac
                                    [tag](const auto& each) { return each.first == tag; });
     if (!stays) removed_.push_back({tag, backend->id()});
   }
+}
+
+void Affinity::activate() {
+  if (room_ != nullptr) table_->move_to(std::move(room_));
 }
 
 bool Affinity::holds(const Load& load, bool has_state, Instant now) {

@@ -36,6 +36,13 @@ class Affinity {
   Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> backends,
            const Affinity* predecessor);
 
+  /// Makes this the active version: the table gets its size.
+  void activate();
+  /// No version of the pool has sessions any more.
+  void close() { table_->close(); }
+  /// AffinityTable::take_former.
+  std::shared_ptr<const void> take_former() { return table_->take_former(); }
+
   Pin find(const SessionHint& session, Instant now) const;
   /// Pins a session to the backend that was picked for it. False if another request has pinned it
   /// since `before`.
@@ -86,6 +93,7 @@ class Affinity {
   std::shared_ptr<const Backends> backends_;
   std::vector<std::pair<Tag, std::size_t>> by_tag_;  // sorted
   std::shared_ptr<AffinityTable> table_;
+  AffinityTable::Room room_;                    // until `activate`; null: the table has its size
   std::vector<Removed> removed_;                // until the next tick
   std::vector<bool> gone_;                      // of each backend, at the last tick
   mutable std::atomic<std::uint32_t> lost_{0};  // requests, since the last line in the log

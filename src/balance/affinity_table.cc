@@ -100,33 +100,66 @@ std::array<AffinityTable::Entry, AffinityTable::ways> AffinityTable::entries_of(
   });
 }
 
-AffinityTable::AffinityTable(std::uint32_t max_sessions, const AffinityTable* predecessor)
-    : max_sessions_(max_sessions),
-      bucket_count_((std::size_t{max_sessions} + ways - 1) / ways),
-      buckets_(std::make_unique<Bucket[]>(bucket_count_)) {
-  if (predecessor == nullptr) return;
-  for (std::size_t i = 0; i < predecessor->bucket_count_; ++i) {
-    for (const auto& [key, value] : entries_of(predecessor->buckets_[i])) {
-      if (key == 0) continue;
-      Bucket& bucket = bucket_of(key);
-      const std::size_t way = free_place(bucket, is_confirmed(value), Duration::max(), Instant{});
-      if (way < ways) put(bucket, way, key, value);
-    }
-  }
-  const AffinityStats before = predecessor->stats();
-  evictions_ = before.evictions;
-  uses_[0].counts[0] = before.hits;
-  uses_[0].counts[1] = before.misses;
-  uses_[0].counts[2] = before.moves;
+/// The buckets of one size.
+struct AffinityTable::Buckets {
+  explicit Buckets(std::uint32_t max)
+      : max_sessions(max),
+        count((std::size_t{max} + ways - 1) / ways),
+        owner(new Bucket[count]()),
+        all(owner.get()) {}
+
+  Bucket& of(std::uint64_t key) const { return all[(key >> 32) * count >> 32]; }
+  std::size_t free_place(Bucket& bucket, bool for_confirmed, Duration ttl, Instant now,
+                         std::atomic<std::uint64_t>& evictions);
+  void clear(Bucket& bucket, std::size_t way);
+  void put(Bucket& bucket, std::size_t way, std::uint64_t key, std::uint64_t value);
+
+  const std::uint32_t max_sessions;
+  const std::size_t count;
+  Room former;                      // without its memory: a thread may still read the rest
+  std::shared_ptr<Bucket[]> owner;  // null: the table has moved on
+  Bucket* const all;
+  std::size_t next_to_expire = 0;
+  alignas(64) std::atomic<std::uint64_t> sessions{0};  // written when one begins or ends
+};
+
+AffinityTable::AffinityTable(std::uint32_t max_sessions)
+    : room_(std::make_shared<Buckets>(max_sessions)), last_room_(std::make_shared<Buckets>(1)) {
+  present_.store(room_.get(), std::memory_order_release);
 }
 
-AffinityTable::Bucket& AffinityTable::bucket_of(std::uint64_t key) const {
-  return buckets_[(key >> 32) * bucket_count_ >> 32];
+AffinityTable::Room AffinityTable::make_room(std::uint32_t max_sessions) const {
+  Room room = std::make_shared<Buckets>(max_sessions);
+  std::atomic<std::uint64_t> evictions{0};  // for lack of room that was not asked for
+  const Buckets& now = present();
+  for (std::size_t i = 0; i < now.count; ++i) {
+    for (const auto& [key, value] : entries_of(now.all[i])) {
+      if (key == 0) continue;
+      Bucket& bucket = room->of(key);
+      const std::size_t way =
+          room->free_place(bucket, is_confirmed(value), Duration::max(), Instant{}, evictions);
+      if (way < ways) room->put(bucket, way, key, value);
+    }
+  }
+  return room;
 }
+
+void AffinityTable::move_to(Room room) noexcept {
+  former_ = std::move(room_->owner);
+  room->former = std::move(room_);
+  room_ = std::move(room);
+  present_.store(room_.get(), std::memory_order_release);
+}
+
+void AffinityTable::close() noexcept {
+  if (last_room_ != nullptr) move_to(std::move(last_room_));
+}
+
+std::uint32_t AffinityTable::max_sessions() const { return present().max_sessions; }
 
 AffinityTable::Found AffinityTable::look_up(std::uint64_t session, Duration ttl, Instant now) {
   const std::uint64_t key = key_of(session);
-  Bucket& bucket = bucket_of(key);
+  Bucket& bucket = present().of(key);
   const auto [way, value] = read(bucket, [&bucket, key] { return look(bucket, key); });
   return way < ways ? use(bucket.values[way], value, ttl, now) : Found{};
 }
@@ -157,7 +190,8 @@ AffinityTable::Tag AffinityTable::pin(std::uint64_t session, Tag before, Tag bac
                                       Instant now, Duration idle) {
   const std::uint64_t key = key_of(session);
   const std::uint64_t value = value_of(backend, now - idle);
-  Bucket& bucket = bucket_of(key);
+  Buckets& buckets = present();
+  Bucket& bucket = buckets.of(key);
   const Lock lock(bucket);
   for (std::size_t way = 0; way < ways; ++way) {
     if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
@@ -169,15 +203,16 @@ AffinityTable::Tag AffinityTable::pin(std::uint64_t session, Tag before, Tag bac
     return backend;
   }
   if (before != none) return none;
-  const std::size_t way = free_place(bucket, false, ttl, now);
-  if (way < ways) put(bucket, way, key, value);
+  const std::size_t way = buckets.free_place(bucket, false, ttl, now, evictions_);
+  if (way < ways) buckets.put(bucket, way, key, value);
   return backend;
 }
 
 void AffinityTable::confirm(std::uint64_t session, Tag backend, Duration ttl, Instant now) {
   const std::uint64_t key = key_of(session);
   const std::uint64_t value = value_of(backend, now) | confirmed_bit;
-  Bucket& bucket = bucket_of(key);
+  Buckets& buckets = present();
+  Bucket& bucket = buckets.of(key);
   const Lock lock(bucket);
   for (std::size_t way = 0; way < ways; ++way) {
     if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
@@ -186,7 +221,7 @@ void AffinityTable::confirm(std::uint64_t session, Tag backend, Duration ttl, In
     if (!moved) bucket.values[way].store(value, std::memory_order_release);
     return;
   }
-  put(bucket, free_place(bucket, true, ttl, now), key, value);
+  buckets.put(bucket, buckets.free_place(bucket, true, ttl, now, evictions_), key, value);
 }
 
 void AffinityTable::learn(std::uint64_t session, Tag backend, Duration ttl, Instant now) {
@@ -198,18 +233,20 @@ void AffinityTable::learn(std::uint64_t session, Tag backend, Duration ttl, Inst
 
 void AffinityTable::forget(std::uint64_t session) {
   const std::uint64_t key = key_of(session);
-  Bucket& bucket = bucket_of(key);
+  Buckets& buckets = present();
+  Bucket& bucket = buckets.of(key);
   const Lock lock(bucket);
   for (std::size_t way = 0; way < ways; ++way) {
-    if (bucket.keys[way].load(std::memory_order_relaxed) == key) clear(bucket, way);
+    if (bucket.keys[way].load(std::memory_order_relaxed) == key) buckets.clear(bucket, way);
   }
 }
 
 std::vector<AffinityTable::Saved> AffinityTable::saved(Duration ttl, Instant now) const {
   std::vector<Saved> pins;
-  pins.reserve(sessions_.load(std::memory_order_relaxed));
-  for (std::size_t i = 0; i < bucket_count_; ++i) {
-    for (const auto& [key, value] : entries_of(buckets_[i])) {
+  const Buckets& buckets = present();
+  pins.reserve(buckets.sessions.load(std::memory_order_relaxed));
+  for (std::size_t i = 0; i < buckets.count; ++i) {
+    for (const auto& [key, value] : entries_of(buckets.all[i])) {
       if (key == 0 || !is_confirmed(value) || !is_live(value, ttl, now)) continue;
       pins.push_back({.key = key,
                       .tag = tag_in(value),
@@ -220,21 +257,22 @@ std::vector<AffinityTable::Saved> AffinityTable::saved(Duration ttl, Instant now
 }
 
 void AffinityTable::restore(std::span<const Saved> pins, Duration ttl, Instant now) {
+  Buckets& buckets = present();
   for (const Saved& each : pins) {
     if (each.key == 0 || each.tag == none || each.idle > ttl) continue;
-    Bucket& bucket = bucket_of(each.key);
+    Bucket& bucket = buckets.of(each.key);
     const Lock lock(bucket);
     if (look(bucket, each.key).first < ways) continue;
     const std::uint64_t value = value_of(each.tag, now - each.idle) | confirmed_bit;
-    put(bucket, free_place(bucket, true, ttl, now), each.key, value);
+    buckets.put(bucket, buckets.free_place(bucket, true, ttl, now, evictions_), each.key, value);
   }
 }
 
 /// A free place, which may be that of a session whose time is over; if there is none, that of the
 /// one which was idle longest: of those that are not confirmed, else of all. `ways`: all others are
 /// confirmed, and this one is not. REQUIRES: the bucket is locked.
-std::size_t AffinityTable::free_place(Bucket& bucket, bool for_confirmed, Duration ttl,
-                                      Instant now) {
+std::size_t AffinityTable::Buckets::free_place(Bucket& bucket, bool for_confirmed, Duration ttl,
+                                               Instant now, std::atomic<std::uint64_t>& evictions) {
   // A confirmed session counts as idle for less than any other.
   constexpr std::uint64_t unconfirmed = time_mask + 1;
   std::size_t idlest = ways;
@@ -251,28 +289,30 @@ std::size_t AffinityTable::free_place(Bucket& bucket, bool for_confirmed, Durati
     idlest = way;
     most = idle;
   }
-  evictions_.fetch_add(1, std::memory_order_relaxed);
+  evictions.fetch_add(1, std::memory_order_relaxed);
   if (!for_confirmed && most < unconfirmed) return ways;
   clear(bucket, idlest);
   return idlest;
 }
 
 /// REQUIRES: the bucket is locked, and the place free.
-void AffinityTable::put(Bucket& bucket, std::size_t way, std::uint64_t key, std::uint64_t value) {
+void AffinityTable::Buckets::put(Bucket& bucket, std::size_t way, std::uint64_t key,
+                                 std::uint64_t value) {
   bucket.values[way].store(value, std::memory_order_release);
   bucket.keys[way].store(key, std::memory_order_release);
-  sessions_.fetch_add(1, std::memory_order_relaxed);
+  sessions.fetch_add(1, std::memory_order_relaxed);
 }
 
 /// REQUIRES: the bucket is locked.
-void AffinityTable::clear(Bucket& bucket, std::size_t way) {
+void AffinityTable::Buckets::clear(Bucket& bucket, std::size_t way) {
   bucket.keys[way].store(0, std::memory_order_relaxed);
-  sessions_.fetch_sub(1, std::memory_order_relaxed);
+  sessions.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void AffinityTable::release(std::span<const Tag> backends, std::span<std::uint64_t> counts) {
-  for (std::size_t i = 0; i < bucket_count_; ++i) {
-    Bucket& bucket = buckets_[i];
+  Buckets& buckets = present();
+  for (std::size_t i = 0; i < buckets.count; ++i) {
+    Bucket& bucket = buckets.all[i];
     for (std::size_t way = 0; way < ways; ++way) {
       if (bucket.keys[way].load(std::memory_order_relaxed) == 0) continue;
       const Lock lock(bucket);
@@ -280,23 +320,24 @@ void AffinityTable::release(std::span<const Tag> backends, std::span<std::uint64
       const Tag tag = tag_in(bucket.values[way].load(std::memory_order_relaxed));
       const auto found = std::find(backends.begin(), backends.end(), tag);
       if (found == backends.end()) continue;
-      clear(bucket, way);
+      buckets.clear(bucket, way);
       ++counts[static_cast<std::size_t>(found - backends.begin())];
     }
   }
 }
 
 void AffinityTable::expire(double share, Duration ttl, Instant now) {
-  const auto count = static_cast<std::size_t>(static_cast<double>(bucket_count_) * share) + 1;
-  for (std::size_t i = 0; i < std::min(count, bucket_count_); ++i) {
-    Bucket& bucket = buckets_[next_to_expire_];
-    next_to_expire_ = (next_to_expire_ + 1) % bucket_count_;
+  Buckets& buckets = present();
+  const auto count = static_cast<std::size_t>(static_cast<double>(buckets.count) * share) + 1;
+  for (std::size_t i = 0; i < std::min(count, buckets.count); ++i) {
+    Bucket& bucket = buckets.all[buckets.next_to_expire];
+    buckets.next_to_expire = (buckets.next_to_expire + 1) % buckets.count;
     for (std::size_t way = 0; way < ways; ++way) {
       if (bucket.keys[way].load(std::memory_order_relaxed) == 0) continue;
       const Lock lock(bucket);
       const bool idle = bucket.keys[way].load(std::memory_order_relaxed) != 0 &&
                         !is_live(bucket.values[way].load(std::memory_order_relaxed), ttl, now);
-      if (idle) clear(bucket, way);
+      if (idle) buckets.clear(bucket, way);
     }
   }
 }
@@ -307,7 +348,7 @@ void AffinityTable::count(std::uint64_t session, Use use) {
 }
 
 AffinityStats AffinityTable::stats() const {
-  AffinityStats stats{.sessions = sessions_.load(std::memory_order_relaxed),
+  AffinityStats stats{.sessions = present().sessions.load(std::memory_order_relaxed),
                       .evictions = evictions_.load(std::memory_order_relaxed)};
   const auto sum = [this](Use use) {
     std::uint64_t total = 0;

@@ -132,6 +132,16 @@ void PoolState::activate() const {
   for (const auto& backend : *backends_) backend->activate();
   outlier_detector_->activate(spec_.name, spec_.outlier, backends_);
   if (scheduled_ != nullptr) scheduled_->activate();
+  if (affinity_ != nullptr) affinity_->activate();
+}
+
+void PoolState::leave(const PoolState* successor) const {
+  const bool goes_on = successor != nullptr && successor->affinity_ != nullptr;
+  if (affinity_ != nullptr && !goes_on) affinity_->close();
+}
+
+std::shared_ptr<const void> PoolState::release_sessions() const {
+  return affinity_ != nullptr ? affinity_->take_former() : nullptr;
 }
 
 std::shared_ptr<const void> PoolState::release_index(const PoolState* successor) const {

@@ -311,6 +311,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   if (change.access_log) process_.access_log->switch_to(std::move(*change.access_log));
   dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);
   pool_set_->activate();
+  if (former != nullptr) former->leave(*pool_set_);
   process_.status.update([&](RuntimeStatus& status) {
     status.config = config_;
     status.pool_set = pool_set_;
@@ -339,7 +340,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments));
   pool_set_->reopen_resolved();
   if (former == nullptr) co_return;
-  auto released = former->release_indexes(*pool_set_);
+  auto released = former->release_tables(*pool_set_);
   if (released.empty()) co_return;
   PreparationThread::Work release = [released = std::move(released)]() mutable {
     released.clear();

@@ -220,6 +220,7 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
       pool_entry.error().detail = "pool " + pool.name + ": " + pool_entry.error().detail;
       return std::move(pool_entry.error());
     }
+    pool_set->numbers_.emplace(pool_entry->state->spec().name, pool_set->pools_.size());
     pool_set->pools_.push_back(std::move(*pool_entry));
   }
   return std::shared_ptr<const PoolSet>(std::move(pool_set));
@@ -309,12 +310,20 @@ void PoolSet::activate() const {
   }
 }
 
-std::vector<std::shared_ptr<const void>> PoolSet::release_indexes(const PoolSet& successor) const {
+void PoolSet::leave(const PoolSet& successor) const {
+  for (const PoolEntry& pool_entry : pools_) {
+    const PoolEntry* const next = successor.find(pool_entry.state->spec().name);
+    pool_entry.state->leave(next == nullptr ? nullptr : next->state.get());
+  }
+}
+
+std::vector<std::shared_ptr<const void>> PoolSet::release_tables(const PoolSet& successor) const {
   std::vector<std::shared_ptr<const void>> released;
   for (const PoolEntry& pool_entry : pools_) {
     const PoolEntry* const next = successor.find(pool_entry.state->spec().name);
     auto index = pool_entry.state->release_index(next == nullptr ? nullptr : next->state.get());
     if (index != nullptr) released.push_back(std::move(index));
+    if (auto pins = pool_entry.state->release_sessions()) released.push_back(std::move(pins));
   }
   return released;
 }
@@ -329,10 +338,8 @@ void PoolSet::reopen_resolved() const {
 }
 
 const PoolSet::PoolEntry* PoolSet::find(std::string_view pool) const {
-  const auto found = std::find_if(pools_.begin(), pools_.end(), [&](const PoolEntry& pool_entry) {
-    return pool_entry.state->spec().name == pool;
-  });
-  return found == pools_.end() ? nullptr : &*found;
+  const auto found = numbers_.find(pool);
+  return found == numbers_.end() ? nullptr : &pools_[found->second];
 }
 
 std::shared_ptr<const TlsServerContext> PoolSet::tls_of(std::string_view listener) const {

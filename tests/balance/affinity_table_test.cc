@@ -201,19 +201,21 @@ TEST(AffinityTable, AConfirmationDoesNotMoveASessionBack) {
   EXPECT_FALSE(table.look_up(1, ttl, noon).confirmed);
 }
 
-TEST(AffinityTable, PassesItsSessionsToOneOfAnotherSize) {
-  AffinityTable before(5000);
+TEST(AffinityTable, MovesWithItsSessionsToRoomOfAnotherSize) {
+  AffinityTable table(5000);
   for (std::uint64_t session = 0; session < 500; ++session) {
-    before.pin(session, AffinityTable::none, 11 + session % 2, ttl, noon);
+    table.pin(session, AffinityTable::none, 11 + session % 2, ttl, noon);
   }
-  before.count(1, AffinityTable::Use::hit);
+  table.count(1, AffinityTable::Use::hit);
 
-  AffinityTable after(9000, &before);
+  table.move_to(table.make_room(9000));
 
-  EXPECT_EQ(after.stats().sessions, 500u);
-  EXPECT_EQ(after.stats().hits, 1u);
+  EXPECT_EQ(table.max_sessions(), 9000u);
+  EXPECT_NE(table.take_former(), nullptr);
+  EXPECT_EQ(table.stats().sessions, 500u);
+  EXPECT_EQ(table.stats().hits, 1u);
   for (std::uint64_t session = 0; session < 500; ++session) {
-    EXPECT_EQ(after.find(session, ttl, noon + 1min), 11 + session % 2);
+    EXPECT_EQ(table.find(session, ttl, noon + 1min), 11 + session % 2);
   }
 }
 
@@ -239,7 +241,8 @@ TEST(AffinityTable, PassesWholeSessionsWhileTheyReplaceEachOther) {
   int wrong = 0;
   int lost = 0;
   for (int copy = 0; copy < 5'000; ++copy) {
-    AffinityTable after(7, &before);
+    AffinityTable after(7);
+    after.move_to(before.make_room(7));
     lost += after.stats().sessions == 7 ? 0 : 1;
     for (std::uint64_t session = 1; session <= 8; ++session) {
       const Tag found = after.find(session, ttl, noon);

@@ -311,6 +311,41 @@ TEST_F(PinnedSessions, SurviveAReload) {
   }
 }
 
+TEST_F(PinnedSessions, LeaveTheTableOfAnotherSizeThoughAnOldVersionServesRequests) {
+  given(4);
+  const BackendPtr before = place(of_session(1));
+  const auto former = state_;
+  Pool of_former(former, loop_, 1);
+  PoolSpec spec = state_->spec();
+  spec.affinity->max_sessions = 500;
+  given(std::move(spec));
+
+  std::weak_ptr<const void> memory = former->release_sessions();
+
+  EXPECT_TRUE(memory.expired());
+  EXPECT_EQ(former->release_sessions(), nullptr) << "it is released once";
+  const BackendPtr later = place(of_session(2));
+  EXPECT_EQ(of_former.acquire(of_session(2)).take()->backend(), later) << "they share the sessions";
+  EXPECT_EQ(of_former.acquire(of_session(1)).take()->backend(), before);
+  EXPECT_EQ(stats().sessions, 2u);
+}
+
+TEST_F(PinnedSessions, GiveTheirMemoryBackOnceNoVersionPinsAny) {
+  given(4);
+  place(of_session(1));
+  const auto former = state_;
+  Pool of_former(former, loop_, 1);
+  PoolSpec spec = state_->spec();
+  spec.affinity.reset();
+  given(std::move(spec));
+
+  former->leave(state_.get());
+
+  EXPECT_NE(former->release_sessions(), nullptr);
+  EXPECT_EQ(former->affinity_stats()->sessions, 0u);
+  EXPECT_TRUE(of_former.acquire(of_session(1)).take()) << "requests of the old version go on";
+}
+
 Hint of_soft_session(std::uint64_t key, std::uint64_t parent = 0) {
   Hint hint = of_session(key);
   hint.session->is_soft = true;

@@ -42,7 +42,8 @@ struct AffinityStats {
 /// instructions; nothing in between allocates or blocks. A map with a lock and a list in order of
 /// use would write both with every request.
 ///
-/// Memory is bounded and allocated at once: 18 bytes for each of `max_sessions`. A session that
+/// Memory is bounded and allocated at once: 18 bytes for each of `max_sessions`. All versions of a
+/// pool have one table, and when that gets another size they move together. A session that
 /// finds its bucket full takes the place of the one that was idle longest. Buckets do not fill
 /// evenly: with half of `max_sessions`, one in 80 is forgotten before its time, with a third one in
 /// 500. A session is confirmed once a request of it has been answered. One that is not yet takes no
@@ -63,10 +64,21 @@ class AffinityTable {
 
   enum class Use : std::uint8_t { hit, miss, move };
 
-  /// With the sessions and the counters of a predecessor, if there is one. It may be in use.
-  explicit AffinityTable(std::uint32_t max_sessions, const AffinityTable* predecessor = nullptr);
+  explicit AffinityTable(std::uint32_t max_sessions);
   AffinityTable(const AffinityTable&) = delete;
   AffinityTable& operator=(const AffinityTable&) = delete;
+
+  struct Buckets;
+  using Room = std::shared_ptr<Buckets>;
+  /// Room for another number of sessions, with those of now. The table may be in use.
+  Room make_room(std::uint32_t max_sessions) const;
+  /// Uses this room from now on. Thread: one at a time.
+  void move_to(Room room) noexcept;
+  /// Forgets all sessions but the last few: no present version of the pool has any.
+  void close() noexcept;
+  /// The memory that it has moved out of, to be freed once every other thread has done something
+  /// else since. Null: none.
+  std::shared_ptr<const void> take_former() { return std::exchange(former_, nullptr); }
 
   /// Where a session is pinned, and whether it is confirmed.
   struct Found {
@@ -112,7 +124,7 @@ class AffinityTable {
   void restore(std::span<const Saved> pins, Duration ttl, Instant now);
 
   void count(std::uint64_t session, Use use);
-  std::uint32_t max_sessions() const { return max_sessions_; }
+  std::uint32_t max_sessions() const;
   AffinityStats stats() const;
 
  private:
@@ -134,23 +146,19 @@ class AffinityTable {
     std::array<std::atomic<std::uint64_t>, 3> counts{};
   };
 
-  Bucket& bucket_of(std::uint64_t key) const;
+  Buckets& present() const { return *present_.load(std::memory_order_acquire); }
   template <class Look>
   static auto read(const Bucket& bucket, const Look& look);
   static std::array<Entry, ways> entries_of(const Bucket& bucket);
   static std::pair<std::size_t, std::uint64_t> look(const Bucket& bucket, std::uint64_t key);
   static Found use(std::atomic<std::uint64_t>& place, std::uint64_t value, Duration ttl,
                    Instant now);
-  std::size_t free_place(Bucket& bucket, bool for_confirmed, Duration ttl, Instant now);
-  void clear(Bucket& bucket, std::size_t way);
-  void put(Bucket& bucket, std::size_t way, std::uint64_t key, std::uint64_t value);
 
-  std::uint32_t max_sessions_;
-  std::size_t bucket_count_;
-  std::unique_ptr<Bucket[]> buckets_;
-  std::size_t next_to_expire_ = 0;
-  alignas(64) std::atomic<std::uint64_t> sessions_{0};  // written when one begins or ends
-  std::atomic<std::uint64_t> evictions_{0};
+  std::atomic<Buckets*> present_;
+  Room room_;
+  Room last_room_;
+  std::shared_ptr<const void> former_;
+  alignas(64) std::atomic<std::uint64_t> evictions_{0};
   std::array<Uses, 16> uses_{};  // by session, so that workers seldom write to the same one
 };
 

@@ -200,6 +200,12 @@ class PoolState {
 
   /// Makes this the active configuration of the pool: its limits apply to queued requests too.
   void activate() const;
+  /// The successor, or nothing (null), takes this one's place. If it pins no sessions, requests
+  /// that are still here have none either.
+  void leave(const PoolState* successor) const;
+  /// The memory of pins that no thread looks at once it has done something else since `activate` or
+  /// `leave`; null: there is none.
+  std::shared_ptr<const void> release_sessions() const;
   /// The successor, or nothing (null), has taken this one's place. If it does not go on with the
   /// scheduler of this one, requests that are still here no longer need that one's prefix index:
   /// the result owns its memory. Else null.

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -80,9 +81,11 @@ class PoolSet {
   /// Makes this the running set: applies its limits, and takes backends without address and drained
   /// ones out of rotation.
   void activate() const;
-  /// The memory of prefix indexes that requests of this set no longer need, once every worker has
-  /// the successor. Its release may take seconds.
-  std::vector<std::shared_ptr<const void>> release_indexes(const PoolSet& successor) const;
+  /// The successor takes this one's place: see PoolState::leave.
+  void leave(const PoolSet& successor) const;
+  /// The memory of prefix indexes and pins that requests of this set no longer need, once every
+  /// worker has the successor. Its release may take seconds.
+  std::vector<std::shared_ptr<const void>> release_tables(const PoolSet& successor) const;
   /// Puts backends that have an address again back into rotation. Call it once every worker has the
   /// addresses.
   void reopen_resolved() const;
@@ -105,6 +108,7 @@ class PoolSet {
 
   std::shared_ptr<TokenEstimates> token_estimates_;
   std::vector<PoolEntry> pools_;
+  std::unordered_map<std::string_view, std::size_t> numbers_;  // of pools, by name
   std::map<std::string, std::shared_ptr<const TlsServerContext>, std::less<>> listeners_;
 };
 
