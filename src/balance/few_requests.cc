@@ -12,9 +12,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr double few = 0.5;         // of an equal share
-constexpr double much_more = 1.5;   // times the mean of the others
-constexpr double much_less = 0.67;  // likewise
+constexpr double few = 0.5;           // of an equal share
+constexpr double much_more = 1.5;     // times the mean of the others
+constexpr double much_less = 0.67;    // likewise
 constexpr double most_compared = 16;  // others: the list of a large pool stays cheap
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 

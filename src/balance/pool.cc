@@ -513,8 +513,7 @@ Task<Result<Lease>> Pool::wait_for_slot(Hint hint, Instant deadline) {
   const Instant ended = Clock::now();
   BackendPtr backend = queued.take(ended);
   if (!backend && queued.place() == Place::displaced) {
-    co_return queue_error(Fault::queue_full, "a more urgent request took its place in the queue",
-                          hint);
+    co_return queue_error(Fault::queue_full, displaced_text, hint);
   }
   if (!backend) {
     co_return queue_error(Fault::queue_timeout, "no slot became free in time", hint);

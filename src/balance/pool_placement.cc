@@ -102,7 +102,7 @@ Task<Result<Lease>> Pool::place_by_cost(const Hint& hint, Instant deadline) {
                                         ? std::numeric_limits<std::uint32_t>::max()
                                         : state_->spec().queue.size;
   const Arrived arrived =
-      scheduled->scheduler().arrive(*request, arrival, max_waiting, loop_.now());
+      scheduled->scheduler().arrive(*request, arrival, hint, max_waiting, loop_.now());
   switch (arrived) {
     case Arrived::placed: count_earlier_wait(hint); return lease_of(std::move(request), {});
     case Arrived::refused: return refused_error(request->retry_after());
@@ -138,9 +138,7 @@ Task<Result<Lease>> Pool::wait_for_placement(std::shared_ptr<PlacedRequest> requ
   switch (waiting.end(loop_.now())) {
     case End::placed: co_return lease_of(std::move(request), waiting.waited());
     case End::refused: co_return refused_error(request->retry_after());
-    case End::displaced:
-      co_return queue_error(Fault::queue_full, "a more urgent request took its place in the queue",
-                            hint);
+    case End::displaced: co_return queue_error(Fault::queue_full, displaced_text, hint);
     case End::expired: break;
   }
   co_return queue_error(Fault::queue_timeout, "no backend could start it in time", hint);

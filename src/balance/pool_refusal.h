@@ -11,6 +11,11 @@
 
 namespace evenkeel {
 
+/// Why a request that waited does so no more.
+inline constexpr const char* displaced_text =
+    "the queue is full, and a more urgent request, or one of a client with fewer requests in it, "
+    "took the place of this one";
+
 inline Error refusal(Fault fault, std::string_view pool, std::string_view why,
                      Duration retry_after) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(retry_after).count();

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "evenkeel/base/client_key.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/memory_reserve.h"
 
@@ -114,7 +115,8 @@ void PoolScheduler::leave(const Backends& backends) {
 Instant PoolScheduler::in_order(Instant now) { return last_time_ = std::max(last_time_, now); }
 
 PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival& arrival,
-                                             std::uint32_t max_waiting, Instant now) {
+                                             const Hint& hint, std::uint32_t max_waiting,
+                                             Instant now) {
   const NoWaitForMemory no_wait;  // workers need the lock to end requests
   std::lock_guard lock(mutex_);
   now = in_order(now);
@@ -140,22 +142,54 @@ PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival& ar
   arriving_ = nullptr;
   if (request.stage_ == PlacedRequest::Stage::placed) return Arrived::placed;
   if (request.stage_ == PlacedRequest::Stage::refused) return Arrived::refused;
-  if (section.waiting.size() <= max_waiting) return Arrived::waits;
-  ++queue_.full_total;
-  if (displace(section, request.priority_)) return Arrived::waits;
+  const std::uint64_t client = client_key(hint.tenant, hint.client);
+  bool may_wait = section.waiting.size() <= max_waiting;
+  if (!may_wait) {
+    ++queue_.full_total;
+    may_wait = displace(section, request, client);
+  }
+  if (may_wait) {
+    count_client(request, client);
+    return Arrived::waits;
+  }
   scheduler_.abandoned(request.ticket_, now);
   end_wait(request, PlacedRequest::Stage::ended);
   return Arrived::full;
 }
 
-/// The newest of the section's least urgent requests makes room for a more urgent one.
-bool PoolScheduler::displace(ScheduledSection& section, Priority priority) {
-  const auto last =
-      std::ranges::max_element(section.waiting, [](const PlacedRequest* a, const PlacedRequest* b) {
-        return std::pair(a->priority_, a->arrived_at_) < std::pair(b->priority_, b->arrived_at_);
-      });
-  if (last == section.waiting.end() || (*last)->priority_ <= priority) return false;
-  PlacedRequest& displaced = **last;
+/// Without memory it has no part in its client's share.
+void PoolScheduler::count_client(PlacedRequest& request, std::uint64_t client) noexcept {
+  try {
+    request.section_.clients.add(client);
+    request.client_ = client;
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
+/// The newest of the section's least urgent requests makes room for a more urgent one; else the
+/// newest of those as urgent of the client that has the most, for one of a client with fewer.
+bool PoolScheduler::displace(ScheduledSection& section, const PlacedRequest& request,
+                             std::uint64_t client) {
+  PlacedRequest* last = nullptr;
+  PlacedRequest* of_greediest = nullptr;
+  const std::uint32_t own = section.clients.of(client);
+  const bool has_greedy = section.clients.most() > own + 1;
+  for (PlacedRequest* const each : section.waiting) {
+    if (each == &request || each->priority_ < request.priority_) continue;
+    const auto is_after = [each](const PlacedRequest* other) {
+      return other == nullptr || std::pair(other->priority_, other->arrived_at_) <=
+                                     std::pair(each->priority_, each->arrived_at_);
+    };
+    if (each->priority_ > request.priority_) {
+      if (is_after(last)) last = each;
+    } else if (has_greedy && is_after(of_greediest) && each->client_ &&
+               section.clients.gives_way(*each->client_, own)) {
+      of_greediest = each;
+    }
+  }
+  if (last == nullptr) last = of_greediest;
+  if (last == nullptr) return false;
+  PlacedRequest& displaced = *last;
   ++queue_.displaced_total;
   scheduler_.abandoned(displaced.ticket_, last_time_);
   end_wait(displaced, PlacedRequest::Stage::displaced);
@@ -169,6 +203,7 @@ void PoolScheduler::end_wait(PlacedRequest& request, PlacedRequest::Stage stage)
   waiting.back()->waiting_index_ = request.waiting_index_;
   waiting.pop_back();
   waiting_.fetch_sub(1, std::memory_order_seq_cst);
+  if (request.client_) request.section_.clients.remove(*std::exchange(request.client_, {}));
   request.stage_ = stage;
   if (request.decision_ == nullptr) [[likely]]
     return;

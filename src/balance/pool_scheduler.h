@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "balance/adapter_names.h"
+#include "balance/client_shares.h"
 #include "balance/decision_log.h"
 #include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/hint.h"
 #include "evenkeel/balance/placed_request.h"
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/balance/scheduler.h"
@@ -25,7 +27,9 @@ namespace evenkeel {
 /// The requests of one version of a pool that may go to the same backends.
 struct ScheduledSection {
   SlotSet slots;
-  std::vector<PlacedRequest*> waiting{};  // guarded by the scheduler's lock
+  // Guarded by the scheduler's lock:
+  std::vector<PlacedRequest*> waiting{};
+  ClientShares clients{};  // of those
 };
 
 /// A decision and the backends of its candidates, as copied under the lock.
@@ -57,9 +61,9 @@ class PoolScheduler {
 
   enum class Arrived : std::uint8_t { placed, waits, refused, full };
   /// The request arrives, and starts if it can. `full`: it would have to wait, and as many as
-  /// `max_waiting` of its section do that are no less urgent.
-  /// Completes `arrival`.
-  Arrived arrive(PlacedRequest& request, Arrival& arrival, std::uint32_t max_waiting, Instant now);
+  /// `max_waiting` of its section do of which none gives way. Completes `arrival`.
+  Arrived arrive(PlacedRequest& request, Arrival& arrival, const Hint& hint,
+                 std::uint32_t max_waiting, Instant now);
   /// Starts what can start now. Does nothing if the last pass was a moment ago.
   void pass(Instant now);
   /// Reads what the engines have reported. Thread: the control thread.
@@ -133,7 +137,8 @@ class PoolScheduler {
 
   void end_wait(PlacedRequest& request, PlacedRequest::Stage stage);
   void wake(PlacedRequest& request) const noexcept;
-  bool displace(ScheduledSection& section, Priority priority);
+  static void count_client(PlacedRequest& request, std::uint64_t client) noexcept;
+  bool displace(ScheduledSection& section, const PlacedRequest& request, std::uint64_t client);
 
   // ---- records of decisions (pool_decisions.cc) ----
   Decision* begin_record(const Arrival& arrival);

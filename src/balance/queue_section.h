@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "balance/client_shares.h"
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
@@ -34,6 +35,7 @@ struct QueueSection : Node {
 
   std::array<Node, priority_count> lines;  // of requests, by priority
   std::uint32_t length = 0;
+  ClientShares clients;  // of these
   Instant last_recheck{};
 
   // While slots are dispatched: whose they are, null if none of these may use them; who is next.

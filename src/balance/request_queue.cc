@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "evenkeel/base/client_key.h"
 #include "evenkeel/base/memory_reserve.h"
 
 namespace evenkeel {
@@ -22,6 +23,7 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
         section(pool.queue_section(request_hint)),
         loop(home_loop),
         hint(request_hint),
+        client(client_key(hint.tenant, hint.client)),
         signal(&wakeup) {}
 
   /// The request may go to this backend of its section now.
@@ -45,7 +47,9 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
   QueueSection& section;
   Loop& loop;
   Hint hint;
+  const std::uint64_t client;
   BackendPtr granted;
+  bool counts = false;  // in its client's share
   bool displaced = false;
   Instant joined{};
   Instant rank{};  // the smallest is served first
@@ -122,22 +126,45 @@ std::uint32_t RequestQueue::length_with(const QueueSection& section) const {
   return length;
 }
 
-/// Removes the newest of the least urgent requests for these backends, if they are less urgent than
-/// this.
-bool RequestQueue::displace(const QueueSection& section, Priority priority) {
+/// The newest of the least urgent requests for these backends, if they are less urgent than this.
+RequestQueue::Ticket* RequestQueue::least_urgent(const Ticket& ticket) const {
   Ticket* newest = nullptr;
-  for (auto line = section.lines.size(); line-- > static_cast<std::size_t>(priority) + 1;) {
+  const auto own = static_cast<std::size_t>(ticket.hint.priority);
+  for (auto line = ticket.section.lines.size(); newest == nullptr && line-- > own + 1;) {
     for_each_section([&](QueueSection& each) {
-      if (!each.lines[line].linked() || !each.is_for_same_as(section)) return;
+      if (!each.lines[line].linked() || !each.is_for_same_as(ticket.section)) return;
       auto& last = static_cast<Ticket&>(*each.lines[line].previous);
       if (newest == nullptr || newest->joined < last.joined) newest = &last;
     });
-    if (newest != nullptr) break;
   }
-  if (newest == nullptr) return false;
-  remove(*newest);
-  newest->displaced = true;
-  wake(*newest);
+  return newest;
+}
+
+/// The last request, of those as urgent as this, of the client that has the most, if that has more
+/// than this one's client.
+RequestQueue::Ticket* RequestQueue::of_greediest(const Ticket& ticket) const {
+  Ticket* found = nullptr;
+  const std::uint32_t own = ticket.section.clients.of(ticket.client);
+  for_each_section([&](QueueSection& each) {
+    if (found != nullptr || each.clients.most() <= own + 1 || !each.is_for_same_as(ticket.section))
+      return;
+    Node& line = each.lines[static_cast<std::size_t>(ticket.hint.priority)];
+    for (Node* node = line.previous; node != &line && found == nullptr; node = node->previous) {
+      auto& other = static_cast<Ticket&>(*node);
+      if (other.counts && each.clients.gives_way(other.client, own)) found = &other;
+    }
+  });
+  return found;
+}
+
+/// Removes a request that has to give way to this one.
+bool RequestQueue::displace(const Ticket& ticket) {
+  Ticket* other = least_urgent(ticket);
+  if (other == nullptr) other = of_greediest(ticket);
+  if (other == nullptr) return false;
+  remove(*other);
+  other->displaced = true;
+  wake(*other);
   return true;
 }
 
@@ -168,7 +195,17 @@ bool RequestQueue::should_pick(const Ticket& ticket) {
 
 void RequestQueue::remove(Ticket& ticket) {
   ticket.unlink();
+  if (ticket.counts) ticket.section.clients.remove(ticket.client);
   leave(ticket.section);
+}
+
+/// Without memory it has no part in the share.
+void RequestQueue::count_client(Ticket& ticket) noexcept {
+  try {
+    ticket.section.clients.add(ticket.client);
+    ticket.counts = true;
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+  }
 }
 
 void RequestQueue::enter(QueueSection& section) {
@@ -212,7 +249,7 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
     }
   }
   const bool is_full = !has_waited && length_with(section) > ticket.state.spec().queue.size;
-  if (is_full && displace(section, ticket.hint.priority)) {
+  if (is_full && displace(ticket)) {
     ++counts_.full_total;
     ++counts_.displaced_total;
   } else if (is_full) {
@@ -225,6 +262,7 @@ RequestQueue::JoinResult RequestQueue::join(Ticket& ticket, Picker& picker, Inst
          ticket.rank < static_cast<Ticket*>(behind->previous)->rank) {
     behind = behind->previous;
   }
+  count_client(ticket);
   ticket.insert_before(*behind);
   return JoinResult::queued;
 }

@@ -24,7 +24,8 @@ namespace evenkeel {
 /// Each subset of the pool has its own part of the queue, and so have the requests for the whole
 /// pool: a subset whose backends are full takes no place from the others, and they do not look at
 /// its requests. Into a full part a request comes only in place of a less urgent one, the newest of
-/// the least urgent. The lock is taken only while requests wait for the same backends.
+/// the least urgent, else of the newest of the client that has the most there. The lock is taken
+/// only while requests wait for the same backends.
 ///
 /// Thread: any.
 class RequestQueue {
@@ -69,10 +70,13 @@ class RequestQueue {
   std::size_t dispatch_locked(const Load& load, Instant now);
   static bool should_pick(const Ticket& ticket);
   std::uint32_t length_with(const QueueSection& section) const;
-  bool displace(const QueueSection& section, Priority priority);
+  bool displace(const Ticket& ticket);
+  Ticket* least_urgent(const Ticket& ticket) const;
+  Ticket* of_greediest(const Ticket& ticket) const;
   void remove(Ticket& ticket);
   void enter(QueueSection& section);
   void leave(QueueSection& section);
+  static void count_client(Ticket& ticket) noexcept;
   void count_wait_locked(Duration waited);
   std::uint64_t waiting_marks() const { return waiting_.load(std::memory_order_seq_cst); }
   template <class Visit>

@@ -342,7 +342,9 @@ Hint Forwarder::hint_of(const Request& request) const {
   const RequestIdentity& identity = request.info.identity;
   Hint hint{.subset = identity.subset,
             .session_subset = identity.session_subset,
-            .priority = identity.priority};
+            .priority = identity.priority,
+            .tenant = identity.tenant_index,
+            .client = identity.client};
   if (options_.hash_header) {
     if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
   } else if (request.info.inference != nullptr) {

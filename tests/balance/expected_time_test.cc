@@ -168,6 +168,30 @@ TEST_F(ScheduledAcquire, RespectsTheLimitOfABackend) {
   ASSERT_TRUE(becomes_ready(waiting));
 }
 
+TEST_F(ScheduledAcquire, AtTheLimitTheClientWithTheMostGivesWay) {
+  PoolSpec spec = scheduled_pool(1);
+  spec.queue.size = 3;
+  given(spec);
+  Lease first = acquire_now(20'000);
+  auto oldest = acquire(20'000, {.client = "192.0.2.1"});
+  auto older = acquire(20'000, {.client = "192.0.2.1"});
+  auto newest = acquire(20'000, {.client = "192.0.2.1"});
+
+  auto more = acquire(20'000, {.client = "192.0.2.1"});
+  ASSERT_TRUE(more.ready());
+  EXPECT_EQ(more.take().error().fault, Fault::queue_full);
+
+  auto other = acquire(20'000, {.client = "192.0.2.2"});
+  EXPECT_FALSE(other.ready());
+  ASSERT_TRUE(becomes_ready(newest));
+  EXPECT_EQ(newest.take().error().fault, Fault::queue_full);
+  EXPECT_EQ(state_->queue().waiting, 3u);
+
+  auto another = acquire(20'000, {.client = "192.0.2.2"});  // now both would have as many
+  ASSERT_TRUE(another.ready());
+  EXPECT_EQ(another.take().error().fault, Fault::queue_full);
+}
+
 TEST_F(ScheduledAcquire, RefusesWhatDoesNotFitIntoTheQueueUnlessItIsMoreUrgent) {
   PoolSpec spec = scheduled_pool(1);
   spec.queue.size = 2;

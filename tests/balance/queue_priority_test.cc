@@ -75,6 +75,38 @@ class QueuePriority : public ::testing::Test {
   std::array<bool, 16> ended_{};
 };
 
+TEST_F(QueuePriority, AtTheLimitTheClientWithTheMostGivesWayToOneWithFewer) {
+  given({.size = 4, .timeout = patience});
+  const auto arrive_of = [&](std::string_view client, std::uint32_t tenant = 0) {
+    waiting_.push_back(pool_->acquire({.tenant = tenant, .client = client}));
+  };
+  for (int i = 0; i < 5; ++i) arrive_of("192.0.2.1");
+  EXPECT_EQ(fault_of(4), Fault::queue_full) << "its own requests do not give way to it";
+
+  arrive_of("192.0.2.2");
+  EXPECT_EQ(fault_of(3), Fault::queue_full) << "the newest of the other client";
+  arrive_of("192.0.2.2", 7);
+  EXPECT_EQ(fault_of(2), Fault::queue_full) << "a tenant is a client of its own";
+  arrive_of("192.0.2.3");
+  EXPECT_EQ(fault_of(1), Fault::queue_full);
+  arrive_of("192.0.2.4");
+  EXPECT_EQ(fault_of(8), Fault::queue_full) << "now each has one";
+
+  EXPECT_EQ(order(), (std::vector<std::size_t>{0, 5, 6, 7}));
+  EXPECT_EQ(state_->queue().displaced_total, 3u);
+}
+
+TEST_F(QueuePriority, NoRequestGivesWayToALessUrgentOneOfAnotherClient) {
+  given({.size = 3, .timeout = patience});
+  for (int i = 0; i < 3; ++i) {
+    waiting_.push_back(pool_->acquire({.priority = interactive, .client = "192.0.2.1"}));
+  }
+
+  waiting_.push_back(pool_->acquire({.priority = standard, .client = "192.0.2.2"}));
+
+  EXPECT_EQ(fault_of(3), Fault::queue_full);
+}
+
 TEST_F(QueuePriority, ARequestFromAnEarlierVersionKeepsItsPlace) {
   given({.size = 2});
   const Instant before = Clock::now() - 1s;

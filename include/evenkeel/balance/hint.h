@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/priority.h"
@@ -77,6 +78,8 @@ struct Hint {
   /// expected-time: where its soft session was; Pool::acquire sets it. Null: it has none.
   const Load* preferred = nullptr;
   Priority priority = Priority::standard;  ///< its place in the queue
+  std::uint32_t tenant = 0;                ///< whose places in the queue it shares; 0: the client's
+  std::string_view client;                 ///< its address; outlives `Pool::acquire`
   /// expected-time: what the scheduler is to know of the request; null: a request that generates no
   /// text, which goes where connections are fewest. Outlives `Pool::acquire`.
   const Arrival* arrival = nullptr;

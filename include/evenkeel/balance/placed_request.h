@@ -65,8 +65,9 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
   Stage stage_ = Stage::waiting;
   bool first_token_seen_ = false;
   Scheduler::Ticket ticket_ = 0;
-  const Backend* backend_ = nullptr;  // in any version: its pool keeps that one
-  std::uint32_t waiting_index_ = 0;   // in the section
+  const Backend* backend_ = nullptr;     // in any version: its pool keeps that one
+  std::uint32_t waiting_index_ = 0;      // in the section
+  std::optional<std::uint64_t> client_;  // that it counts for in the section
   Instant arrived_at_{};
   Instant placed_at_{};
   Decision* decision_ = nullptr;  // null: nothing is recorded

@@ -1,0 +1,16 @@
+// What counts as one client where many share a limit.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace evenkeel {
+
+/// A hash of an address without port, of IPv6 of its network of 64 bits: one client has all
+/// addresses of it.
+std::uint64_t client_key(std::string_view address);
+
+/// Likewise; of the tenant, if there is one (not 0).
+std::uint64_t client_key(std::uint32_t tenant, std::string_view address);
+
+}  // namespace evenkeel
