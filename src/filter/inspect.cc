@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/http/client_key.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/path.h"
 #include "evenkeel/inference/request_reader.h"
@@ -139,8 +140,10 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& hea
                                               Handler& next) {
   complete_head(head, request.fields);
   request.info.inference = std::make_unique<InferenceInfo>();
+  WindowShare windows{.budget = windows_};
+  if (!head.content_encoding.empty()) windows.client = client_key(request.info.identity);
   Inspection inspection{
-      .reader = RequestReader::create(head, request.info.inference->request, windows_),
+      .reader = RequestReader::create(head, request.info.inference->request, windows),
       .api = api,
       .must_be_json = must_be_json(api, head.content_type),
       .takes_stream_options = takes_stream_options(head.path)};

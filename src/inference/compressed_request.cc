@@ -6,7 +6,7 @@ namespace evenkeel {
 namespace {
 
 /// Null: the body is not compressed, or it cannot be read.
-std::unique_ptr<Decompressor> decompressor_of(BodyForm form, WindowBudget* windows) {
+std::unique_ptr<Decompressor> decompressor_of(BodyForm form, WindowShare windows) {
   switch (form) {
     case BodyForm::gzip: return make_gzip_decompressor();
     case BodyForm::deflate: return make_deflate_decompressor();

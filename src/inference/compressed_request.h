@@ -24,7 +24,7 @@ class CompressedRequest final : public RequestReader {
   static constexpr std::uint64_t max_expansion = 64;
   static constexpr std::uint64_t free_expansion = 64 * 1024;
 
-  CompressedRequest(ContentCoding named, WindowBudget* windows, std::unique_ptr<RequestReader> text)
+  CompressedRequest(ContentCoding named, WindowShare windows, std::unique_ptr<RequestReader> text)
       : named_(named), windows_(windows), text_(std::move(text)) {}
 
   bool read(std::string_view bytes) override;
@@ -52,7 +52,7 @@ class CompressedRequest final : public RequestReader {
   void fail();
 
   const ContentCoding named_;
-  WindowBudget* const windows_;
+  const WindowShare windows_;
   std::array<char, max_form_bytes> begin_{};  // until the form is known
   std::size_t begin_size_ = 0;
   std::optional<BodyForm> form_;

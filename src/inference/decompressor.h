@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-class WindowBudget;
+struct WindowShare;
 
 /// Thread: one.
 class Decompressor {
@@ -31,7 +31,7 @@ class Decompressor {
 std::unique_ptr<Decompressor> make_gzip_decompressor();
 std::unique_ptr<Decompressor> make_deflate_decompressor();
 /// Frames of zstd as RFC 8878 defines them, whose windows have 8 MiB at most (RFC 9659). They count
-/// in `windows`, which outlives the decompressor; null: nothing counts them.
-std::unique_ptr<Decompressor> make_zstd_decompressor(WindowBudget* windows);
+/// in `windows`, whose budget outlives the decompressor.
+std::unique_ptr<Decompressor> make_zstd_decompressor(WindowShare windows);
 
 }  // namespace evenkeel

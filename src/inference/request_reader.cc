@@ -194,8 +194,7 @@ std::string model_in_query(std::string_view target) {
 }
 
 std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
-                                                     InferenceRequest& into,
-                                                     WindowBudget* windows) {
+                                                     InferenceRequest& into, WindowShare windows) {
   const auto target = target_of(head);
   if (!target) return nullptr;
   into.task = target->task;

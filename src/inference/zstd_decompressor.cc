@@ -24,11 +24,11 @@ struct ContextDeleter {
 /// text it has written before, so that what is read of damaged data would depend on its cuts.
 class ZstdDecompressor final : public Decompressor {
  public:
-  explicit ZstdDecompressor(WindowBudget* windows) : windows_(windows) {}
+  explicit ZstdDecompressor(WindowShare windows) : windows_(windows) {}
   ZstdDecompressor(const ZstdDecompressor&) = delete;
   ZstdDecompressor& operator=(const ZstdDecompressor&) = delete;
   ~ZstdDecompressor() override {
-    if (windows_ != nullptr) windows_->give(counted_bytes_);
+    if (windows_.budget != nullptr) windows_.budget->give(windows_.client, counted_bytes_);
   }
 
   Status next(std::string_view& bytes, std::span<char> text, std::size_t& size) override;
@@ -39,7 +39,7 @@ class ZstdDecompressor final : public Decompressor {
   Status begin_frame();
   bool count_memory(std::size_t more_text);
 
-  WindowBudget* const windows_;
+  const WindowShare windows_;
   std::unique_ptr<ZSTD_DCtx, ContextDeleter> context_;
   std::uint64_t counted_bytes_ = 0;
   std::uint64_t text_bytes_ = 0;
@@ -102,19 +102,19 @@ Decompressor::Status ZstdDecompressor::next(std::string_view& bytes, std::span<c
 
 /// A window is memory once text has been written there. REQUIRES: there is a context.
 bool ZstdDecompressor::count_memory(std::size_t more_text) {
-  if (windows_ == nullptr) return true;
+  if (windows_.budget == nullptr) return true;
   text_bytes_ += more_text;
   const std::uint64_t allocated = ZSTD_sizeof_DCtx(context_.get());
   const std::uint64_t used = std::min(allocated, context_bytes + text_bytes_);
   if (used <= counted_bytes_) return true;
-  if (!windows_->take(used - counted_bytes_)) return false;
+  if (!windows_.budget->take(windows_.client, used - counted_bytes_)) return false;
   counted_bytes_ = used;
   return true;
 }
 
 }  // namespace
 
-std::unique_ptr<Decompressor> make_zstd_decompressor(WindowBudget* windows) {
+std::unique_ptr<Decompressor> make_zstd_decompressor(WindowShare windows) {
   return std::make_unique<ZstdDecompressor>(windows);
 }
 

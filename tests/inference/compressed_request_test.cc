@@ -313,16 +313,16 @@ TEST(CompressedRequest, HasAWindowOfEightMebibytesAtMost) {
 
 TEST(CompressedRequest, WindowsHaveABudget) {
   const std::string body = zstd(long_body(3000000), {.knows_size = false, .window_log = 20});
-  WindowBudget windows(2'000'000);
+  WindowBudget windows(4'000'000);
   InferenceRequest first;
   InferenceRequest second;
   {
-    const auto reader = RequestReader::create(encoded("zstd"), first, &windows);
+    const auto reader = RequestReader::create(encoded("zstd"), first, {.budget = &windows});
     EXPECT_TRUE(reader->read(body));
     EXPECT_GT(windows.taken(), 1'000'000u);
     EXPECT_LT(windows.taken(), 2'000'000u);
 
-    const auto other = RequestReader::create(encoded("zstd"), second, &windows);
+    const auto other = RequestReader::create(encoded("zstd"), second, {.budget = &windows});
     EXPECT_TRUE(other->read(body));
     EXPECT_TRUE(other->done());
     EXPECT_TRUE(other->lacks_memory());
@@ -337,13 +337,28 @@ TEST(CompressedRequest, WindowsHaveABudget) {
   EXPECT_LT(second.prompt_bytes, 1'500'000u);
 }
 
+TEST(CompressedRequest, OneClientLeavesWindowsToOthers) {
+  WindowBudget windows(1000);
+  EXPECT_TRUE(windows.take(1, 500));
+  EXPECT_FALSE(windows.take(1, 1)) << "it has as much as is free";
+
+  EXPECT_TRUE(windows.take(2, 250));
+  EXPECT_FALSE(windows.take(2, 1));
+  EXPECT_TRUE(windows.take(3, 125));
+
+  windows.give(1, 500);
+  EXPECT_TRUE(windows.take(2, 62));
+  EXPECT_EQ(windows.taken(), 437u);
+}
+
 TEST(CompressedRequest, TakesNothingBeforeAHeaderIsComplete) {
   const std::string body = zstd(long_body(), {.knows_size = false, .window_log = 23});
   WindowBudget windows;
   std::deque<InferenceRequest> requests;
   std::vector<std::unique_ptr<RequestReader>> readers;
   for (int i = 0; i < 300; ++i) {
-    readers.push_back(RequestReader::create(encoded("zstd"), requests.emplace_back(), &windows));
+    readers.push_back(
+        RequestReader::create(encoded("zstd"), requests.emplace_back(), {.budget = &windows}));
     EXPECT_TRUE(readers.back()->read(std::string_view(body).substr(0, 5)));
   }
   EXPECT_EQ(windows.taken(), 0u);
@@ -358,7 +373,7 @@ TEST(CompressedRequest, TakesNothingBeforeAHeaderIsComplete) {
 TEST(CompressedRequest, TakesWhatASmallWindowTakes) {
   WindowBudget windows;
   InferenceRequest request;
-  const auto reader = RequestReader::create(encoded("zstd"), request, &windows);
+  const auto reader = RequestReader::create(encoded("zstd"), request, {.budget = &windows});
 
   EXPECT_TRUE(reader->read(zstd(short_body)));
 
@@ -370,7 +385,7 @@ TEST(CompressedRequest, TellsWhetherMemoryIsLacking) {
   const std::string body = zstd(short_body);
   WindowBudget windows(1000);
   InferenceRequest request;
-  const auto reader = RequestReader::create(encoded("zstd"), request, &windows);
+  const auto reader = RequestReader::create(encoded("zstd"), request, {.budget = &windows});
 
   EXPECT_TRUE(reader->read(body));
 

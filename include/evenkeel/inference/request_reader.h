@@ -11,10 +11,9 @@
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/http/inference_info.h"
+#include "evenkeel/inference/window_budget.h"
 
 namespace evenkeel {
-
-class WindowBudget;
 
 /// Whether a body of this type must be JSON where an API takes JSON. Servers also take it without a
 /// type, and with the one that curl gives data by default; some take it with any.
@@ -71,11 +70,11 @@ std::string model_in_query(std::string_view target);
 /// A field of a wrong type is left unset: the engine's own error is the better one.
 class RequestReader : public Pooled {
  public:
-  /// `into` outlives the reader, and gets what the head says of the request; so does `windows`,
-  /// which limits the memory of zstd (null: nothing does). Null: the body cannot be read, because
+  /// `into` outlives the reader, and gets what the head says of the request; so does the budget of
+  /// `windows`, which limits the memory of zstd. Null: the body cannot be read, because
   /// of its form. One that does not have the encoding that its head names is read as it is.
   static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into,
-                                               WindowBudget* windows = nullptr);
+                                               WindowShare windows = {});
 
   /// How much of what was read could be decompressed; `all` of a body that is not compressed.
   enum class Decoded : std::uint8_t { all, some, none };
