@@ -44,12 +44,14 @@ struct Fields<RouteMatch> {
     using T = RouteMatch;
     visit(Key{"host",
               "Host name of the request, without port: `api.example.com`, or "
-              "`*.example.com` for every name below.",
+              "`*.example.com` for every name below. Letter case and a final dot make no "
+              "difference.",
               false, "any"},
           &T::host, TextForm{"a host name", check_host_pattern});
     visit(Key{"path",
               "Path of the request: `*` matches one segment, `**` at the end matches any rest, "
-              "including none; without them exactly this path matches.",
+              "including none; without them exactly this path matches. Paths are compared without "
+              "dot segments and repeated slashes, and `%7E` is `~`.",
               false, "any"},
           &T::path, TextForm{"a path", check_path_pattern, "^/"});
     visit(Key{"header", "Header fields that the request must have, with exactly these values.",

@@ -219,6 +219,14 @@ std::optional<ValidationError> check_path_pattern(std::string& value) {
     return ValidationError{fmt::format("'{}' is not a path: it contains '{}'", value, *strange),
                            *strange == '?' ? "only the path is matched, not the query" : ""};
   }
+  for (std::size_t at = value.find('%'); at != value.npos; at = value.find('%', at + 1)) {
+    if (at + 2 < value.size() && hex_value(value[at + 1]) >= 0 && hex_value(value[at + 2]) >= 0) {
+      continue;
+    }
+    return ValidationError{
+        fmt::format("'{}' is not a path: its '%' begins no encoding such as %20", value),
+        "write %25 for a '%'"};
+  }
   std::string_view rest = std::string_view{value}.substr(1);
   for (;;) {
     const std::size_t end = std::min(rest.find('/'), rest.size());

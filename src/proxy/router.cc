@@ -86,6 +86,8 @@ std::string_view shortened(std::string_view text) {
 }  // namespace
 
 PathPattern::PathPattern(std::string_view pattern) {
+  std::string storage;
+  pattern = normal_pattern(pattern, storage);
   any_ = pattern.empty() || pattern == "/**";
   if (pattern.find('*') == std::string_view::npos) {
     exact_ = pattern;

@@ -456,6 +456,7 @@ TEST(ConfigReader, ExplainsAnInvalidPattern) {
   EXPECT_THAT(problem("path: https://h/v1"), HasSubstr("write the path alone"));
   EXPECT_THAT(problem("path: /v1/**/x"), HasSubstr("'**' can only be the last segment"));
   EXPECT_THAT(problem("path: /v1*"), HasSubstr("'*' matches a whole segment only"));
+  EXPECT_THAT(problem("path: /50%/x"), HasSubstr("'%' begins no encoding such as %20"));
   EXPECT_THAT(problem("path: \"/v1?x=1\""), HasSubstr("not the query"));
   EXPECT_THAT(problem("host: \"a:80\""), HasSubstr("without scheme and port"));
   EXPECT_THAT(problem("method: get"), HasSubstr("did you mean 'GET'?"));

@@ -49,6 +49,15 @@ TEST(PathPattern, MatchesAnyRestWithTwoFinalStars) {
   EXPECT_FALSE(matches("/*/b/**", "/a/c"));
 }
 
+TEST(PathPattern, IsOneHoweverItIsWritten) {
+  EXPECT_TRUE(matches("/%7Eteam/**", "/~team/x"));
+  EXPECT_TRUE(matches("/v1/%6dodels", "/v1/models"));
+  EXPECT_TRUE(matches("/v1//models", "/v1/models"));
+  EXPECT_TRUE(matches("/a%2fb", "/a%2Fb"));
+  EXPECT_FALSE(matches("/a%2Fb", "/a/b"));
+  EXPECT_FALSE(matches("/%2561", "/a"));  // decoded once, not twice
+}
+
 class Routes : public testing::Test {
  protected:
   std::string route(std::string_view path, std::string_view host = "a",
@@ -105,6 +114,7 @@ TEST_F(Routes, AreMatchedOnTheNormalisedPath) {
   EXPECT_EQ(route("/x/..//v1/%6dodels?a=b"), "get");
   EXPECT_EQ(route("/v1/../secret", "a", "POST"), "no_route");
   EXPECT_EQ(route("/v1%2Fmodels"), "no_route");
+  EXPECT_EQ(route("/%25761/models"), "no_route");
   EXPECT_EQ(route("/../v1/models"), "bad_request");
 }
 
@@ -168,7 +178,7 @@ RouteConfig random_route(Rng& rng, std::uint32_t number) {
   RouteConfig route{.name = "r" + std::to_string(number), .match = {}};
   route.match.host = one_of({"", "", "a.x", "b.x", "*.x", "*.b.x", "h7"});
   route.match.path = one_of({"", "/**", "/v1/**", "/v1/*/c", "/v1", "/v1/b", "/v2/b/c", "/*/b",
-                             "/*", "/v2/**", "/", "/w/**"});
+                             "/*", "/v2/**", "/", "/w/**", "/v1/%62", "/%761//b/**"});
   if (rng.below(4) == 0) route.match.method = {one_of({"GET", "POST"})};
   if (rng.below(6) == 0) route.match.header["x-tenant"] = one_of({"1", "2"});
   if (rng.below(6) == 0) {
