@@ -12,10 +12,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr double few = 0.5;           // of an equal share
-constexpr double much_more = 1.5;     // times the mean of the others
-constexpr double much_less = 0.67;    // likewise
-constexpr double most_compared = 16;  // others: the list of a large pool stays cheap
+constexpr double few = 0.5;          // of an equal share
+constexpr double much_more = 1.5;    // times the mean of the others
+constexpr double much_less = 0.67;   // likewise
+constexpr double max_compared = 16;  // others: the list of a large pool stays cheap
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 /// Compares a backend with others of its pool that are in rotation.
@@ -56,7 +56,7 @@ class Comparison {
       if (std::isnan(one)) continue;
       sum += one;
       known += 1;
-      if (known >= most_compared) break;
+      if (known >= max_compared) break;
     }
     return known > 0 ? sum / known : unknown;
   }
