@@ -11,8 +11,8 @@ namespace evenkeel {
 namespace {
 
 /// Where requests to models are posted: first under the prefix that OpenAI's and Anthropic's APIs
-/// share, then of KServe's protocol.
-constexpr std::array<std::string_view, 15> model_paths = {
+/// share, then of Ollama's, then of KServe's protocol.
+constexpr std::array<std::string_view, 17> model_paths = {
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/responses",
@@ -25,10 +25,13 @@ constexpr std::array<std::string_view, 15> model_paths = {
     "/v1/moderations",
     "/v1/classify",
     "/v1/images/generations",
+    "/api/chat",
+    "/api/generate",
     "/v2/models/m/infer",
     "/v2/models/m/generate",
     "/inference.GRPCInferenceService/ModelInfer"};
 constexpr std::size_t openai_count = 12;
+constexpr std::size_t ollama_count = 2;
 constexpr std::string_view grpc_path = model_paths.back();
 
 bool has(const Fields& fields, std::string_view authority, std::string_view name,
@@ -43,8 +46,19 @@ bool has(const Fields& fields, std::string_view authority, std::string_view name
 }  // namespace
 
 constexpr ModelReach::Paths ModelReach::openai_paths = (Paths{1} << openai_count) - 1;
+constexpr ModelReach::Paths ModelReach::ollama_paths = ((Paths{1} << ollama_count) - 1)
+                                                       << openai_count;
 constexpr ModelReach::Paths ModelReach::kserve_paths =
-    ((Paths{1} << model_paths.size()) - 1) & ~openai_paths;
+    ((Paths{1} << model_paths.size()) - 1) & ~openai_paths & ~ollama_paths;
+
+ModelReach::Paths ModelReach::paths_of(Api api) {
+  switch (api) {
+    case Api::openai: return openai_paths;
+    case Api::ollama: return ollama_paths;
+    case Api::kserve: break;
+  }
+  return kserve_paths;
+}
 
 bool ModelReach::Pool::takes(std::string_view model) const {
   return any_model || std::ranges::any_of(models, [model](std::string_view glob) {
@@ -100,7 +114,7 @@ ModelReach::Pools ModelReach::pools_for(Api api, std::string_view authority,
                                         const Fields* fields) const {
   Pools pools;
   std::map<std::size_t, Pool> found;
-  Paths left = api == Api::openai ? openai_paths : kserve_paths;  // not taken for good
+  Paths left = paths_of(api);  // not taken for good
   for (const std::uint32_t number : routes_of(authority)) {
     if ((paths_[number] & left) == 0) continue;
     const RouteMatch& match = config_.routes[number].match;

@@ -18,8 +18,8 @@ namespace evenkeel {
 /// of known paths. Immutable; any thread.
 class ModelReach {
  public:
-  /// OpenAI's and Anthropic's APIs, which have lists of models; KServe's, which has none.
-  enum class Api : std::uint8_t { openai, kserve };
+  /// OpenAI's and Anthropic's APIs, and Ollama's, which have lists of models; KServe's has none.
+  enum class Api : std::uint8_t { openai, ollama, kserve };
 
   struct Pool {
     std::size_t number = 0;  ///< in the file
@@ -40,7 +40,9 @@ class ModelReach {
   Pools pools_for(Api api, std::string_view authority, const Fields* fields) const;
 
   /// The route takes requests to a model; others that match /v1/models do so on purpose.
-  bool takes_requests(std::size_t route) const { return (paths_[route] & openai_paths) != 0; }
+  bool takes_requests(std::size_t route, Api api = Api::openai) const {
+    return (paths_[route] & paths_of(api)) != 0;
+  }
 
   /// The client is better served with a list of evenkeel's own than with that of one backend: there
   /// are several pools, or names that the backends do not know.
@@ -54,8 +56,10 @@ class ModelReach {
   using Paths = std::uint32_t;  // a bit for each of the known paths
   using Routes = std::vector<std::uint32_t>;
   static const Paths openai_paths;
+  static const Paths ollama_paths;
   static const Paths kserve_paths;
 
+  static Paths paths_of(Api api);
   static Paths paths_of(const RouteMatch& match);
   Routes routes_of(std::string_view authority) const;
   void add_pools(const RouteConfig& route, std::map<std::size_t, Pool>& pools) const;

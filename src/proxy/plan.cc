@@ -14,6 +14,7 @@
 #include "evenkeel/upstream/subsets.h"
 #include "proxy/fallback.h"
 #include "proxy/model_directory.h"
+#include "proxy/ollama_lists.h"
 #include "proxy/pool_assignment.h"
 #include "proxy/request_priority.h"
 #include "proxy/session_sources.h"
@@ -183,6 +184,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   handlers_.push_back(std::make_unique<Refusing>());
   refusing_ = &build_filter_chain(*handlers_.back(), grpc, false);
   add_model_directory(worker);
+  add_ollama_lists();
 }
 
 Plan::~Plan() = default;
@@ -197,13 +199,28 @@ void Plan::add_model_directory(const WorkerContext& worker) {
   model_chain_ = &build_filter_chain(*handlers_.back(), grpc_.back(), false);
 }
 
-/// Whether this is a request for a list of models that no backend is to answer.
-bool Plan::lists_models(Request& request) const {
-  if (!ModelDirectory::is_for(request)) return false;
+/// REQUIRES: the last of `grpc_` is that of no pool.
+void Plan::add_ollama_lists() {
+  if (config_->pools.size() < 2) return;
+  std::vector<OllamaLists::Pool> pools;
+  for (std::size_t i = 0; i < config_->pools.size(); ++i) {
+    const std::string& name = config_->pools[i].name;
+    pools.push_back({.handler = *last_handlers_[i], .name = name, .index = label_uses_.pool(name)});
+  }
+  auto lists = std::make_unique<OllamaLists>(*config_, std::move(pools), worker_metrics_);
+  ollama_lists_ = lists.get();
+  handlers_.push_back(std::move(lists));
+  ollama_chain_ = &build_filter_chain(*handlers_.back(), grpc_.back(), false);
+}
+
+/// Whether this is a request for a list of models that no single backend is to answer.
+template <class Lists>
+bool Plan::is_answered_by(const Lists* lists, Request& request) const {
+  if (lists == nullptr || !Lists::is_for(request)) return false;
   const auto route = router_.route_inspected(request);
   std::optional<std::size_t> index;
   if (route) index = *route;
-  if (!model_directory_->answers(request, index)) return false;
+  if (!lists->answers(request, index)) return false;
   if (!index) return true;
   request.info.identity.route = routes_[*index].name;
   request.info.identity.route_index = routes_[*index].index;
@@ -401,8 +418,10 @@ Task<Result<Response>> Plan::handle(Request& request) {
       memory_pressure_ != nullptr && memory_pressure_->get() == MemoryPressure::critical;
   if (refuses) [[unlikely]]
     return refusing_->handle(request);
-  if (model_directory_ != nullptr && lists_models(request)) [[unlikely]]
+  if (is_answered_by(model_directory_, request)) [[unlikely]]
     return model_chain_->handle(request);
+  if (is_answered_by(ollama_lists_, request)) [[unlikely]]
+    return ollama_chain_->handle(request);
   const auto route = router_.route(request);
   if (!route) return unrouted_->handle(request);
   if (route->needs_body || routes_[route->index].splits_by_body) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "evenkeel/base/host.h"
 #include "evenkeel/http/grpc.h"
@@ -180,17 +179,11 @@ inline bool Router::Rule::has_fields(const Request& request) const {
 template <class Matches>
 std::optional<std::size_t> Router::lowest(const Request& request, std::string_view path,
                                           const Matches& matches) const {
-  const std::string_view host = host_of(request.authority);
-  std::array<char, 256> lower;
-  if (index_ == nullptr || host.size() > lower.size()) {
-    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-      if (matches(rule)) return rule;
-    }
-    return std::nullopt;
+  if (index_ != nullptr) return index_->lowest(host_of(request.authority), path, matches);
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+    if (matches(rule)) return rule;
   }
-  std::transform(host.begin(), host.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
-  return index_->lowest({lower.data(), host.size()}, path, matches);
+  return std::nullopt;
 }
 
 /// `body_matches(number, path)`: whether the conditions on the body of the rule with that number

@@ -55,6 +55,7 @@ struct WorkerContext {
 std::set<std::string> pools_to_list(const Config& config);
 
 class ModelDirectory;
+class OllamaLists;
 class Tenants;
 
 class Plan final : public Handler {
@@ -181,7 +182,9 @@ class Plan final : public Handler {
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
   void add_model_directory(const WorkerContext& worker);
-  bool lists_models(Request& request) const;
+  void add_ollama_lists();
+  template <class Lists>
+  bool is_answered_by(const Lists* lists, Request& request) const;
   Result<Response> refuse(Request& request) const;
 
   std::shared_ptr<const Config> config_;
@@ -211,6 +214,8 @@ class Plan final : public Handler {
   Handler* unrouted_;
   ModelDirectory* model_directory_ = nullptr;  // null: backends answer GET /v1/models
   Handler* model_chain_ = nullptr;             // the first filter before it
+  OllamaLists* ollama_lists_ = nullptr;        // null: there is one pool
+  Handler* ollama_chain_ = nullptr;            // the first filter before it
   Handler* refusing_;                          // for all requests while memory is scarce
   const MemoryPressureLevel* memory_pressure_;
 };

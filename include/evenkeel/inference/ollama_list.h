@@ -1,0 +1,19 @@
+// Ollama's lists of models: {"models": [{"name": ..., "model": ..., "digest": ...}]}.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace evenkeel {
+
+/// An entry of /api/tags or /api/ps.
+struct OllamaEntry {
+  std::string model;
+  std::string json;  ///< the whole object
+};
+
+/// In the server's order, without entries that name no model; nothing if the text is not a list.
+std::optional<std::vector<OllamaEntry>> read_ollama_list(std::string text);
+
+}  // namespace evenkeel

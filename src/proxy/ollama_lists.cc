@@ -1,0 +1,97 @@
+#include "proxy/ollama_lists.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "evenkeel/http/path.h"
+#include "evenkeel/http/status.h"
+#include "evenkeel/inference/ollama_list.h"
+#include "proxy/pool_assignment.h"
+
+namespace evenkeel {
+namespace {
+
+/// The rest of a longer list is not read.
+constexpr std::size_t max_list_bytes = std::size_t{4} << 20;
+
+/// Empty: it ended early, or is too long.
+Task<std::string> text_of(BodyPtr body) {
+  std::string text;
+  while (body != nullptr) {
+    auto chunk = co_await body->read();
+    if (!chunk || text.size() + chunk->bytes.size() > max_list_bytes) co_return std::string();
+    text += chunk->bytes;
+    if (chunk->last) break;
+  }
+  co_return text;
+}
+
+/// Ollama takes a name without a tag as the latest.
+bool takes(const ModelReach::Pool& pool, std::string_view model) {
+  constexpr std::string_view tag = ":latest";
+  if (pool.takes(model)) return true;
+  return model.ends_with(tag) && pool.takes(model.substr(0, model.size() - tag.size()));
+}
+
+}  // namespace
+
+bool OllamaLists::is_for(const Request& request) {
+  if (request.method != "GET" && request.method != "HEAD") return false;
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  return path && (*path == "/api/tags" || *path == "/api/ps");
+}
+
+bool OllamaLists::answers(const Request& request, std::optional<std::size_t> route) const {
+  const ModelListRule rule = route ? config_.routes[*route].model_list : ModelListRule::automatic;
+  if (rule == ModelListRule::forward) return false;
+  if (route && !reach_.takes_requests(*route, ModelReach::Api::ollama)) return false;
+  return reached_by(request).list.size() > 1;
+}
+
+ModelReach::Pools OllamaLists::reached_by(const Request& request) const {
+  return reach_.pools_for(ModelReach::Api::ollama, request.authority, &request.fields);
+}
+
+Task<Result<Response>> OllamaLists::handle(Request& request) {
+  const ModelReach::Pools reached = reached_by(request);
+  const std::string_view method = std::exchange(request.method, "GET");
+  request.fields.remove("accept-encoding");  // the lists are read
+  std::string list;
+  std::set<std::string, std::less<>> seen;
+  bool any = false;
+  Result<Response> failure = Error{.fault = Fault::no_backend};
+  for (const ModelReach::Pool& each : reached.list) {
+    const Pool& pool = pools_[each.number];
+    assign_pool(request.info.identity, pool.name, pool.index, metrics_);
+    request.info.outcome.attempts = AttemptList();  // it has room for those at one pool
+    auto answer = co_await pool.handler.handle(request);
+    if (!answer || answer->status != 200) {
+      failure = std::move(answer);
+      continue;
+    }
+    std::string text = co_await text_of(std::move(answer->body));
+    const auto entries = read_ollama_list(std::move(text));
+    if (!entries) {
+      failure = Error{.fault = Fault::backend_protocol,
+                      .side = Side::backend,
+                      .detail = "the answer is no list of models"};
+      continue;
+    }
+    any = true;
+    for (const OllamaEntry& entry : *entries) {
+      if (!takes(each, entry.model) || !seen.insert(entry.model).second) continue;
+      list.append(list.empty() ? "" : ",").append(entry.json);
+    }
+  }
+  request.method = method;
+  if (!any) co_return failure;
+  Response response;
+  response.fields.add("content-type", "application/json");
+  allow_origin(request, response);
+  response.body = make_body(R"({"models":[)" + list + "]}");
+  co_return response;
+}
+
+}  // namespace evenkeel

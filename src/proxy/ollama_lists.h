@@ -1,0 +1,50 @@
+// Answers GET /api/tags and /api/ps for several pools at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/config/config.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/stats/worker_metrics.h"
+#include "proxy/model_reach.h"
+
+namespace evenkeel {
+
+/// Asks each pool that a client can reach for Ollama's list, and merges what they answer: models
+/// that no route takes to their pool are left out, as in ModelDirectory.
+///
+/// Thread: one worker's. REQUIRES: the handlers outlive it.
+class OllamaLists final : public Handler {
+ public:
+  struct Pool {
+    Handler& handler;
+    std::string_view name;
+    std::uint32_t index;  ///< of LabelIndex
+  };
+
+  /// `pools`: those of the file, in its order.
+  OllamaLists(const Config& config, std::vector<Pool> pools, WorkerMetrics& worker_metrics)
+      : config_(config), reach_(config), pools_(std::move(pools)), metrics_(worker_metrics) {}
+
+  /// A GET or HEAD of one of the lists. Cheap for all other requests.
+  static bool is_for(const Request& request);
+  /// Whether the answer to such a request is to be merged. `route`: which matches it.
+  bool answers(const Request& request, std::optional<std::size_t> route) const;
+
+  /// The merged list; what the last pool answered if none has one.
+  Task<Result<Response>> handle(Request& request) override;
+
+ private:
+  ModelReach::Pools reached_by(const Request& request) const;
+
+  const Config& config_;
+  const ModelReach reach_;
+  const std::vector<Pool> pools_;
+  WorkerMetrics& metrics_;
+};
+
+}  // namespace evenkeel
