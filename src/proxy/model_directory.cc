@@ -185,7 +185,7 @@ std::vector<ModelDirectory::Served> ModelDirectory::served_to(const Request& req
     const PoolConfig* pool = &config_.pools[each.number];
     const PoolModels* models = catalog_->find(pool->name);
     while (models != nullptr && !models->available && !pool->fallback.empty()) {
-      pool = &*std::ranges::find(config_.pools, pool->fallback, &PoolConfig::name);
+      pool = &reach_.pool(pool->fallback);
       models = catalog_->find(pool->name);
     }
     if (models == nullptr) continue;

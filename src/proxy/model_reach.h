@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "evenkeel/config/config.h"
@@ -39,6 +40,9 @@ class ModelReach {
   /// The pools for requests of a client with this authority and these fields. Null: any fields.
   Pools pools_for(Api api, std::string_view authority, const Fields* fields) const;
 
+  /// REQUIRES: the file has this pool.
+  const PoolConfig& pool(std::string_view name) const { return config_.pools[numbers_.at(name)]; }
+
   /// The route takes requests to a model; others that match /v1/models do so on purpose.
   bool takes_requests(std::size_t route, Api api = Api::openai) const {
     return (paths_[route] & paths_of(api)) != 0;
@@ -66,9 +70,9 @@ class ModelReach {
   void add_to_list(std::string_view authority, bool always, std::set<std::string>& names) const;
 
   const Config& config_;
-  std::vector<Paths> paths_;                          // of each route
-  std::map<std::string, Routes, std::less<>> hosts_;  // by host as in the file
-  std::map<std::string_view, std::size_t> numbers_;   // of pools, by name
+  std::vector<Paths> paths_;                                   // of each route
+  std::map<std::string, Routes, std::less<>> hosts_;           // by host as in the file
+  std::unordered_map<std::string_view, std::size_t> numbers_;  // of pools, by name
 };
 
 }  // namespace evenkeel

@@ -157,24 +157,20 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
     add_pool(config_->pools[i], pool_set_->pools()[i], worker, predecessor);
   }
-  last_handlers_.resize(forwarders_.size());
+  follow_fallbacks(worker);
   for (std::size_t i = 0; i < forwarders_.size(); ++i) {
     GrpcFilter& grpc = grpc_.emplace_back(worker.loop, config_->pools[i].timeouts.grpc_deadline);
-    const PoolConfig& pool = config_->pools[i];
-    Handler& last = last_handler(i, worker);
+    Handler& last = *last_handlers_[i];
     // What models report is counted for the pool, whatever the route.
     ObserveFilter& observe =
         observers_.emplace_back(worker.loop, worker_metrics_, worker.metrics_registry.label_index(),
                                 pool_set_->token_estimates());
     observed_.push_back(&add_stage(observe, last));
-    const bool reads = reads_bodies(pool);
+    const bool reads = reads_bodies_[i];
     pool_chains_.push_back(&build_filter_chain(reads ? *observed_.back() : last, grpc, reads));
   }
-  PoolNumbers pool_numbers;
-  for (const PoolConfig& pool : config_->pools)
-    pool_numbers.emplace(pool.name, pool_numbers.size());
   for (const RouteConfig& route : config_->routes)
-    add_route(route, pool_numbers, worker.metrics_registry.label_index());
+    add_route(route, worker.metrics_registry.label_index());
   if (!config_->tenants.empty()) tenants_ = std::make_unique<Tenants>(*config_, label_uses_);
   GrpcFilter& grpc = grpc_.emplace_back(worker.loop, max_grpc_deadline(*config_));
   handlers_.push_back(std::make_unique<ByBody>(*this));
@@ -280,31 +276,46 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   forwarders_.push_back(handlers_.back().get());
 }
 
-/// REQUIRES: the fallbacks form no cycle, as in every loaded file.
-Handler& Plan::last_handler(std::size_t pool, const WorkerContext& worker) {
-  if (last_handlers_[pool] != nullptr) return *last_handlers_[pool];
-  last_handlers_[pool] = forwarders_[pool];
-  const std::string& fallback = config_->pools[pool].fallback;
-  if (fallback.empty()) return *forwarders_[pool];
-  const auto other = std::find_if(config_->pools.begin(), config_->pools.end(),
-                                  [&](const PoolConfig& each) { return each.name == fallback; });
-  if (other == config_->pools.end()) return *forwarders_[pool];
-  const auto number = static_cast<std::size_t>(other - config_->pools.begin());
-  Handler& handler = last_handler(number, worker);
-  const Fallback::Target target{
-      .handler = handler,
-      .pool = *other,
-      .pool_index = worker.metrics_registry.label_index().pool(other->name),
-      .next = dynamic_cast<const Fallback*>(&handler)};
-  handlers_.push_back(
-      std::make_unique<Fallback>(*forwarders_[pool], target, worker.models,
-                                 worker.metrics_registry.worker_metrics(worker.index)));
-  last_handlers_[pool] = handlers_.back().get();
-  return *last_handlers_[pool];
+/// Finds what each pool has of those that it falls back to. REQUIRES: the fallbacks form no cycle,
+/// as in every loaded file.
+void Plan::follow_fallbacks(const WorkerContext& worker) {
+  const std::vector<PoolConfig>& pools = config_->pools;
+  for (const PoolConfig& pool : pools) pool_numbers_.emplace(pool.name, pool_numbers_.size());
+  last_handlers_.resize(pools.size());
+  reads_bodies_.resize(pools.size());
+  renames_.resize(pools.size());
+  std::vector<std::size_t> chain;  // pools whose fallback is to be followed first
+  for (std::size_t first = 0; first < pools.size(); ++first) {
+    for (std::size_t pool = first; last_handlers_[pool] == nullptr;) {
+      chain.push_back(pool);
+      const auto next = pool_numbers_.find(pools[pool].fallback);
+      if (next == pool_numbers_.end()) break;
+      pool = next->second;
+    }
+    for (; !chain.empty(); chain.pop_back()) {
+      const std::size_t pool = chain.back();
+      last_handlers_[pool] = forwarders_[pool];
+      reads_bodies_[pool] = inspects(pools[pool]);
+      renames_[pool] = !pools[pool].model.empty();
+      const auto next = pool_numbers_.find(pools[pool].fallback);
+      if (next == pool_numbers_.end()) continue;
+      const auto& [name, number] = *next;
+      reads_bodies_[pool] = reads_bodies_[pool] || reads_bodies_[number];
+      renames_[pool] = renames_[pool] || renames_[number];
+      Handler& handler = *last_handlers_[number];
+      const Fallback::Target target{.handler = handler,
+                                    .pool = pools[number],
+                                    .pool_index = worker.metrics_registry.label_index().pool(name),
+                                    .next = dynamic_cast<const Fallback*>(&handler)};
+      handlers_.push_back(
+          std::make_unique<Fallback>(*forwarders_[pool], target, worker.models,
+                                     worker.metrics_registry.worker_metrics(worker.index)));
+      last_handlers_[pool] = handlers_.back().get();
+    }
+  }
 }
 
-void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
-                     LabelIndex& label_index) {
+void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
   Route plan_route{.name = route.name,
                    .index = label_uses_.route(route.name),
                    .grpc_only = !route.match.grpc.empty(),
@@ -318,13 +329,13 @@ void Plan::add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
   if (route.slo != SloConfig{}) plan_route.slo = &route.slo;
   std::uint32_t sum = 0;
   for (const RouteTarget& target : route.targets) {
-    const std::size_t number = pool_numbers.at(target.pool);
+    const std::size_t number = pool_numbers_.at(target.pool);
     const std::string_view pool = config_->pools[number].name;
     const PoolState& pool_state = *pool_set_->pools()[number].state;
     const std::uint32_t pool_index = label_index.pool(pool);
     label_index.add_route_to_pool(plan_route.index, pool_index);
-    plan_route.renames |= renames(config_->pools[number]);
-    plan_route.splits_by_body |= route.targets.size() > 1 && reads_bodies(config_->pools[number]);
+    plan_route.renames |= renames_[number];
+    plan_route.splits_by_body |= route.targets.size() > 1 && reads_bodies_[number];
     plan_route.targets.push_back(
         {.first = pool_chains_[number],
          .observed = observed_[number],
@@ -374,14 +385,14 @@ std::vector<std::shared_ptr<LinkPool>> Plan::links_not_in(const Plan& successor)
 }
 
 void Plan::hand_queues_to(const std::shared_ptr<Plan>& successor) {
-  const auto& pools = successor->config_->pools;
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (!queues_[i]->has_queue()) continue;
     const PoolConfig& own = config_->pools[i];
-    const auto same = std::ranges::find(pools, own.name, &PoolConfig::name);
+    const auto same = successor->pool_numbers_.find(own.name);
     Forwarder* other = nullptr;
-    if (same != pools.end() && rewrites_alike(own, *same)) {
-      other = successor->queues_[static_cast<std::size_t>(same - pools.begin())];
+    if (same != successor->pool_numbers_.end() &&
+        rewrites_alike(own, successor->config_->pools[same->second])) {
+      other = successor->queues_[same->second];
       if (have_same_backends(queues_[i]->state(), other->state())) other = nullptr;
     }
     queues_[i]->hand_queue_to(other, successor);
@@ -499,8 +510,8 @@ bool Plan::needs_more(const Request& request) const {
   const bool names_model = !request.info.inference->request.model.empty();
   if (!identity.pool.empty()) {
     if (names_model) return false;
-    const auto pool = std::ranges::find(config_->pools, identity.pool, &PoolConfig::name);
-    return pool != config_->pools.end() && renames(*pool);
+    const auto pool = pool_numbers_.find(identity.pool);
+    return pool != pool_numbers_.end() && renames_[pool->second];
   }
   const PossibleRoutes possible = router_.possible_routes(request);
   return std::ranges::any_of(possible.routes, [&](std::size_t each) {
@@ -515,24 +526,6 @@ bool Plan::have_same_targets(const Route& one, const Route& other) {
     return each.first == its.first && each.subset == its.subset &&
            each.cumulative_weight == its.cumulative_weight;
   });
-}
-
-/// `holds` is true for the pool, or for one that gets the requests which it cannot take.
-template <class Holds>
-bool Plan::for_pool_or_fallback(const PoolConfig& pool, const Holds& holds) const {
-  if (holds(pool)) return true;
-  const auto fallback = std::ranges::find(config_->pools, pool.fallback, &PoolConfig::name);
-  return fallback != config_->pools.end() && for_pool_or_fallback(*fallback, holds);
-}
-
-/// The pool's requests are inspected, or those that it passes on to its fallback.
-bool Plan::reads_bodies(const PoolConfig& pool) const {
-  return for_pool_or_fallback(pool, [](const PoolConfig& each) { return inspects(each); });
-}
-
-/// The backends of the pool, or of its fallback, get another name of the model than clients gave.
-bool Plan::renames(const PoolConfig& pool) const {
-  return for_pool_or_fallback(pool, [](const PoolConfig& each) { return !each.model.empty(); });
 }
 
 /// Makes it a request of the route.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 namespace evenkeel {
 namespace {
 
@@ -12,6 +14,22 @@ constexpr std::string_view ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 constexpr std::string_view ok_to_client = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 // ---- requests and responses --------------------------------------------------------------------
+
+/// Searching each pool's fallback took the third power of their number.
+TEST_F(Chain, APlanOfThousandsOfPoolsThatFallBackToEachOtherIsBuiltInAFractionOfASecond) {
+  constexpr int count = 3'000;
+  config.pools.front().fallback = "pool-0";
+  for (int i = 0; i < count; ++i) {
+    config.pools.push_back({.name = "pool-" + std::to_string(i)});
+    config.pools.back().backends.push_back({.address = server.address()});
+    if (i + 1 < count) config.pools.back().fallback = "pool-" + std::to_string(i + 1);
+  }
+  const auto began = std::chrono::steady_clock::now();
+
+  build();
+
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+}
 
 TEST_F(Chain, ForwardsARequestAndItsResponse) {
   auto client = connect();

@@ -165,19 +165,14 @@ class Plan final : public Handler {
   void add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
                 const WorkerContext& worker, const Plan* predecessor);
   static void continue_suspicion(const ConnectedBackend& before, ConnectedBackend& now);
-  Handler& last_handler(std::size_t pool, const WorkerContext& worker);
-  void add_route(const RouteConfig& route, const PoolNumbers& pool_numbers,
-                 LabelIndex& label_index);
+  void follow_fallbacks(const WorkerContext& worker);
+  void add_route(const RouteConfig& route, LabelIndex& label_index);
   /// `inspects`: the bodies of its requests are read.
   Handler& build_filter_chain(Handler& last, GrpcFilter& grpc, bool inspects);
   Task<Result<Response>> handle_inspected(Request& request);
   bool needs_body(const Request& request) const;
   bool needs_more(const Request& request) const;
   static bool have_same_targets(const Route& one, const Route& other);
-  template <class Holds>
-  bool for_pool_or_fallback(const PoolConfig& pool, const Holds& holds) const;
-  bool reads_bodies(const PoolConfig& pool) const;
-  bool renames(const PoolConfig& pool) const;
   const WeightedTarget& choose_target(Request& request, std::size_t route);
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
@@ -203,7 +198,10 @@ class Plan final : public Handler {
   std::deque<ObserveFilter> observers_;  // of each pool
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::map<std::string, std::vector<ConnectedBackend>, std::less<>> connected_;  // by pool
-  std::vector<Forwarder*> queues_;                                               // of each pool
+  PoolNumbers pool_numbers_;
+  std::vector<bool> reads_bodies_;  // of each pool: it inspects requests, or what it falls back to
+  std::vector<bool> renames_;       // likewise: it gives backends another name of the model
+  std::vector<Forwarder*> queues_;  // of each pool
   std::vector<Handler*> forwarders_;     // the same, behind its filter that changes bodies
   std::vector<Handler*> last_handlers_;  // of each pool: its forwarder, or what falls back from it
   std::vector<Handler*> observed_;       // the same, behind its filter `observe`
