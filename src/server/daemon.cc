@@ -183,9 +183,10 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   const Config& config = loaded.config;
   const unsigned workers = worker_count(config, cpu_limit_);
   note_cpu_quota(config, workers);
-  const auto failure = [this](const char* path, Error error) {
-    return std::vector<Problem>{
-        {.file = config_file_, .path = path, .message = std::move(error.detail)}};
+  const auto failure = [this, places = loaded.places](const char* path, Error error) {
+    Problem problem{.file = config_file_, .path = path, .message = std::move(error.detail)};
+    places.locate(problem);
+    return std::vector<Problem>{std::move(problem)};
   };
   limit_malloc_arenas(workers);
   raise_descriptor_limit();

@@ -71,9 +71,10 @@ std::vector<std::string> ListenerSet::hosts_to_resolve(
 }
 
 Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>& listeners,
-                                               const ListenerHosts& hosts) {
+                                               const ListenerHosts& hosts, std::size_t& reached) {
   PreparedListeners prepared(workers_);
-  for (const ListenerConfig& listener : listeners) {
+  for (reached = 0; reached < listeners.size(); ++reached) {
+    const ListenerConfig& listener = listeners[reached];
     if (const OpenListener* kept = find_open(listener)) {
       prepared.open_.push_back(*kept);
       prepared.open_.back().name = listener.name;
@@ -99,8 +100,9 @@ Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>
 }
 
 Result<Done> ListenerSet::check(const std::vector<ListenerConfig>& listeners,
-                                const ListenerHosts& hosts) const {
-  for (const ListenerConfig& listener : listeners) {
+                                const ListenerHosts& hosts, std::size_t& reached) const {
+  for (reached = 0; reached < listeners.size(); ++reached) {
+    const ListenerConfig& listener = listeners[reached];
     if (find_open(listener) != nullptr) continue;
     auto endpoint = endpoint_of(listener.address, hosts);
     if (!endpoint) return with_name(std::move(endpoint.error()), listener);

@@ -62,13 +62,14 @@ class ListenerSet {
   /// The host names that `prepare` and `check` need resolved.
   std::vector<std::string> hosts_to_resolve(const std::vector<ListenerConfig>& listeners) const;
   /// Opens the sockets that these listeners need and that are not open. Errors name the listener
-  /// and the cause; then no new socket is open.
+  /// and the cause; then no new socket is open. `reached`: the number of the listener that fails;
+  /// after the last, all together do.
   Result<PreparedListeners> prepare(const std::vector<ListenerConfig>& listeners,
-                                    const ListenerHosts& hosts = {});
+                                    const ListenerHosts& hosts, std::size_t& reached);
   /// What `prepare` would fail with, as far as that can be known without listening: a new socket
   /// that listened for a moment would take connections and reset them.
-  Result<Done> check(const std::vector<ListenerConfig>& listeners,
-                     const ListenerHosts& hosts = {}) const;
+  Result<Done> check(const std::vector<ListenerConfig>& listeners, const ListenerHosts& hosts,
+                     std::size_t& reached) const;
   /// Makes the prepared listeners the open ones. Returns what each worker listens on from now on.
   std::vector<ListenerAssignment> commit(PreparedListeners prepared);
 

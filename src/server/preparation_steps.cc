@@ -97,7 +97,9 @@ CheckedFile check_file(LoadResult loaded, const std::string& file, const ActiveF
       .takeover = {},
       .config = std::make_shared<const Config>(std::move(loaded.config)),
       .variables = std::make_shared<const VariablesUsed>(std::move(loaded.variables)),
-      .hash = std::move(loaded.hash)};
+      .hash = std::move(loaded.hash),
+      .text = std::move(loaded.text),
+      .places = std::move(loaded.places)};
   if (checked.problems.empty() && active.config != nullptr) {
     checked.changes = describe_changes(*active.config, *checked.config);
     for (std::string& change : checked.changes) {
@@ -106,9 +108,12 @@ CheckedFile check_file(LoadResult loaded, const std::string& file, const ActiveF
     checked.takeover = takeover_changes(*active.config, *checked.config);
     auto problem = memory_problem(*active.config, *checked.config, !checked.takeover.empty(), file,
                                   environment);
-    if (problem) checked.problems.push_back(std::move(*problem));
+    if (problem) {
+      checked.places.locate(*problem);
+      checked.problems.push_back(std::move(*problem));
+    }
   }
-  checked.problems_text = render_problems(checked.problems, loaded.text);
+  checked.problems_text = render_problems(checked.problems, checked.text);
   return checked;
 }
 

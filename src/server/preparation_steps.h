@@ -28,6 +28,8 @@ struct CheckedFile {
   std::shared_ptr<const Config> config;
   std::shared_ptr<const VariablesUsed> variables;
   std::string hash;
+  std::string text;
+  Places places;
 };
 
 /// A configuration that runs.

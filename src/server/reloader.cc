@@ -46,6 +46,12 @@ std::set<std::string> hosts_of(const Config& config) {
   return hosts;
 }
 
+/// `number`: as of ListenerSet::prepare.
+std::string path_of_listener(const Config& config, std::size_t number) {
+  if (number >= config.listeners.size()) return "listeners";
+  return fmt::format("listeners[{}].address", number);
+}
+
 /// Over all listeners; 0: unlimited.
 std::size_t max_client_connections(const Config& config) {
   std::size_t sum = 0;
@@ -155,17 +161,22 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
   if (!reload.problems.empty()) co_return reload;
   const std::shared_ptr<const Config> next = checked->config;
   const std::shared_ptr<const VariablesUsed> variables = checked->variables;
-  const auto refuse = [&](const char* path, Error error) {
-    reload.problems.push_back(
-        {.file = file_, .path = path, .message = variables->hide(std::move(error.detail))});
-    reload.problems_text = render_problems(reload.problems, "");
+  const auto refuse = [&](std::string path, Error error) {
+    reload.problems.push_back({.file = file_,
+                               .path = std::move(path),
+                               .message = variables->hide(std::move(error.detail))});
+    checked->places.locate(reload.problems.back());
+    reload.problems_text = render_problems(reload.problems, checked->text);
   };
   if (!reload.takeover.empty()) {
     ReloadPreview preview{.problems = takeover_problems(reload.takeover)};
     if (preview.problems.empty()) co_await check_sockets(*next, {}, preview);
-    for (Problem& each : preview.problems) each.message = variables->hide(std::move(each.message));
+    for (Problem& each : preview.problems) {
+      each.message = variables->hide(std::move(each.message));
+      checked->places.locate(each);
+    }
     reload.problems = std::move(preview.problems);
-    reload.problems_text = render_problems(reload.problems, "");
+    reload.problems_text = render_problems(reload.problems, checked->text);
     co_return reload;
   }
 
@@ -205,9 +216,10 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
     co_return reload;
   }
   change.admin_listener = std::move(*admin_listener);
-  auto listeners = listener_set_.prepare(next->listeners, parts.listener_hosts);
+  std::size_t reached = 0;
+  auto listeners = listener_set_.prepare(next->listeners, parts.listener_hosts, reached);
   if (!listeners) {
-    refuse("listeners", std::move(listeners.error()));
+    refuse(path_of_listener(*next, reached), std::move(listeners.error()));
     co_return reload;
   }
   change.listeners.emplace(std::move(*listeners));
@@ -546,6 +558,7 @@ Task<Result<ReloadPreview>> Reloader::preview(PreviewRequest request) {
   }
   for (Problem& each : preview.problems) {
     each.message = checked->variables->hide(std::move(each.message));
+    checked->places.locate(each);
   }
   for (std::string& each : preview.unchecked) each = checked->variables->hide(std::move(each));
   co_return preview;
@@ -563,13 +576,15 @@ Task<void> Reloader::check_sockets(const Config& next, std::stop_token left,
   }
   auto resolved = co_await look_up(std::move(hosts), std::move(left));
   if (!resolved) co_return;
-  const auto refuse = [&](const char* path, Error error) {
-    preview.problems.push_back({.file = file_, .path = path, .message = std::move(error.detail)});
+  const auto refuse = [&](std::string path, Error error) {
+    preview.problems.push_back(
+        {.file = file_, .path = std::move(path), .message = std::move(error.detail)});
   };
   auto admin = check_admin(next, *resolved);
   if (!admin) co_return refuse("admin.address", std::move(admin.error()));
-  auto listeners = listener_set_.check(next.listeners, *resolved);
-  if (!listeners) refuse("listeners", std::move(listeners.error()));
+  std::size_t reached = 0;
+  auto listeners = listener_set_.check(next.listeners, *resolved, reached);
+  if (!listeners) refuse(path_of_listener(next, reached), std::move(listeners.error()));
 }
 
 /// All at once, by the system's name service. Errors: the client has left.

@@ -70,10 +70,12 @@ class Start(case.Case):
             said = self.failed_start(
                 f"listeners: [{{name: front, address: '{address}'}}]\nadmin: {{address: '127.0.0.1:0'}}\n"
                 "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
+            self.assertRegex(said, r"evenkeel\.yaml:1:36: error: listeners\[0\]\.address: listener front")
             self.assertIn(f"listener front: cannot listen on {address}: Address already in use; stop the process that uses it", said)
             said = self.failed_start(
                 f"listeners: [{{address: '127.0.0.1:0'}}]\nadmin: {{address: '{address}'}}\n"
                 "pools: [{name: a, backends: ['127.0.0.1:1']}]\n")
+            self.assertRegex(said, r"evenkeel\.yaml:2:18: error: admin\.address: ")
             self.assertIn(f"admin.address: cannot listen on {address}: Address already in use", said)
 
     def test_a_second_daemon_cannot_share_a_port(self):

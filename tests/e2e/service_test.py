@@ -114,7 +114,7 @@ class Service(case.Case):
             daemon.config_path.write_text(json.dumps({**good, "listeners": [listener]}))
             ended = command(*arguments)
         self.assertEqual(ended.returncode, 1)
-        self.assertRegex(ended.stderr, "reload rejected.*\n.*listeners: .*Address already in use")
+        self.assertRegex(ended.stderr, "reload rejected.*\n.*:[0-9]+:[0-9]+: error: listeners.0..address: .*Address already in use")
         daemon.config_path.write_text(json.dumps(good))
         self.assertEqual(command(*arguments).returncode, 0)
 

@@ -63,7 +63,7 @@ class Listeners : public testing::Test {
   }
 
   std::vector<ListenerAssignment> commit(const std::vector<ListenerConfig>& configs) {
-    auto prepared = set_.prepare(configs);
+    auto prepared = set_.prepare(configs, {}, reached_);
     EXPECT_TRUE(prepared.ok()) << (prepared.ok() ? "" : prepared.error().detail);
     auto assignments = set_.commit(std::move(*prepared));
     for (const auto& each : assignments) {
@@ -77,6 +77,7 @@ class Listeners : public testing::Test {
 
   InheritedSockets inherited_{&no_variable};
   ListenerSet set_{workers, inherited_};
+  std::size_t reached_ = 0;
   std::vector<int> fds_;  // as the workers would own them
 };
 
@@ -163,7 +164,7 @@ TEST_F(Listeners, ClosesTheNewSocketsOfAChangeThatIsDropped) {
   {
     const int next_free = dup(0);
     close(next_free);
-    auto prepared = set_.prepare({listener("public")});
+    auto prepared = set_.prepare({listener("public")}, {}, reached_);
     ASSERT_TRUE(prepared.ok());
     fd = next_free;
     ASSERT_TRUE(is_open(fd)) << "the lowest free descriptor";
@@ -180,32 +181,33 @@ TEST_F(Listeners, NamesTheListenerThatCannotBeOpened) {
   const ForeignSocket foreign;
 
   const auto prepared =
-      set_.prepare({listener("good"), listener("bad", "127.0.0.1", foreign.port())});
+      set_.prepare({listener("good"), listener("bad", "127.0.0.1", foreign.port())}, {}, reached_);
 
   ASSERT_FALSE(prepared.ok());
   EXPECT_THAT(prepared.error().detail, HasSubstr("listener bad: cannot listen on 127.0.0.1:"));
+  EXPECT_EQ(reached_, 1u);
   EXPECT_THAT(set_.open(), IsEmpty());
 }
 
 TEST_F(Listeners, ACheckFindsWhatPrepareWouldFailWith) {
   const ForeignSocket foreign;
 
-  const auto checked = set_.check({listener("bad", "127.0.0.1", foreign.port())});
+  const auto checked = set_.check({listener("bad", "127.0.0.1", foreign.port())}, {}, reached_);
 
   ASSERT_FALSE(checked.ok());
   EXPECT_THAT(checked.error().detail, HasSubstr("listener bad: cannot listen on 127.0.0.1:"));
-  EXPECT_TRUE(set_.check({listener("good")}).ok());
+  EXPECT_TRUE(set_.check({listener("good")}, {}, reached_).ok());
 }
 
 TEST_F(Listeners, LooksUpNoHostNameItself) {
   const std::vector<ListenerConfig> named = {listener("named", "localhost"), listener("public")};
 
-  EXPECT_FALSE(set_.prepare(named).ok());
+  EXPECT_FALSE(set_.prepare(named, {}, reached_).ok());
   ASSERT_THAT(set_.hosts_to_resolve(named), testing::ElementsAre("localhost"));
 
   const ListenerHosts hosts = resolve_listener_hosts(set_.hosts_to_resolve(named));
-  EXPECT_TRUE(set_.check(named, hosts).ok());
-  const auto prepared = set_.prepare(named, hosts);
+  EXPECT_TRUE(set_.check(named, hosts, reached_).ok());
+  const auto prepared = set_.prepare(named, hosts, reached_);
   EXPECT_TRUE(prepared.ok()) << prepared.error().detail;
 }
 
@@ -213,7 +215,7 @@ TEST_F(Listeners, ACheckTakesNoConnectionsFromAnOpenListener) {
   commit({listener("public", "0.0.0.0")});
   const ListenerConfig narrower = listener("public", "127.0.0.1", bound_port(0));
 
-  EXPECT_TRUE(set_.check({narrower}).ok());
+  EXPECT_TRUE(set_.check({narrower}, {}, reached_).ok());
 
   auto endpoint = resolve("127.0.0.1", bound_port(0));
   EXPECT_TRUE(accepts(endpoint->front()));
