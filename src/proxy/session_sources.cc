@@ -32,12 +32,12 @@ std::string_view find_cookie(std::string_view field, std::string_view name) {
 constexpr std::string_view responses = "/v1/responses";
 constexpr std::string_view conversations = "/v1/conversations";
 
-std::string_view without_query(std::string_view path) { return path.substr(0, path.find('?')); }
-
 /// The id in `/v1/responses/ID`, `/v1/conversations/ID` and below, also behind a prefix; empty: it
 /// has none.
 std::string id_in_path(const Request& request) {
-  if (request.path.find("/v1/") == std::string_view::npos) return {};
+  const bool may_have = request.path.find("/v1/") != std::string_view::npos ||
+                        request.path.find('%') != std::string_view::npos;
+  if (!may_have) return {};
   std::string storage;
   const auto path = normalised_path(request.path, storage);
   if (!path) return {};
@@ -148,8 +148,10 @@ std::optional<std::uint64_t> SessionSources::find_response_id(const Request& req
 
 bool SessionSources::reads_answer(const Request& request) const {
   if (!by_response_id_ || request.info.inference == nullptr) return false;
-  const std::string_view path = without_query(request.path);
-  return request.method == "POST" && (path.ends_with(responses) || path.ends_with(conversations));
+  if (request.method != "POST") return false;
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  return path && (path->ends_with(responses) || path->ends_with(conversations));
 }
 
 void SessionSources::learn(const Request& request, const Response& response, const AnswerPins& pins,

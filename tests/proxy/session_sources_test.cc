@@ -192,7 +192,7 @@ TEST(SessionSources, KnowTheIdInAPath) {
   for (const std::string_view path :
        {"/v1/responses/resp_1", "/v1/responses/resp_1?stream=true", "/v1/conversations/resp_1",
         "/v1/responses/resp_1/input_items?limit=2", "/v1//responses/resp%5F1",
-        "/openai/v1/responses/resp_1"}) {
+        "/openai/v1/responses/resp_1", "/%761/%72esponses/resp_1"}) {
     EXPECT_EQ(response_id_of("GET", path), hash_of("resp_1")) << path;
   }
   EXPECT_EQ(response_id_of("DELETE", "/v1/responses/resp_1"), hash_of("resp_1"));
@@ -212,7 +212,10 @@ TEST(SessionSources, KnowTheIdThatARequestGoesOnFrom) {
   EXPECT_EQ(sources.find_response_id(request), hash_of("conv_1"));
   request.info.inference->request.previous_response = "resp_1";
   EXPECT_EQ(sources.find_response_id(request), hash_of("resp_1"));
-  EXPECT_TRUE(sources.reads_answer(request));
+  for (const std::string_view path : {"/v1/responses?x=1", "/v1/%72esponses", "/v1//responses"}) {
+    request.path = path;
+    EXPECT_TRUE(sources.reads_answer(request)) << path;
+  }
   EXPECT_FALSE(SessionSources({"header:x-chat"}).find_response_id(request));
 }
 
