@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/base/host.h"
 #include "evenkeel/base/refusal_text.h"
 
 namespace evenkeel {
@@ -73,14 +74,8 @@ namespace {
 
 /// "localhost" and the names below it never reach a name server (RFC 6761, section 6.3).
 bool is_localhost(std::string_view host) {
-  constexpr std::string_view name = "localhost";
-  if (host.ends_with('.')) host.remove_suffix(1);
-  if (host.size() < name.size()) return false;
-  const std::size_t prefix = host.size() - name.size();
-  if (prefix > 0 && host[prefix - 1] != '.') return false;
-  return std::ranges::equal(host.substr(prefix), name, {}, [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  const std::string name = normal_host(host);
+  return name == "localhost" || name.ends_with(".localhost");
 }
 
 Error unusable(std::string why) {
