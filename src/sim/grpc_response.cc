@@ -12,6 +12,7 @@ using Step = GrpcMessageReader::Step;
 
 constexpr std::size_t max_message_bytes = 256 << 20;
 
+/// What is wrong with the frames of a call is INTERNAL, as gRPC's own library has it.
 Error broken(Fault fault, const char* detail) {
   return {.fault = fault, .side = Side::client, .detail = detail};
 }
@@ -21,7 +22,7 @@ std::optional<Error> framing_error(Step step, const GrpcMessageReader& reader) {
   switch (step) {
     case Step::more: return std::nullopt;
     case Step::too_large: return broken(Fault::body_too_large, "the message is too large");
-    case Step::malformed: return broken(Fault::bad_request, "malformed message framing");
+    case Step::malformed: return broken(Fault::internal, "malformed message framing");
     case Step::message: break;
   }
   if (reader.compressed()) {
@@ -79,12 +80,12 @@ Task<Result<std::string>> read_unary_message(Request& request) {
       step = reader.read(bytes);
       if (auto wrong = framing_error(step, reader)) co_return std::move(*wrong);
       if (step != Step::message) continue;
-      if (message) co_return broken(Fault::bad_request, "more than one message");
+      if (message) co_return broken(Fault::internal, "more than one message");
       message = std::string(reader.message());
     } while (step == Step::message);
   }
   if (!message || !reader.at_boundary()) {
-    co_return broken(Fault::bad_request, "the request ended before its message");
+    co_return broken(Fault::internal, "the request ended before its message");
   }
   co_return std::move(*message);
 }
