@@ -173,8 +173,12 @@ Task<Result<Response>> GrpcFilter::call(Request& request, Handler& next) {
   if (const auto timeout = request.fields.value("grpc-timeout")) {
     auto left = parse_grpc_timeout(*timeout);
     if (!left) {
-      co_return Error{
-          .fault = Fault::bad_request, .side = Side::client, .detail = "malformed grpc-timeout"};
+      // INTERNAL, as gRPC's own servers answer it: the status of a call that is reset for that.
+      constexpr std::uint32_t protocol_error = 1;  // RFC 9113, section 7
+      co_return Error{.fault = Fault::bad_request,
+                      .side = Side::client,
+                      .reset_code = protocol_error,
+                      .detail = "malformed grpc-timeout"};
     }
     left = std::min(*left, max_timeout_);
     if (*left < never - info.timings.started) info.timings.deadline = info.timings.started + *left;

@@ -251,6 +251,7 @@ PossibleRoutes Router::possible_routes(const Request& request) const {
 
 /// The first thing that is wrong with the request counts: its body where a route would take it by
 /// its head, its method where one would take it by the rest.
+// Long: one paragraph for each answer, over what one look at the routes has found.
 RouteRefusal Router::refusal_of(const Request& request) const {
   std::string storage;
   auto normalised = normalised_path(request.path, storage);

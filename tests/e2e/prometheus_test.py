@@ -76,7 +76,7 @@ class Scraped(case.Case):
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=os.environ)
         self.addCleanup(load.wait)
         self.addCleanup(load.kill)
-        self.eventually(lambda: (prometheus.query("evenkeel_requests_total{code='200'}") or 0) > 2 * RATE)
+        self.eventually(lambda: (prometheus.query("sum(evenkeel_requests_total{code='200'})") or 0) > 2 * RATE)
         began = time.time()
         self.eventually(lambda: time.time() - began >= MINUTE, "the end of the minute",
                         within=MINUTE + PATIENCE)

@@ -104,7 +104,7 @@ class BadFiles(ReloadCase):
             free = "127.0.0.1:%d" % free_port()
             self.config["listeners"] += [{"name": "free", "address": free}, {"name": "taken", "address": address}]
             self.pool["debug_headers"] = True
-            self.assert_refused(f"listeners[2].address: listener taken: cannot listen on {address}: Address already in use")
+            self.assert_refused(f"listener taken: cannot listen on {address}: Address already in use")
             self.assertTrue(refuses(free))
             self.assertIsNone(exchange(self.daemon_.address).field("x-evenkeel-pool"))
 

@@ -10,14 +10,14 @@ WITHIN = 20  # seconds
 
 
 class SlowBackend(case.Case):
-    def pool(self, picker, *load, inspect=False):
+    def pool(self, picker, *load, inspect=False, tokens=100):
         servers = self.simulators("--engine", "vllm", "--model", "m", count=3, speed=1)
         self.addresses = servers.addresses
         daemon = self.daemon({"pools": [{"name": "pool", "engine": "vllm", "backends": self.addresses,
                                          "picker": picker, "inspect": inspect}]})
         address = daemon.address if isinstance(daemon.address, str) else "%s:%d" % daemon.address
         self.spawn(lambda: command("load", f"http://{address}", "--model", "m", "--concurrency", "12",
-                                   "--prompt-tokens", "200", "--output-tokens", "100", "--duration", "30s", *load))
+                                   "--prompt-tokens", "200", "--output-tokens", str(tokens), "--duration", "30s", *load))
         self.eventually(lambda: min(each["picks_total"] for each in daemon.api("backends")) > 10)
         return daemon
 
@@ -72,7 +72,7 @@ class SlowBackend(case.Case):
                         "a reason for few requests", within=WITHIN)
 
     def test_the_whole_response_counts_where_none_is_streamed(self):
-        daemon = self.pool("least-connections")
+        daemon = self.pool("least-connections", tokens=20)  # a slow response takes 1.6 s
         self.check(daemon, "response", r"time per request [\d.]+x the pool's median")
         self.assertIsNone(daemon.backend(self.addresses[1])["latency"]["tpot_seconds"])
 

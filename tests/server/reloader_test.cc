@@ -422,7 +422,7 @@ TEST_F(Reloading, APreviewLooksUpNamesOfListenersAtOnceAndNotForLong) {
   EXPECT_LT(Clock::now() - begun, 10s);
   ASSERT_TRUE(asked.ok());
   ASSERT_THAT(asked->problems, SizeIs(1));
-  EXPECT_EQ(asked->problems[0].path, "listeners");
+  EXPECT_EQ(asked->problems[0].path, "listeners[0].address");
 }
 
 TEST_F(Reloading, APreviewLooksUpAFewNamesOnly) {
