@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ("src", "include", "tests", "docs", "config", "bench", "docker")
+FOLDERS = ("src", "include", "tests", "docs", "config", "bench", "docker", "tools")
 FILES = ("README.md", "CMakeLists.txt", "dev")
 SUFFIXES = {"", ".cc", ".h", ".py", ".md", ".txt", ".yaml", ".json", ".sh", ".cmake", ".service", ".socket"}
 EXEMPT = {"docs/CHANGELOG.md", "tests/layering/old_words.py", "tests/layering/checks_test.py"}

@@ -43,6 +43,7 @@ class ProfileGuidedBuild(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         shutil.copy(DEV, self.root / "dev")
+        shutil.copytree(DEV.parent / "tools", self.root / "tools")
         (self.root / "source").touch()
         for path, text in (("bin/cmake", CMAKE), ("bin/dpkg-query", DPKG_QUERY), ("bench/train", TRAIN)):
             (self.root / path).parent.mkdir(exist_ok=True)
