@@ -12,6 +12,27 @@ namespace {
 constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 constexpr char lower(char c) { return is_upper(c) ? static_cast<char>(c | 0x20) : c; }
 
+/// True if no letter of it is in upper case. Eight bytes at a time: it runs for every request.
+bool has_no_upper(std::string_view text) {
+  using Word = std::uint64_t;
+  constexpr Word high_bits = 0x8080808080808080;
+  constexpr Word each = 0x0101010101010101;
+  const auto upper_in = [](const char* begin) {
+    Word word = 0;
+    std::memcpy(&word, begin, sizeof word);
+    const Word low = word & ~high_bits;
+    const Word from_a = low + each * (0x80 - 'A');
+    const Word after_z = low + each * (0x80 - 'Z' - 1);
+    return from_a & ~after_z & ~word & high_bits;
+  };
+  if (text.size() < sizeof(Word)) return std::none_of(text.begin(), text.end(), is_upper);
+  Word upper = upper_in(text.data() + text.size() - sizeof(Word));  // may overlap the one before
+  for (std::size_t at = 0; at + sizeof(Word) <= text.size(); at += sizeof(Word)) {
+    upper |= upper_in(text.data() + at);
+  }
+  return upper == 0;
+}
+
 constexpr std::string_view default_port(bool secure) { return secure ? "443" : "80"; }
 
 std::string bracketed(std::string_view host) {
@@ -66,7 +87,7 @@ std::string_view normal_host(std::string_view host, std::string& storage) {
     if (ip) return storage = ip_text(*ip);
   }
   if (host.ends_with('.')) host.remove_suffix(1);
-  if (std::none_of(host.begin(), host.end(), is_upper)) return host;
+  if (has_no_upper(host)) return host;
   storage.assign(host);
   std::transform(storage.begin(), storage.end(), storage.begin(), lower);
   return storage;
@@ -82,13 +103,25 @@ std::string authority_of(std::string_view host, std::uint16_t port, bool secure)
   return digits == default_port(secure) ? bracketed(host) : bracketed(host) + ":" + digits;
 }
 
-std::string normal_authority(std::string_view authority, bool secure) {
+std::string_view normal_authority(std::string_view authority, bool secure, std::string& storage) {
   const std::string_view host = host_of(authority);
   std::string_view port = authority.substr(host.size());
+  const bool has_normal_host =
+      !host.empty() && host.front() != '[' && host.back() != '.' && has_no_upper(host);
+  const bool has_normal_port =
+      port.empty() || (port.size() > 1 && port[1] != '0' && port.substr(1) != default_port(secure));
+  if (has_normal_host && has_normal_port) return authority;
+
   if (port.starts_with(':')) port.remove_prefix(1);
   port.remove_prefix(std::min(port.find_first_not_of('0'), port.size()));
-  const std::string text = bracketed(normal_host(host));
-  return port.empty() || port == default_port(secure) ? text : text + ":" + std::string(port);
+  storage = bracketed(normal_host(host));
+  if (!port.empty() && port != default_port(secure)) storage.append(":").append(port);
+  return storage;
+}
+
+std::string normal_authority(std::string_view authority, bool secure) {
+  std::string storage;
+  return std::string(normal_authority(authority, secure, storage));
 }
 
 }  // namespace evenkeel

@@ -112,16 +112,6 @@ class RecordedBody final : public Body {
   BodyPtr body_;
 };
 
-/// The normal form of a requested authority; `storage` holds it where it differs.
-std::string_view logged_host(std::string_view authority, bool secure, std::string& storage) {
-  const std::string_view host = host_of(authority);
-  const std::string_view port = authority.substr(host.size());
-  const bool is_plain =
-      port.size() != 1 && !port.starts_with(":0") && port != (secure ? ":443" : ":80");
-  if (is_plain && normal_host(host, storage) == host) return authority;
-  return storage = normal_authority(authority, secure);
-}
-
 }  // namespace
 
 Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) {
@@ -248,7 +238,7 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
                        .listener = identity.listener,
                        .protocol = identity.protocol,
                        .method = method,
-                       .host = logged_host(host, identity.secure, storage),
+                       .host = normal_authority(host, identity.secure, storage),
                        .path = path,
                        .route = identity.route,
                        .pool = identity.pool,

@@ -1,6 +1,7 @@
 #include "evenkeel/http/request_id.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -12,16 +13,17 @@ namespace {
 
 constexpr std::size_t max_request_id_length = 128;
 
-/// "00" to "ff".
-constexpr auto hex_pairs = [] {
-  constexpr char digits[] = "0123456789abcdef";
-  std::array<char, 512> pairs{};
-  for (unsigned i = 0; i < 256; ++i) {
-    pairs[i * 2] = digits[i >> 4];
-    pairs[i * 2 + 1] = digits[i & 15];
-  }
-  return pairs;
-}();
+/// The eight lower-case digits of a number, in the order of memory.
+std::uint64_t hex_of(std::uint32_t number) {
+  constexpr std::uint64_t each = 0x0101010101010101;
+  std::uint64_t digits = number;  // one a byte from here on
+  digits = (digits | digits << 16) & 0x0000ffff0000ffff;
+  digits = (digits | digits << 8) & 0x00ff00ff00ff00ff;
+  digits = (digits | digits << 4) & 0x0f0f0f0f0f0f0f0f;
+  const std::uint64_t letters = (digits + each * 6) >> 4 & each;  // 1 for each above nine
+  const std::uint64_t text = digits + each * '0' + letters * ('a' - '0' - 10);
+  return std::endian::native == std::endian::little ? __builtin_bswap64(text) : text;
+}
 
 bool may_be_in_id(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
@@ -58,21 +60,17 @@ RequestIdText make_request_id(Rng& rng) {
   const std::uint64_t high = milliseconds << 16 | 0x7000 | (random & 0xfff);
   const std::uint64_t low = (rng() >> 2) | 0x8000000000000000u;
   RequestIdText text;
-  char* at = text.data();
-  const auto write_bytes = [&at](std::uint64_t word, int first, int last) {
-    for (int i = first; i < last; ++i, at += 2) {
-      std::memcpy(at, &hex_pairs[(word >> (56 - 8 * i) & 0xff) * 2], 2);
-    }
+  text[8] = text[13] = text[18] = text[23] = '-';
+  const auto write = [&text](std::uint32_t number, std::size_t first, std::size_t second) {
+    const std::uint64_t hex = hex_of(number);
+    const auto half = reinterpret_cast<const char*>(&hex) + 4;
+    std::memcpy(text.data() + first, &hex, 4);
+    std::memcpy(text.data() + second, half, 4);
   };
-  write_bytes(high, 0, 4);
-  *at++ = '-';
-  write_bytes(high, 4, 6);
-  *at++ = '-';
-  write_bytes(high, 6, 8);
-  *at++ = '-';
-  write_bytes(low, 0, 2);
-  *at++ = '-';
-  write_bytes(low, 2, 8);
+  write(static_cast<std::uint32_t>(high >> 32), 0, 4);
+  write(static_cast<std::uint32_t>(high), 9, 14);
+  write(static_cast<std::uint32_t>(low >> 32), 19, 24);
+  write(static_cast<std::uint32_t>(low), 28, 32);
   return text;
 }
 

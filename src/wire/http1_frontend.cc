@@ -26,12 +26,16 @@ constexpr Duration head_drain_timeout = std::chrono::seconds(1);
 /// A client that always has a request ready lets other connections run after this many.
 constexpr int exchanges_between_yields = 16;
 
+bool is_part_of_empty_line(std::string_view bytes) {
+  return bytes.empty() || (bytes.front() == '\r' && (bytes.size() == 1 || bytes == "\r\n"));
+}
+
 }  // namespace
 
 Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool detects_http2) {
   Http1Connection& c = *self;
   int without_waiting = 0;
-  Instant idle_since = c.loop().now();
+  Instant since = c.loop().now();  // when the connection became idle, or the request began
   while (true) {
     const Arrival arrival = c.receive();
     if (arrival == Arrival::end) break;
@@ -43,12 +47,12 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       const Duration timeout = first_request_pending ? head_drain_timeout
                                : c.served_           ? c.options_.idle_timeout
                                                      : c.options_.header_timeout;
-      c.callbacks_.idle_connections().add(c.idle_, idle_since);
-      auto wake = co_await c.watch().until_readable(idle_since + timeout);
+      c.callbacks_.idle_connections().add(c.idle_, since);
+      auto wake = co_await c.watch().until_readable(since + timeout);
       c.idle_.leave();
       if (wake == Wake::interrupted && !first_request_pending && !c.served_ &&
           c.callbacks_.closes_idle()) {
-        idle_since = c.loop().now();
+        since = c.loop().now();
       } else if (wake != Wake::ready) {
         break;
       }
@@ -58,11 +62,11 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       without_waiting = 0;
       co_await c.loop().yield();
     }
-    const Instant started = c.loop().now();
+    since = c.loop().now();
     c.served_ = true;
     if (detects_http2) {
       detects_http2 = false;
-      const auto http2 = co_await c.detect_http2(started);
+      const auto http2 = co_await c.detect_http2(since);
       if (!http2) break;
       if (*http2) {
         auto connection = c.continue_as_http2();
@@ -71,23 +75,22 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
         co_return;
       }
     }
-    auto next = co_await c.exchange(started);
+    auto next = co_await c.exchange(since);
     if (next == Next::close) break;
     if (next == Next::linger) {
       co_await c.linger();
       break;
     }
-    idle_since = c.loop().now();
+    since = c.loop().now();
   }
 }
 
 /// Reads what has come, if no request has begun yet. That the socket may have more to read does not
 /// mean that it has, and an empty line before a request is no part of it (RFC 9112, section 2.2).
 Http1Connection::Arrival Http1Connection::receive() {
-  constexpr std::string_view empty_line = "\r\n";
   ReadBuffer& in = transport_.in;
-  if (in.empty()) in.release();  // an idle connection holds no buffer
-  while (empty_line.starts_with(in.bytes())) {
+  if (in.block && in.empty()) in.release();  // an idle connection holds no buffer
+  while (is_part_of_empty_line(in.bytes())) {
     if (in.block && in.free_size() == 0) break;  // the parser makes room
     if (!watch().readable()) return Arrival::nothing;
     if (!in.block) in.block = Block::take(Block::small);

@@ -56,10 +56,12 @@ bool is_authority(std::string_view text) {
   constexpr unsigned max_port = 65535;
   unsigned number = 0;
   for (const char c : port) {
-    if (c < '0' || c > '9') return false;
-    number = std::min(number * 10 + static_cast<unsigned>(c - '0'), max_port + 1);
+    const unsigned digit = static_cast<unsigned char>(c) - unsigned{'0'};
+    if (digit > 9) return false;
+    number = number * 10 + digit;
+    if (number > max_port) return false;
   }
-  return number <= max_port;
+  return true;
 }
 
 std::optional<std::uint64_t> parse_length(std::string_view text) {

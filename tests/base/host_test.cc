@@ -33,4 +33,33 @@ TEST(AuthorityOf, NamesThePortUnlessItIsTheDefault) {
 }
 
 }  // namespace
+
+TEST(Host, OneUpperCaseLetterAnywhereIsSeen) {
+  for (std::size_t size = 1; size < 40; ++size) {
+    const std::string lower(size, 'a');
+    EXPECT_EQ(normal_host(lower), lower);
+    for (std::size_t at = 0; at < size; ++at) {
+      for (const char other : {'A', 'Z', '@', '[', '\xc1', '\xda'}) {
+        std::string host = lower;
+        host[at] = other;
+        std::string expected = lower;
+        if (other != 'A') expected[at] = other == 'Z' ? 'z' : other;
+        EXPECT_EQ(normal_host(host), expected);
+      }
+    }
+  }
+}
+
+TEST(Host, AnAuthorityInNormalFormIsNotCopied) {
+  for (const std::string_view normal : {"api.example.com", "127.0.0.1:8000", "a:443", "b:8", "h"}) {
+    std::string storage;
+    EXPECT_EQ(normal_authority(normal, false, storage).data(), normal.data());
+  }
+  std::string storage;
+  for (const std::string_view other : {"A", "a.", "a:80", "a:080", "a:", "[::ffff:1.2.3.4]"}) {
+    EXPECT_EQ(normal_authority(other, false, storage), normal_authority(other, false));
+    EXPECT_NE(normal_authority(other, false), other);
+  }
+}
+
 }  // namespace evenkeel

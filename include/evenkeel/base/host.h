@@ -31,7 +31,9 @@ std::string normal_host(std::string_view host);
 std::string authority_of(std::string_view host, std::uint16_t port, bool secure);
 
 /// The normal form of an authority: `normal_host` of its host, and its port unless that is the
-/// default of http or, with `secure`, of https.
+/// default of http or, with `secure`, of https. `storage` holds it where it differs from
+/// `authority`.
+std::string_view normal_authority(std::string_view authority, bool secure, std::string& storage);
 std::string normal_authority(std::string_view authority, bool secure);
 
 }  // namespace evenkeel
