@@ -13,7 +13,7 @@ constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 constexpr char lower(char c) { return is_upper(c) ? static_cast<char>(c | 0x20) : c; }
 
 /// True if no letter of it is in upper case. Eight bytes at a time: it runs for every request.
-bool has_no_upper(std::string_view text) {
+inline bool has_no_upper(std::string_view text) {
   using Word = std::uint64_t;
   constexpr Word high_bits = 0x8080808080808080;
   constexpr Word each = 0x0101010101010101;
@@ -103,25 +103,24 @@ std::string authority_of(std::string_view host, std::uint16_t port, bool secure)
   return digits == default_port(secure) ? bracketed(host) : bracketed(host) + ":" + digits;
 }
 
-std::string_view normal_authority(std::string_view authority, bool secure, std::string& storage) {
+bool is_normal_authority(std::string_view authority, bool secure) {
   const std::string_view host = host_of(authority);
-  std::string_view port = authority.substr(host.size());
-  const bool has_normal_host =
-      !host.empty() && host.front() != '[' && host.back() != '.' && has_no_upper(host);
-  const bool has_normal_port =
-      port.empty() || (port.size() > 1 && port[1] != '0' && port.substr(1) != default_port(secure));
-  if (has_normal_host && has_normal_port) return authority;
-
-  if (port.starts_with(':')) port.remove_prefix(1);
-  port.remove_prefix(std::min(port.find_first_not_of('0'), port.size()));
-  storage = bracketed(normal_host(host));
-  if (!port.empty() && port != default_port(secure)) storage.append(":").append(port);
-  return storage;
+  if (host.empty() || host.front() == '[' || host.back() == '.' || !has_no_upper(host)) {
+    return normal_authority(authority, secure) == authority;
+  }
+  const std::string_view port = authority.substr(host.size());
+  constexpr std::size_t longest_default = std::string_view(":443").size();
+  if (port.size() > longest_default) return port[1] != '0';
+  return port.empty() || normal_authority(authority, secure) == authority;
 }
 
 std::string normal_authority(std::string_view authority, bool secure) {
-  std::string storage;
-  return std::string(normal_authority(authority, secure, storage));
+  const std::string_view host = host_of(authority);
+  std::string_view port = authority.substr(host.size());
+  if (port.starts_with(':')) port.remove_prefix(1);
+  port.remove_prefix(std::min(port.find_first_not_of('0'), port.size()));
+  const std::string text = bracketed(normal_host(host));
+  return port.empty() || port == default_port(secure) ? text : text + ":" + std::string(port);
 }
 
 }  // namespace evenkeel

@@ -230,7 +230,9 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
                             const RequestInfo& info, Instant ended, int status) {
   if (ring_ == nullptr) return;
   const auto& [identity, timings, outcome, plan, inference] = info;
-  std::string storage;
+  if (!is_normal_authority(host, identity.secure)) [[unlikely]] {
+    return write(method, normal_authority(host, identity.secure), path, info, ended, status);
+  }
   AccessLogEntry entry{.time = wall_time_.at(timings.started),
                        .request_id = identity.request_id,
                        .client = identity.client,
@@ -238,7 +240,7 @@ void RequestRecorder::write(std::string_view method, std::string_view host, std:
                        .listener = identity.listener,
                        .protocol = identity.protocol,
                        .method = method,
-                       .host = normal_authority(host, identity.secure, storage),
+                       .host = host,
                        .path = path,
                        .route = identity.route,
                        .pool = identity.pool,

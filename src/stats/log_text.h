@@ -161,13 +161,17 @@ inline char* put_string(char* at, std::string_view value, std::size_t capacity) 
   return at + value.size() + 2;
 }
 
-inline char* put_milliseconds(char* at, Duration duration) {
-  using Micros = std::chrono::duration<std::uint64_t, std::micro>;
-  if (duration < std::chrono::microseconds(1)) return put(at, "0.000");
-  const std::uint64_t micros = std::chrono::duration_cast<Micros>(duration).count();
+/// Not part of `put_milliseconds`: a line has many times, most of them zero.
+[[gnu::noinline]] inline char* put_micros_as_milliseconds(char* at, std::uint64_t micros) {
   at = put_number(at, micros / 1000);
   *at = '.';
   return put_triple(at + 1, static_cast<unsigned>(micros % 1000));
+}
+
+inline char* put_milliseconds(char* at, Duration duration) {
+  using Micros = std::chrono::duration<std::uint64_t, std::micro>;
+  if (duration < std::chrono::microseconds(1)) return put(at, "0.000");
+  return put_micros_as_milliseconds(at, std::chrono::duration_cast<Micros>(duration).count());
 }
 
 }  // namespace evenkeel::log_text

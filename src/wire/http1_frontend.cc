@@ -26,8 +26,9 @@ constexpr Duration head_drain_timeout = std::chrono::seconds(1);
 /// A client that always has a request ready lets other connections run after this many.
 constexpr int exchanges_between_yields = 16;
 
+/// REQUIRES: not empty.
 bool is_part_of_empty_line(std::string_view bytes) {
-  return bytes.empty() || (bytes.front() == '\r' && (bytes.size() == 1 || bytes == "\r\n"));
+  return bytes.front() == '\r' && (bytes.size() == 1 || bytes == "\r\n");
 }
 
 }  // namespace
@@ -89,9 +90,12 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
 /// mean that it has, and an empty line before a request is no part of it (RFC 9112, section 2.2).
 Http1Connection::Arrival Http1Connection::receive() {
   ReadBuffer& in = transport_.in;
-  if (in.block && in.empty()) in.release();  // an idle connection holds no buffer
-  while (is_part_of_empty_line(in.bytes())) {
-    if (in.block && in.free_size() == 0) break;  // the parser makes room
+  while (true) {
+    if (in.empty()) {
+      if (in.block) in.release();  // an idle connection holds no buffer
+    } else if (!is_part_of_empty_line(in.bytes()) || in.free_size() == 0) {
+      return Arrival::request;  // the parser makes room
+    }
     if (!watch().readable()) return Arrival::nothing;
     if (!in.block) in.block = Block::take(Block::small);
     const auto got = socket().read_some(in.free_begin(), in.free_size());
@@ -99,9 +103,7 @@ Http1Connection::Arrival Http1Connection::receive() {
       return Arrival::end;
     }
     in.end += static_cast<std::uint32_t>(got.size);
-    if (in.empty()) in.release();
   }
-  return Arrival::request;
 }
 
 /// Continues as HTTP/2. Not part of `serve`, which would make every connection's frame larger.

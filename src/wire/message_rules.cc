@@ -37,42 +37,31 @@ std::string_view dashed(std::string_view name, std::array<char, 64>& storage) {
 }  // namespace
 
 bool is_authority(std::string_view text) {
-  std::size_t at = 0;
+  const char* at = text.data();
+  const char* const end = at + text.size();
   if (text.starts_with('[')) {
-    for (at = 1; at < text.size() && text[at] != ']'; ++at) {
-      const char c = text[at];
+    for (++at; at != end && *at != ']'; ++at) {
+      const char c = *at;
       const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
       if (!hex && c != ':' && c != '.') return false;
     }
-    if (at == text.size() || at == 1) return false;
+    if (at == end || at == text.data() + 1) return false;
     ++at;
   } else {
-    while (at < text.size() && is_host_char(text[at])) ++at;
-    if (at == 0) return false;
+    while (at != end && is_host_char(*at)) ++at;
+    if (at == text.data()) return false;
   }
-  if (at == text.size()) return true;
-  if (text[at] != ':') return false;
-  const std::string_view port = text.substr(at + 1);
+  if (at == end) return true;
+  if (*at != ':') return false;
   constexpr unsigned max_port = 65535;
   unsigned number = 0;
-  for (const char c : port) {
-    const unsigned digit = static_cast<unsigned char>(c) - unsigned{'0'};
+  for (++at; at != end; ++at) {
+    const unsigned digit = static_cast<unsigned char>(*at) - unsigned{'0'};
     if (digit > 9) return false;
     number = number * 10 + digit;
     if (number > max_port) return false;
   }
   return true;
-}
-
-std::optional<std::uint64_t> parse_length(std::string_view text) {
-  if (text.empty() || text.size() > 19 || (text.size() > 1 && text.front() == '0'))
-    return std::nullopt;
-  std::uint64_t length = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    length = length * 10 + static_cast<unsigned>(c - '0');
-  }
-  return length;
 }
 
 bool is_underscore_alias(std::string_view name) {

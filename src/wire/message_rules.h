@@ -20,7 +20,16 @@ inline std::string_view authority_for_backend(const Request& request) {
 }
 
 /// A content-length: no list, no sign, no leading zeros.
-std::optional<std::uint64_t> parse_length(std::string_view text);
+inline std::optional<std::uint64_t> parse_length(std::string_view text) {
+  if (text.empty() || text.size() > 19 || (text.size() > 1 && text.front() == '0'))
+    return std::nullopt;
+  std::uint64_t length = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    length = length * 10 + static_cast<unsigned>(c - '0');
+  }
+  return length;
+}
 
 /// Whether a backend might read the underscores of a name as dashes, as CGI and WSGI servers do:
 /// such a field could bypass our checks and headers.

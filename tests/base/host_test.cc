@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+
 namespace evenkeel {
 namespace {
 
@@ -32,9 +35,7 @@ TEST(AuthorityOf, NamesThePortUnlessItIsTheDefault) {
   EXPECT_EQ(authority_of("::1", 8000, false), "[::1]:8000");
 }
 
-}  // namespace
-
-TEST(Host, OneUpperCaseLetterAnywhereIsSeen) {
+TEST(NormalHost, SeesOneUpperCaseLetterAnywhere) {
   for (std::size_t size = 1; size < 40; ++size) {
     const std::string lower(size, 'a');
     EXPECT_EQ(normal_host(lower), lower);
@@ -50,16 +51,18 @@ TEST(Host, OneUpperCaseLetterAnywhereIsSeen) {
   }
 }
 
-TEST(Host, AnAuthorityInNormalFormIsNotCopied) {
-  for (const std::string_view normal : {"api.example.com", "127.0.0.1:8000", "a:443", "b:8", "h"}) {
-    std::string storage;
-    EXPECT_EQ(normal_authority(normal, false, storage).data(), normal.data());
+TEST(NormalAuthority, IsNormalItself) {
+  for (const std::string_view normal : {"api.example.com", "127.0.0.1:8000", "a:443", "b:8", "h",
+                                        "", "[::1]:8000", "[::1]", "1.2.3.4:65535", "a:1443"}) {
+    EXPECT_TRUE(is_normal_authority(normal, false)) << normal;
+    EXPECT_EQ(normal_authority(normal, false), normal);
   }
-  std::string storage;
-  for (const std::string_view other : {"A", "a.", "a:80", "a:080", "a:", "[::ffff:1.2.3.4]"}) {
-    EXPECT_EQ(normal_authority(other, false, storage), normal_authority(other, false));
-    EXPECT_NE(normal_authority(other, false), other);
+  for (const std::string_view other : {"A", "a.", "a:80", "a:080", "a:", "a:08000", "a.:8000",
+                                       "A:8000", "[::ffff:1.2.3.4]", "[::0]:8000", "[::1]:80"}) {
+    EXPECT_FALSE(is_normal_authority(other, false)) << other;
+    EXPECT_TRUE(is_normal_authority(normal_authority(other, false), false)) << other;
   }
 }
 
+}  // namespace
 }  // namespace evenkeel

@@ -31,9 +31,10 @@ std::string normal_host(std::string_view host);
 std::string authority_of(std::string_view host, std::uint16_t port, bool secure);
 
 /// The normal form of an authority: `normal_host` of its host, and its port unless that is the
-/// default of http or, with `secure`, of https. `storage` holds it where it differs from
-/// `authority`.
-std::string_view normal_authority(std::string_view authority, bool secure, std::string& storage);
+/// default of http or, with `secure`, of https.
 std::string normal_authority(std::string_view authority, bool secure);
+
+/// True if an authority is its own normal form.
+bool is_normal_authority(std::string_view authority, bool secure);
 
 }  // namespace evenkeel
