@@ -4,6 +4,7 @@ clients counted."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import time
@@ -13,10 +14,12 @@ import urllib.parse
 import urllib.request
 
 import case
+from certificates import Authority
 from ports import free_port
 from process import BINARY
 from stream import PATIENCE
 
+DOCKER = pathlib.Path(__file__).resolve().parents[2] / "docker"
 MINUTE = 60
 RATE = 40  # requests per second
 
@@ -111,10 +114,29 @@ class Scraped(case.Case):
                         2, "seconds, of what is polled four times in each")
 
     def test_the_configuration_beside_the_container_is_sound(self):
-        shipped = pathlib.Path(__file__).resolve().parents[2] / "docker" / "prometheus.yml"
-        judged = subprocess.run(["promtool", "check", "config", shipped], capture_output=True,
+        judged = subprocess.run(["promtool", "check", "config", DOCKER / "prometheus.yml"], capture_output=True,
                                 text=True, check=False, timeout=60)
         self.assertEqual(judged.returncode, 0, judged.stdout + judged.stderr)
+
+
+class Alerts(case.Case):
+    def test_the_series_that_they_name_exist_from_the_start(self):
+        authority = Authority(self.folder())
+        tls = {"certificates": [authority.issue("localhost").config()]}
+        daemon = self.daemon({"pools": [{"name": "pool", "engine": "vllm", "backends": [self.backend().address]}],
+                              "listeners": [{"name": "public"}, {"name": "tls", "tls": tls}],
+                              "limits": {"memory": "1GiB"}})
+        series = {(name, pair) for name, labels in daemon.metrics() for pair in {("", ""), *labels}}
+
+        text = (DOCKER / "alerts.yml").read_text()
+        named = re.findall(r"\b((?:evenkeel|process)_\w+)(?:\{([^}]*)\})?", text)
+        self.assertGreater(len(named), 20)
+        for name, matchers in named:
+            self.assertIn((name, ("", "")), series)
+            for label, values in re.findall(r'(\w+)!?=~?"([^"]*)"', matchers):
+                if label != "job":
+                    for value in values.split("|"):
+                        self.assertIn((name, (label, value)), series)
 
 
 if __name__ == "__main__":
