@@ -7,6 +7,7 @@
 
 #include "evenkeel/base/host.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/http/status.h"
 
 namespace evenkeel {
@@ -229,10 +230,19 @@ void RequestRecorder::refused(std::string_view method, std::string_view host, st
 void RequestRecorder::write(std::string_view method, std::string_view host, std::string_view path,
                             const RequestInfo& info, Instant ended, int status) {
   if (ring_ == nullptr) return;
-  const auto& [identity, timings, outcome, plan, inference] = info;
-  if (!is_normal_authority(host, identity.secure)) [[unlikely]] {
-    return write(method, normal_authority(host, identity.secure), path, info, ended, status);
+  const bool hides = target_holds_credential(path);
+  if (!hides && is_normal_authority(host, info.identity.secure)) [[likely]] {
+    return write_line(method, host, path, info, ended, status);
   }
+  const std::string shown = hides ? target_with_hidden_credentials(path) : std::string(path);
+  const std::string normal = normal_authority(host, info.identity.secure);
+  write_line(method, normal, shown, info, ended, status);
+}
+
+void RequestRecorder::write_line(std::string_view method, std::string_view host,
+                                 std::string_view path, const RequestInfo& info, Instant ended,
+                                 int status) {
+  const auto& [identity, timings, outcome, plan, inference] = info;
   AccessLogEntry entry{.time = wall_time_.at(timings.started),
                        .request_id = identity.request_id,
                        .client = identity.client,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "evenkeel/http/path.h"
+
 namespace evenkeel {
 namespace {
 
@@ -14,6 +16,43 @@ constexpr std::array<std::string_view, 12> endings = {
 char folded(char c) {
   if (c == '_') return '-';
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+}
+
+bool names_credential_in_query(std::string_view parameter) {
+  std::string_view name = parameter.substr(0, parameter.find('='));
+  std::string decoded;
+  if (name.find('%') != std::string_view::npos) name = decoded = percent_decoded(name);
+  return is_spelling_of(name, "key") || names_credential(name);
+}
+
+/// Calls `use` for each parameter of a query.
+template <class Use>
+void each_parameter(std::string_view query, const Use& use) {
+  while (true) {
+    const std::size_t end = query.find('&');
+    use(query.substr(0, end));
+    if (end == std::string_view::npos) return;
+    query.remove_prefix(end + 1);
+  }
+}
+
+/// Calls `use` for each item of a list of subprotocols.
+template <class Use>
+void each_subprotocol(std::string_view list, const Use& use) {
+  while (!list.empty()) {
+    const std::size_t begin = list.find_first_not_of(" \t,");
+    if (begin == std::string_view::npos) return;
+    const std::size_t end = std::min(list.find_first_of(" \t,", begin), list.size());
+    use(list.substr(begin, end - begin));
+    list.remove_prefix(end);
+  }
+}
+
+/// OpenAI's clients in browsers send their key so.
+bool is_key(std::string_view subprotocol) {
+  constexpr std::string_view prefix = "openai-insecure-api-key.";
+  return subprotocol.size() > prefix.size() &&
+         equals_ignore_case(subprotocol.substr(0, prefix.size()), prefix);
 }
 
 }  // namespace
@@ -28,6 +67,52 @@ bool ends_as_credential(std::string_view name) {
     return name.size() >= ending.size() &&
            is_spelling_of(name.substr(name.size() - ending.size()), ending);
   });
+}
+
+bool lists_credential(std::string_view name, std::string_view value) {
+  bool has_key = false;
+  if (is_spelling_of(name, subprotocol_field))
+    each_subprotocol(value, [&](std::string_view item) { has_key |= is_key(item); });
+  return has_key;
+}
+
+void add_other_subprotocols(std::string_view subprotocols, std::string& to) {
+  each_subprotocol(subprotocols, [&](std::string_view item) {
+    if (!is_key(item)) to.append(to.empty() ? "" : ", ").append(item);
+  });
+}
+
+bool query_holds_credential(std::string_view query) {
+  bool found = false;
+  each_parameter(query, [&](std::string_view each) { found |= names_credential_in_query(each); });
+  return found;
+}
+
+std::string target_without_credentials(std::string_view target) {
+  const std::size_t mark = target.find('?');
+  std::string changed(target.substr(0, mark));
+  if (mark == std::string_view::npos) return changed;
+  char separator = '?';
+  each_parameter(target.substr(mark + 1), [&](std::string_view each) {
+    if (names_credential_in_query(each)) return;
+    changed.append(1, separator).append(each);
+    separator = '&';
+  });
+  return changed;
+}
+
+std::string target_with_hidden_credentials(std::string_view target) {
+  const std::size_t mark = target.find('?');
+  std::string changed(target.substr(0, mark));
+  if (mark == std::string_view::npos) return changed;
+  char separator = '?';
+  each_parameter(target.substr(mark + 1), [&](std::string_view each) {
+    const bool secret = names_credential_in_query(each);
+    changed.append(1, separator).append(secret ? each.substr(0, each.find('=')) : each);
+    if (secret) changed.append("=***");
+    separator = '&';
+  });
+  return changed;
 }
 
 }  // namespace evenkeel

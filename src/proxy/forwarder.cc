@@ -185,6 +185,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
             progress.next = next;
           }
           if (progress.next == Next::done) {
+            progress.credentials.restore(request);
             if (request.body != nullptr) {
               request.body->commit(request.info.timings.uploaded != Instant{});
             }

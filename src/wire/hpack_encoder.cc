@@ -273,7 +273,7 @@ char* HpackEncoder::encode_field(const Field& field, char* out) {
   const std::string_view value = field.value();
   if (field.id == FieldId::other) {
     const std::string_view name = field.name();
-    if (field.never_indexed || names_credential(name)) [[unlikely]]
+    if (field.never_indexed || holds_credential(field)) [[unlikely]]
       return put_literal(out, never_indexed, find_static(name), name, value);
     return encode_repeating({name, hash_bytes(name, 0, fold_case) | hashed_name}, 0, value, out);
   }

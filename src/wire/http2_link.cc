@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/net/websocket_key.h"
 #include "evenkeel/wire/link.h"
 #include "evenkeel/wire/link_body.h"
@@ -399,7 +400,8 @@ void Http2Link::submit_head(ClientStream& stream, const Request& request) {
   section->add(":scheme", session_.socket().tls() != nullptr ? "https" : "http");
   const std::string_view authority = authority_for_backend(request);
   if (!authority.empty()) section->add(":authority", authority);
-  section->add(":path", request.path, FieldId::other, request.path_never_indexed);
+  section->add(":path", request.path, FieldId::other,
+               request.path_never_indexed || target_holds_credential(request.path));
   section->add_all(request.fields);
   if (request.wants_trailers) section->add("te", "trailers", FieldId::te);
   if (stream.tunnel_) [[unlikely]]

@@ -83,6 +83,42 @@ class Credentials(case.Case):
         for request in backend.exchanges:
             self.assertEqual(sorted(request.head.never_indexed), sorted(name.lower() for name in NAMES))
 
+    QUERIES = ["key=mine", "api_key=mine", "api-key=mine", "%61pi_key=mine", "API_KEY=mine", "access_token=mine"]
+
+    def test_a_backend_with_a_key_gets_none_of_the_query(self):
+        for protocol in ("http1", "h2"):
+            backend = self.h2_backend() if protocol == "h2" else self.backend()
+            daemon = self.start_daemon({"address": backend.address, "api_key_file": self.key}, workers=1,
+                                       pool={**QUIET, "protocol": protocol})
+            for query in self.QUERIES:
+                exchange(daemon.address, target=f"/v1/x?a=1&{query}&b=2")
+            self.assertEqual({request.head.target for request in backend.exchanges}, {"/v1/x?a=1&b=2"})
+            lines = daemon.wait_access(len(self.QUERIES))
+            self.assertEqual([line["path"] for line in lines],
+                             [f"/v1/x?a=1&{query.replace('mine', '***')}&b=2" for query in self.QUERIES])
+            daemon.finish()
+
+    def test_a_key_in_the_query_goes_on_to_a_backend_without_one_and_into_no_table_and_no_log(self):
+        backend = self.h2_backend()
+        daemon = self.start_daemon(backend, workers=1, pool={**QUIET, "protocol": "h2"})
+        for query in [*self.QUERIES, "a=1"] * 3:
+            exchange(daemon.address, target="/v1/x?" + query)
+        for request in backend.exchanges:
+            secret = "mine" in request.head.target
+            self.assertEqual(":path" in request.head.never_indexed, secret, request.head.target)
+        self.assertEqual(sum("=mine" in request.head.target for request in backend.exchanges), 3 * len(self.QUERIES))
+        exchange(daemon.address, target="/a b?key=mine")
+        daemon.wait_access(3 * len(self.QUERIES) + 4)
+        self.assertNotIn("mine", "\n".join(daemon.lines) + daemon.access_path.read_text())
+
+    def test_a_key_among_the_subprotocols_is_a_credential(self):
+        offered = "realtime, openai-insecure-api-key.mine, openai-beta.realtime-v1"
+        backend = self.backend()
+        daemon = self.start_daemon({"address": backend.address, "api_key_file": self.key}, pool=QUIET)
+        exchange(daemon.address, fields=[("Sec-WebSocket-Protocol", offered)])
+        (request,) = backend.exchanges
+        self.assertEqual(request.head.all("sec-websocket-protocol"), ["realtime, openai-beta.realtime-v1"])
+
     def test_only_trusted_proxies_name_tenants_however_the_field_is_spelled(self):
         spelled = [("x-team", "acme"), ("X_Team", "acme"), ("x_team", "acme")]
         for trusted, proxies in ((False, "192.0.2.0/24"), (True, "127.0.0.0/8")):

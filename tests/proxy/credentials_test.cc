@@ -45,5 +45,54 @@ TEST(CredentialsTest, AreReplacedByEachBackendsOwnAndComeBack) {
   EXPECT_EQ(lines_of(request), before);
 }
 
+TEST(CredentialsTest, InTheQueryAreReplacedToo) {
+  const char* const targets[][2] = {
+      {"/v1/models?key=mine", "/v1/models"},
+      {"/a?b=1&api_key=mine&c=2", "/a?b=1&c=2"},
+      {"/a?api-key=mine&b=key%3Dx", "/a?b=key%3Dx"},
+      {"/a?%6bey=mine&x", "/a?x"},
+      {"/a?API%5FKEY=mine", "/a"},
+      {"/a?access_token=mine&&b", "/a?&b"},
+      {"/a?key", "/a"},
+      {"/a?monkey=1&keys=2", "/a?monkey=1&keys=2"},
+      {"/key=1/a", "/key=1/a"},
+      {"/a?", "/a?"},
+  };
+  for (const auto& [target, rest] : targets) {
+    Request request;
+    request.path = target;
+    Credentials credentials;
+    credentials.apply_to(request, "");
+    EXPECT_EQ(request.path, target);
+    for (const char* key : {"Bearer first", "Bearer second"}) {
+      credentials.apply_to(request, key);
+      EXPECT_EQ(request.path, rest);
+    }
+    credentials.restore(request);
+    EXPECT_EQ(request.path, target);
+  }
+}
+
+TEST(CredentialsTest, AmongTheSubprotocolsAreReplacedToo) {
+  Request request;
+  const std::string key = "openai-insecure-api-key.mine";
+  const std::string list = "realtime, " + key + ",openai-beta.realtime-v1";
+  request.fields.add("Sec-WebSocket-Protocol", list);
+  request.fields.add("sec-websocket-protocol", key);
+  request.fields.add("sec-websocket-protocol", "chat");
+  const std::vector<std::string> before = lines_of(request);
+  Credentials credentials;
+
+  for (const char* own : {"Bearer first", "Bearer second"}) {
+    credentials.apply_to(request, own);
+    EXPECT_EQ(lines_of(request),
+              (std::vector<std::string>{
+                  std::string("authorization: ") + own, "sec-websocket-protocol: chat",
+                  "sec-websocket-protocol: realtime, openai-beta.realtime-v1"}));
+  }
+  credentials.restore(request);
+  EXPECT_EQ(lines_of(request), before);
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -173,7 +173,13 @@ TEST(HpackEncoder, NeverIndexesSecrets) {
     for (int i = 0; i < 3; ++i) connection.send({{name, "k1"}});
     EXPECT_EQ(connection.never_indexed.size(), 1u) << name;
   }
+  for (int i = 0; i < 3; ++i) {
+    connection.send({{"sec-websocket-protocol", "realtime, openai-insecure-api-key.k1"}});
+    EXPECT_EQ(connection.never_indexed.size(), 1u);
+  }
   EXPECT_EQ(connection.decoder.table_bytes(), 0u);
+  connection.send({{"sec-websocket-protocol", "realtime"}});
+  EXPECT_TRUE(connection.never_indexed.empty());
   connection.send({{"cookie", "long=0123456789abcdef0123"}, {"server", "x"}});
   EXPECT_TRUE(connection.never_indexed.empty());
 }

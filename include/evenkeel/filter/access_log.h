@@ -33,8 +33,11 @@ class RequestRecorder {
 
  private:
   void record_recent(const RequestInfo& info, Instant ended, int status);
+  /// The line has the host in its normal form, and no credential.
   void write(std::string_view method, std::string_view host, std::string_view path,
              const RequestInfo& info, Instant ended, int status);
+  void write_line(std::string_view method, std::string_view host, std::string_view path,
+                  const RequestInfo& info, Instant ended, int status);
 
   Loop& loop_;
   WorkerMetrics& worker_metrics_;

@@ -1,6 +1,7 @@
-// Which fields prove whose a request is, however they are spelled.
+// What proves whose a request is, however it is spelled: fields, and parameters of the query.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "evenkeel/http/fields.h"
@@ -21,13 +22,42 @@ inline bool names_credential(std::string_view name) {
   return (last == 'y' || last == 'n' || last == 't') && ends_as_credential(name);
 }
 
+/// The subprotocols of a WebSocket: the one field that browsers can set there.
+inline constexpr std::string_view subprotocol_field = "sec-websocket-protocol";
+
+/// Whether a key is among the subprotocols of a WebSocket.
+bool lists_credential(std::string_view name, std::string_view value);
+
+/// Adds the subprotocols that are no keys to a list.
+void add_other_subprotocols(std::string_view subprotocols, std::string& to);
+
 inline bool holds_credential(const Field& field) {
   switch (field.id) {
     case FieldId::authorization:
     case FieldId::proxy_authorization: return true;
-    case FieldId::other: return names_credential(field.name());
+    case FieldId::other:
+      if (field.name_size == subprotocol_field.size() &&
+          lists_credential(field.name(), field.value())) [[unlikely]]
+        return true;
+      return names_credential(field.name());
     default: return false;
   }
 }
+
+/// As `target_holds_credential`, of the query alone.
+bool query_holds_credential(std::string_view query);
+
+/// Whether the query of a request target has a parameter `key`, or one whose name, percent-encoded
+/// or not, is that of a credential: `api_key`, `access_token`.
+inline bool target_holds_credential(std::string_view target) {
+  const std::size_t mark = target.find('?');
+  return mark != std::string_view::npos && query_holds_credential(target.substr(mark + 1));
+}
+
+/// The target without these parameters.
+std::string target_without_credentials(std::string_view target);
+
+/// The target with `***` for their values.
+std::string target_with_hidden_credentials(std::string_view target);
 
 }  // namespace evenkeel
