@@ -1,5 +1,6 @@
 #include "http1_message.h"
 
+#include <algorithm>
 #include <array>
 
 #include "chunked.h"
@@ -183,6 +184,17 @@ std::optional<HeadError> read_target(const Head& head, Request& request) {
   return std::nullopt;
 }
 
+/// Without a key no answer could be told from one that opens a tunnel by mistake (RFC 6455, 4.1),
+/// and with several the backend and we could go by different ones.
+std::optional<HeadError> check_websocket_key(Request& request) {
+  const auto keys = std::count_if(
+      request.fields.begin(), request.fields.end(),
+      [](const Field& field) { return equals_ignore_case(field.name(), "sec-websocket-key"); });
+  if (keys == 0) request.upgrade = {};
+  if (keys > 1) return HeadError{Fault::bad_request, "multiple sec-websocket-key fields"};
+  return std::nullopt;
+}
+
 /// Removes the fields that concern only this connection from `request`, and keeps what they say.
 std::optional<HeadError> take_connection_fields(const ConnectionOptions& options, int minor_version,
                                                 Request& request, Http1MessageInfo& message_info) {
@@ -227,8 +239,8 @@ std::optional<HeadError> take_connection_fields(const ConnectionOptions& options
     }
   });
   if (problem != nullptr) return HeadError{fault, problem};
-  // Without a key no answer could be told from one that opens a tunnel by mistake (RFC 6455, 4.1).
-  if (!request.upgrade.empty() && !request.fields.value("sec-websocket-key")) request.upgrade = {};
+  if (!request.upgrade.empty()) [[unlikely]]
+    return check_websocket_key(request);
   return std::nullopt;
 }
 

@@ -333,6 +333,19 @@ TEST(AcceptRequest, AcceptsWebSocketUpgrades) {
             "upgrade\r\nupgrade: websocket\r\n\r\n");
 }
 
+TEST(AcceptRequest, RefusesAWebSocketUpgradeWithSeveralKeys) {
+  const std::string head =
+      "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+  for (const char* second : {"k", "other"}) {
+    const AcceptedRequest twice(head + "Sec-WebSocket-Key: k\r\nsec-websocket-key: " + second +
+                                "\r\n\r\n");
+    ASSERT_TRUE(twice.problem);
+    EXPECT_EQ(twice.problem->fault, Fault::bad_request);
+    EXPECT_STREQ(twice.problem->detail, "multiple sec-websocket-key fields");
+  }
+  EXPECT_EQ(AcceptedRequest(head + "\r\n").request.upgrade, "");
+}
+
 TEST(AcceptRequest, AcceptsAWebSocketUpgradeWithAnEmptyBody) {
   const AcceptedRequest accepted(
       "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
