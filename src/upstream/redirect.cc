@@ -82,7 +82,10 @@ std::string describe_status(int status, std::string_view location) {
   constexpr std::size_t max_shown = 200;
   std::string text = "status " + std::to_string(status);
   if (location.empty() || !is_target(location)) return text;
-  return text.append(", Location ").append(location.substr(0, max_shown));
+  const std::string_view shown = location.substr(0, location.find_first_of("?#"));
+  text.append(", Location ").append(shown.substr(0, max_shown));
+  if (shown.size() < location.size()) text.append("?...");
+  return text;
 }
 
 }  // namespace evenkeel

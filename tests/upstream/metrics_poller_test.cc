@@ -362,9 +362,10 @@ TEST(MetricsPoller, FollowsARedirectAndNamesWhereItDoesNotFollow) {
   Polling polling(loop, poll_spec("sglang"), server.endpoint());
   ASSERT_TRUE(polling.until_running(3));
 
-  server.set_answer("/metrics", {.status = 302, .body = "", .location = "https://sso.test/in"});
+  server.set_answer("/metrics",
+                    {.status = 302, .body = "", .location = "https://sso.test/in?state=secret"});
   ASSERT_TRUE(polling.until_failing());
-  EXPECT_EQ(polling.poller->status().engine.reason, "status 302, Location https://sso.test/in");
+  EXPECT_EQ(polling.poller->status().engine.reason, "status 302, Location https://sso.test/in?...");
 }
 
 TEST(MetricsPoller, ReportsWhyAPollFailed) {

@@ -16,7 +16,7 @@ std::string_view path_at(std::string_view authority, std::string_view url);
 /// scheme, host and port. Empty: it does not.
 std::string redirected_target(const Request& request, const Response& response);
 
-/// "status 302, Location /login", for people.
+/// "status 302, Location /login?...", for people: without the query, in which tokens may be.
 std::string describe_status(int status, std::string_view location);
 
 }  // namespace evenkeel
