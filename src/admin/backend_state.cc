@@ -24,6 +24,14 @@ std::string restriction_of(const Backend& backend, Instant now) {
   return {};
 }
 
+/// Empty: too few in a row to tell it from the mistakes of a client.
+std::string describe_client_errors(Load::ClientErrors errors) {
+  constexpr std::uint32_t min_in_a_row = 10;
+  if (errors.in_a_row < min_in_a_row) return {};
+  return "answers " + std::to_string(errors.status) +
+         " to each request: " + std::to_string(errors.in_a_row) + " in a row";
+}
+
 }  // namespace
 
 std::string_view state_of(const Backend& backend, Instant now) {
@@ -59,6 +67,8 @@ std::string reason_of(const PoolState& pool, const Backend& backend,
   if (backend_status != nullptr && !backend_status->models_problem.empty()) {
     return "its list of models is not known: " + backend_status->models_problem;
   }
+  const std::string refusal = describe_client_errors(load.client_errors());
+  if (!refusal.empty()) return refusal;
   const Slowness slowness = load.slowness();
   const std::string few = describe_few_requests(pool, backend, now);
   if (slowness.ratio == 0) return few;

@@ -266,6 +266,22 @@ const char* to_string(SlowPart part) {
   return "response";
 }
 
+/// Those that count at once may lose each other's: it is for people.
+void Load::count_client_error(int status) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  const bool goes_on = client_error_status_.load(relaxed) == status &&
+                       client_errors_after_.load(relaxed) == responses_total();
+  client_errors_.store(goes_on ? client_errors_.load(relaxed) + 1 : 1, relaxed);
+  client_errors_after_.store(responses_total(), relaxed);
+  client_error_status_.store(status, relaxed);
+}
+
+Load::ClientErrors Load::client_errors() const {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (client_errors_after_.load(relaxed) != responses_total()) return {};
+  return {.status = client_error_status_.load(relaxed), .in_a_row = client_errors_.load(relaxed)};
+}
+
 std::string describe_slowness(Slowness slowness) {
   const char* const part = slowness.part == SlowPart::per_token     ? "time per token"
                            : slowness.part == SlowPart::first_token ? "time to first token"

@@ -29,7 +29,8 @@ bool is_name_without_output(std::string_view name) {
 }
 
 void ResponseDocument::read(std::string_view bytes) {
-  if (form_ == Form::blank || form_ == Form::text) note_form(bytes);
+  if (form_ == Form::blank || form_ == Form::list) note_form(bytes);
+  if (form_ == Form::text) keep_text(bytes);
   if (fresh_ && !bytes.empty()) {
     fresh_ = false;
     has_known_key_ = false;
@@ -51,24 +52,36 @@ void ResponseDocument::remember_opening(std::string_view last_key) {
   if (size <= max_opening) opening_.assign(begin_, size);
 }
 
-/// The first byte tells what the document is. Of a text its beginning is kept.
+/// The first byte tells what the document is; of a list the second one, whether there is anything
+/// in it. `[DONE]` is none.
 void ResponseDocument::note_form(std::string_view bytes) {
-  if (form_ == Form::blank) {
-    bytes.remove_prefix(std::min(bytes.find_first_not_of(white_space), bytes.size()));
-    if (bytes.empty()) return;
-    form_ = bytes.front() == '{' ? Form::object : bytes.front() == '[' ? Form::list : Form::text;
+  constexpr std::string_view begins_value = "{[\"-0123456789";
+  for (const char byte : bytes) {
+    if (white_space.find(byte) != white_space.npos) continue;
+    if (form_ == Form::blank && byte == '[') {
+      form_ = Form::list;
+      continue;
+    }
+    if (form_ == Form::blank) form_ = byte == '{' ? Form::object : Form::text;
+    if (form_ == Form::list && begins_value.find(byte) != begins_value.npos) form_ = Form::values;
+    return;
   }
-  if (form_ != Form::text) return;
+}
+
+/// Keeps its beginning.
+void ResponseDocument::keep_text(std::string_view bytes) {
+  if (text_size_ == 0)
+    bytes.remove_prefix(std::min(bytes.find_first_not_of(white_space), bytes.size()));
   const std::size_t kept = std::min(bytes.size(), text_.size() - text_size_);
   std::copy_n(bytes.data(), kept, text_.data() + text_size_);
   text_size_ = static_cast<std::uint8_t>(text_size_ + kept);
 }
 
-/// A document of no known dialect has output, unless it is `[DONE]` or says that it is a sign of
-/// life.
+/// A document of no known dialect has output, unless it is empty, `[DONE]`, or says that it is a
+/// sign of life.
 bool ResponseDocument::is_unknown_output() const {
   if (has_dialect_ || form_ == Form::blank || form_ == Form::list) return false;
-  if (form_ == Form::object) return true;
+  if (form_ == Form::object || form_ == Form::values) return true;
   std::string_view text(text_.data(), text_size_);
   text.remove_suffix(text.size() - 1 - text.find_last_not_of(white_space));
   return !is_name_without_output(text);

@@ -62,7 +62,7 @@ class ResponseDocument {
 
  private:
   using Key = ResponseKey;
-  enum class Form : std::uint8_t { blank, object, list, text };
+  enum class Form : std::uint8_t { blank, object, list, values, text };
   static constexpr std::size_t max_name = 32;  // one byte more than the longest known
 
   Key key() const { return static_cast<Key>(walk_.key()); }
@@ -70,6 +70,7 @@ class ResponseDocument {
   bool outermost() const { return walk_.objects() == 1; }
   void remember_opening(std::string_view last_key);
   void note_form(std::string_view bytes);
+  void keep_text(std::string_view bytes);
   bool is_unknown_output() const;
   bool is_output() const;
   bool is_reason(std::string_view text) const;

@@ -50,10 +50,15 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
     info_.timings.first_byte = {};
+    const auto format =
+        response_format_of(response.fields.value(FieldId::content_type).value_or(""),
+                           response.fields.value(FieldId::content_encoding).value_or(""),
+                           request.path.ends_with("/ModelStreamInfer"));
+    is_json_ = format == ResponseFormat::json;
     // What asks for a stream with GET subscribes to it: it may consist of comments.
-    if (!safe_method_) pace_ = StreamPace::of(request, response);
+    if (!safe_method_) pace_ = StreamPace::of(format);
   } else if (json_error_.empty()) {
-    begin();
+    begin(response.status);
   }
 }
 
@@ -156,10 +161,15 @@ void ForwardedBody::look(const Result<Chunk>& chunk) {
   }
 }
 
+/// Servers send white space before JSON to keep the connection alive while they work.
+bool ForwardedBody::has_content(std::string_view bytes) const {
+  return is_json_ ? bytes.find_first_not_of(" \t\r\n") != bytes.npos : !bytes.empty();
+}
+
 /// A stream begins with its first output, or its first byte. One that does not begin yet still has
 /// to within the timeout for that.
 void ForwardedBody::look_for_beginning(const Chunk& chunk) {
-  const bool has_output = pace_ == nullptr ? !chunk.bytes.empty() : pace_->has_begun();
+  const bool has_output = pace_ != nullptr ? pace_->has_begun() : has_content(chunk.bytes);
   if (!has_output && !chunk.last) {
     if (auto* const body = dynamic_cast<LinkBody*>(body_.get())) body->await_beginning();
     return;
@@ -195,8 +205,9 @@ void ForwardedBody::decide(std::string_view body) {
   begin();
 }
 
-/// Records the response's beginning for the pickers. REQUIRES: timings.first_byte is set.
-void ForwardedBody::begin() {
+/// Records the response's beginning for the pickers. `status`: 0 where it does not tell the
+/// outcome. REQUIRES: timings.first_byte is set.
+void ForwardedBody::begin(int status) {
   begun_ = true;
   if (pace_ == nullptr) chunks_unread_ = std::numeric_limits<int>::max();
   const Instant now = info_.timings.first_byte;
@@ -214,6 +225,8 @@ void ForwardedBody::begin() {
     case AttemptOutcome::failed:
     case AttemptOutcome::unreachable: load.record_failure(took, now); break;
     case AttemptOutcome::client_error:
+      if (status >= 400) load.count_client_error(status);
+      [[fallthrough]];
     case AttemptOutcome::abandoned: load.record_neutral(now); break;
   }
 }

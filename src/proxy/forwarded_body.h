@@ -28,7 +28,8 @@ inline Instant request_end(const RequestTimings& timings) {
 ///
 /// A response begins with its head, unless it is a stream, that is, its length was not announced:
 /// most servers send the head of a stream before they begin to work on it. A stream begins with the
-/// first byte of its body, and one of events from a model with the first output (StreamPace).
+/// first byte of its body, of JSON with the first that is no white space, and one of events from a
+/// model with the first output (StreamPace).
 ///
 /// REQUIRES: `request.info` outlives the body. Thread: the loop's.
 class ForwardedBody final : public Body {
@@ -56,10 +57,11 @@ class ForwardedBody final : public Body {
   Task<Result<Chunk>> read_and_look();
   Task<Result<Chunk>> wait_and_look(Task<Result<Chunk>> chunk);
   void look(const Result<Chunk>& chunk);
+  bool has_content(std::string_view bytes) const;
   void look_for_beginning(const Chunk& chunk);
   void measure(const Chunk& chunk);
   void decide(std::string_view body);
-  void begin();
+  void begin(int status = 0);
 
   Loop& loop_;
   Lease lease_;
@@ -73,6 +75,7 @@ class ForwardedBody final : public Body {
   std::string_view json_error_;  // the body says with it that the error is the client's; or empty
   const bool owes_no_grpc_;      // an answer that is not gRPC says nothing of the backend
   const bool tunnel_;
+  bool is_json_ = false;  // a stream whose body is one JSON document
   bool begun_ = false;
   int chunks_unread_ = 0;  // how many more need not be looked at
   bool safe_method_;

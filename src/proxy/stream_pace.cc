@@ -13,11 +13,7 @@ constexpr Duration::rep max_skipped = 128;
 
 }  // namespace
 
-std::unique_ptr<StreamPace> StreamPace::of(const Request& request, const Response& response) {
-  const auto format =
-      response_format_of(response.fields.value(FieldId::content_type).value_or(""),
-                         response.fields.value(FieldId::content_encoding).value_or(""),
-                         request.path.ends_with("/ModelStreamInfer"));
+std::unique_ptr<StreamPace> StreamPace::of(std::optional<ResponseFormat> format) {
   if (!format || *format == ResponseFormat::json) return nullptr;
   return std::make_unique<StreamPace>(*format);
 }
@@ -27,6 +23,10 @@ std::optional<Duration> StreamPace::read(std::string_view bytes, bool last, Inst
   reader_->read(bytes, now);
   if (last) reader_->finish(now);
   chunks_to_skip_ = 0;
+  if (chunks_to_count_ > 0) {
+    --chunks_to_count_;
+    return std::nullopt;
+  }
   if (!measures_) {
     // Outputs that come together with the first one say nothing of the time between them.
     measures_ = response_.output_events > before;
@@ -39,8 +39,9 @@ std::optional<Duration> StreamPace::read(std::string_view bytes, bool last, Inst
   measures_ = false;
   const Duration interval = (now - first_at_) / outputs;
   if (interval <= Duration{}) return std::nullopt;
-  chunks_to_skip_ =
+  const auto pause =
       static_cast<int>(std::clamp(measuring_interval / interval, min_skipped, max_skipped));
+  (may_skip_ ? chunks_to_skip_ : chunks_to_count_) = pause;
   return interval;
 }
 

@@ -14,13 +14,16 @@
 namespace evenkeel {
 
 /// Reads a stream up to its first output, before which servers send comments, pings, roles and
-/// progress; after that a few chunks about twice a second, to measure the time between outputs.
+/// progress; after that a few chunks about twice a second, to measure the time between outputs. Of
+/// gRPC every chunk: messages have nothing but their lengths to tell where they begin.
 class StreamPace : public Pooled {
  public:
   /// Null if the response is no stream whose output can be told from the rest.
-  static std::unique_ptr<StreamPace> of(const Request& request, const Response& response);
+  static std::unique_ptr<StreamPace> of(std::optional<ResponseFormat> format);
 
-  explicit StreamPace(ResponseFormat format) : reader_(ResponseReader::create(format, response_)) {}
+  explicit StreamPace(ResponseFormat format)
+      : reader_(ResponseReader::create(format, response_)),
+        may_skip_(format != ResponseFormat::grpc_stream) {}
 
   /// Returns the time between two outputs if these bytes complete a measurement. `last`: no more
   /// follow.
@@ -33,10 +36,12 @@ class StreamPace : public Pooled {
  private:
   InferenceResponse response_;
   std::unique_ptr<ResponseReader> reader_;
+  const bool may_skip_;
   bool measures_ = false;
   std::uint32_t first_events_ = 0;  // up to the first output of the measurement
   Instant first_at_{};
   int chunks_to_skip_ = 0;
+  int chunks_to_count_ = 0;  // without measuring
 };
 
 }  // namespace evenkeel

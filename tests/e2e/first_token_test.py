@@ -72,6 +72,35 @@ class FirstToken(case.Case):
                     self.assertGreaterEqual(daemon.metric(f"evenkeel_{name}_sum"), 0.4, name)
                 self.assertGreaterEqual(daemon.api("backends")[0]["latency"]["ttft_seconds"], 0.35)
 
+    def test_white_space_before_json_is_no_answer(self):
+        def script(ask):
+            ask.begin_chunks([("Content-Type", "application/json")])
+            for _ in range(8):
+                ask.chunk(b" \n")
+                time.sleep(HEARTBEAT)
+            ask.chunk(b'{"choices":[]}')
+            ask.end_chunks()
+        daemon = self.start_daemon(self.backend(script))
+        self.assertEqual(exchange(daemon.address, "POST", "/v1/chat/completions", body=b"{}").body, b" \n" * 8 + b'{"choices":[]}')
+        self.assertGreaterEqual(daemon.wait_access(1)[0]["ttfb_ms"], 400)
+        self.assertGreaterEqual(daemon.metric("evenkeel_backend_time_to_first_byte_seconds_sum"), 0.4)
+        self.assertGreaterEqual(daemon.api("backends")[0]["latency"]["ttft_seconds"], 0.35)
+
+    def test_lists_of_json_are_output(self):
+        def script(ask):
+            ask.begin_chunks([("Content-Type", "text/event-stream")])
+            ask.chunk(b": heartbeat\n\ndata: []\n\n")
+            time.sleep(0.3)
+            ask.chunk(b'data: [{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]}]\n\n')
+            time.sleep(0.6)
+            ask.chunk(b"data: [DONE]\n\n")
+            ask.end_chunks()
+        daemon = self.start_daemon(self.backend(script))
+        exchange(daemon.address, "POST", "/v1beta/models/m:streamGenerateContent", body=b"{}")
+        ttfb = daemon.wait_access(1)[0]["ttfb_ms"]
+        self.assertGreaterEqual(ttfb, 300)
+        self.assert_within(ttfb / 1000, 0.9)
+
     def test_a_stream_that_ends_without_output_says_nothing_of_the_speed(self):
         def script(ask):
             ask.begin_chunks([("Content-Type", "text/event-stream")])

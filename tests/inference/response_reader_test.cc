@@ -322,6 +322,11 @@ TEST(ResponseReader, TakesNoSignOfLifeForOutput) {
       "event: heartbeat\ndata: now\n\n",
       "event: progress\ndata: {\"done\":3,\"of\":8}\n\n",
       "data: {\"progress\":0.5}\n\n",
+      "data: []\n\n",
+      "data: [ ]\n\n",
+      "data: [DONE]\n\n",
+      "data: [{\"progress\":0.5}]\n\n",
+      "data: [{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}]\n\n",
       "data: {\"status\":\"in_progress\"}\n\n",
       "data: {\"usage\":{\"prompt_tokens\":3}}\n\n",
       "data: {\"error\":{\"message\":\"out of memory\"}}\n\n",
@@ -374,7 +379,8 @@ TEST(ResponseReader, TakesNoSignOfLifeForOutput) {
 
 TEST(ResponseReader, TakesTheDataOfNoKnownDialectForOutput) {
   for (const std::string_view data : {R"({"answer":"Hi"})", "Hi", R"("Hi")", R"({"message":"Hi"})",
-                                      R"({"model_name":"m","reply":"Hi"})"}) {
+                                      R"({"model_name":"m","reply":"Hi"})", R"([{"answer":"Hi"}])",
+                                      R"( [ {"answer":"Hi"}])", R"(["Hi"])", "[7]", "[[-1]]"}) {
     SCOPED_TRACE(data);
     expect_events(": ping\n\nevent: ping\ndata: {}\n\nevent: answer\ndata: " + std::string(data) +
                       "\n\ndata: [DONE]\n\n",

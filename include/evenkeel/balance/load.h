@@ -409,6 +409,16 @@ class Load {
 
   // ---- For the admin API and the metrics ----
 
+  /// Counts an answer with a status that says that the client is wrong, such as 404.
+  void count_client_error(int status);
+  /// The status of such answers, and how many there were of it in a row, up to the last answer. A
+  /// backend that gives no others is probably not what its pool is for.
+  struct ClientErrors {
+    int status = 0;
+    std::uint32_t in_a_row = 0;
+  };
+  ClientErrors client_errors() const;
+
   void count_error(Fault fault) {
     errors_[static_cast<std::size_t>(fault)].fetch_add(1, std::memory_order_relaxed);
   }
@@ -522,6 +532,9 @@ class Load {
   std::atomic<Fault> connect_fault_{Fault::connect_failed};
   std::array<std::atomic<std::uint64_t>, fault_count> errors_{};
   std::atomic<std::uint64_t> failed_responses_{0};
+  std::atomic<std::uint64_t> client_errors_after_{0};  // so many successful responses
+  std::atomic<std::uint32_t> client_errors_{0};
+  std::atomic<int> client_error_status_{0};
 };
 
 /// For people: "time per token 10x the pool's median".
