@@ -44,7 +44,7 @@ struct Fields<BackendConfig> {
               "`authorization: Bearer KEY`, in place of the client's own credentials: its "
               "`authorization`, `x-api-key`, `api-key` and the like do not reach this server.",
               false, "none"},
-          &T::api_key_file, TextForm{"the path of a file", check_not_empty});
+          &T::api_key_file, SecretFileForm{});
     visit(
         Key{"metrics",
             "URL of its metrics, if it differs from the pool's `metrics`: `http://host:port/path`.",
@@ -77,7 +77,7 @@ struct Fields<HealthConfig> {
     visit(Key{"service", "Service that `grpc` checks.", false, "the whole server"}, &T::service,
           TextForm{"a gRPC service", check_not_empty});
     visit(Key{"interval", "Time between two checks of a backend, plus or minus a tenth."},
-          &T::interval, DurationForm{100ms, 1h});
+          &T::interval, DurationForm{100ms, 1h, "s", "`check: off` turns the checks off"});
     visit(Key{"timeout", "Maximum time for a check; then it has failed.", false,
               "by engine: `5s` for `sglang`, `ray`, `torchserve` and `auto`, else `1s`"},
           &T::timeout, DurationForm{10ms, 10min});
@@ -110,7 +110,7 @@ struct Fields<MetricsConfig> {
           &T::scrape, EnumForm<Scrape>{"scrape", scrape_words});
     visit(Key{"interval",
               "Time between two polls of a backend; longer if its engine is slow to answer."},
-          &T::interval, DurationForm{50ms, 1h, "ms"});
+          &T::interval, DurationForm{50ms, 1h, "ms", "`scrape: off` turns the polling off"});
     visit(Key{"timeout", "Maximum time for a poll."}, &T::timeout, DurationForm{10ms, 10min});
     visit(Key{"path", "Path of the metrics.", false, "by engine"}, &T::path,
           TextForm{"a path", check_plain_path, "^/"});

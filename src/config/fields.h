@@ -249,9 +249,7 @@ struct Fields<TenantConfig> {
               "prints it. Clients send the key as `authorization: Bearer KEY`, `x-api-key` or "
               "`api-key`.",
               false, "none"},
-          &T::keys_sha256,
-          ScalarListForm<TextForm>{
-              {TextForm{"a SHA-256", check_sha256, sha256_pattern}, "a list of hashes"}});
+          &T::keys_sha256, ScalarListForm<KeyHashForm>{{KeyHashForm{}, "a list of hashes"}});
     visit(Key{"weight",
               "Its share of the engines' time while several tenants wait, in pools with `picker: "
               "expected-time`; a tenant of weight 2 gets twice as much as one of weight 1."},

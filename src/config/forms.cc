@@ -88,10 +88,12 @@ std::optional<Quantity> split_quantity(std::string_view text) {
 }
 
 // Reads a number with its unit, in the smallest unit; reports what is wrong with it.
-template <std::size_t N>
+// `fits`: whether a number without a unit may be meant.
+template <std::size_t N, class Fits>
 std::optional<double> read_quantity(const Node& node, const std::array<Unit, N>& units,
                                     std::string_view (*meant)(std::string_view),
-                                    std::string_view usual_unit, std::string_view expected) {
+                                    std::string_view usual_unit, std::string_view expected,
+                                    std::string_view otherwise, const Fits& fits) {
   const auto scalar = node.scalar(expected);
   if (!scalar) return std::nullopt;
   const auto quantity = split_quantity(scalar->text);
@@ -103,9 +105,14 @@ std::optional<double> read_quantity(const Node& node, const std::array<Unit, N>&
   for (const Unit& unit : units) {
     if (unit.name == quantity->unit && !spaced) return quantity->value * unit.factor;
   }
-  const std::string_view unit = quantity->unit.empty() ? usual_unit : meant(quantity->unit);
-  node.fail_expected(expected,
-                     unit.empty() ? "" : did_you_mean(fmt::format("{}{}", quantity->number, unit)));
+  const bool has_unit = !quantity->unit.empty();
+  const std::string_view unit = has_unit ? meant(quantity->unit) : usual_unit;
+  const auto known = std::ranges::find(units, unit, &Unit::name);
+  const bool may_be_meant =
+      known != units.end() && (has_unit || fits(quantity->value * known->factor));
+  node.fail_expected(expected, may_be_meant
+                                   ? did_you_mean(fmt::format("{}{}", quantity->number, unit))
+                                   : std::string(otherwise));
   return std::nullopt;
 }
 
@@ -136,14 +143,19 @@ std::string size_text(std::uint64_t value) {
 }  // namespace
 
 void DurationForm::read(const Node& node, Value& value) const {
+  const auto fits = [this](double count) {
+    return count >= static_cast<double>(min.count()) && count <= static_cast<double>(max.count());
+  };
   const auto count = read_quantity(node, duration_units, duration_unit_meant, usual_unit,
-                                   "a duration such as 30s or 500ms");
+                                   "a duration such as 30s or 500ms", instead_of_zero, fits);
   if (!count) return;
-  if (*count < static_cast<double>(min.count()) || *count > static_cast<double>(max.count())) {
-    node.fail_out_of_range(node.scalar("")->text, range());
+  if (!fits(*count)) {
+    node.fail_out_of_range(node.scalar("")->text, range(),
+                           *count == 0 ? std::string(instead_of_zero) : std::string());
     return;
   }
   value = milliseconds{std::llround(*count)};
+  node.hide(format_duration(value));
 }
 
 Tree DurationForm::tree(const Value& value, const Value*) const {
@@ -159,14 +171,18 @@ std::string DurationForm::range() const {
 }
 
 void SizeForm::read(const Node& node, Value& value) const {
-  const auto count =
-      read_quantity(node, size_units, size_unit_meant, "B", "a size such as 512B, 32KiB or 8MiB");
+  const auto fits = [this](double count) {
+    return count >= static_cast<double>(min) && count <= static_cast<double>(max);
+  };
+  const auto count = read_quantity(node, size_units, size_unit_meant, "B",
+                                   "a size such as 512B, 32KiB or 8MiB", {}, fits);
   if (!count) return;
-  if (*count < static_cast<double>(min) || *count > static_cast<double>(max)) {
+  if (!fits(*count)) {
     node.fail_out_of_range(node.scalar("")->text, range());
     return;
   }
   value = static_cast<std::uint64_t>(std::llround(*count));
+  node.hide(size_text(value));
 }
 
 Tree SizeForm::tree(const Value& value, const Value*) const { return Tree::text(size_text(value)); }
@@ -198,6 +214,7 @@ std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
     node.fail_out_of_range(text, range());
     return std::nullopt;
   }
+  node.hide(std::to_string(number));
   return number;
 }
 
@@ -235,6 +252,7 @@ void RatioForm::read(const Node& node, Value& value) const {
     return;
   }
   value = number;
+  node.hide(tree(value, nullptr).scalar);
 }
 
 Tree RatioForm::tree(const Value& value, const Value*) const {
@@ -268,6 +286,7 @@ void PercentForm::read(const Node& node, Value& value) const {
     return;
   }
   value = share;
+  node.hide(tree(value, nullptr).scalar);
 }
 
 Tree PercentForm::tree(const Value& value, const Value*) const {
@@ -315,6 +334,7 @@ void BackoffForm::read(const Node& node, Value& value) const {
     return;
   }
   value = {milliseconds{std::llround(*base)}, milliseconds{std::llround(*max)}};
+  node.hide(tree(value, nullptr).scalar);
 }
 
 Tree BackoffForm::tree(const Value& value, const Value*) const {
@@ -359,6 +379,21 @@ void TextForm::read(const Node& node, Value& value) const {
     node.fail(std::move(problem->message), std::move(problem->help));
   }
   node.hide(value);  // as normalised
+}
+
+SecretFileForm::SecretFileForm() : TextForm("the path of a file", check_not_empty) {}
+
+void SecretFileForm::read(const Node& node, Value& value) const {
+  node.hide_secret();
+  TextForm::read(node, value);
+}
+
+KeyHashForm::KeyHashForm() : TextForm("a SHA-256", check_sha256, sha256_pattern) {}
+
+void KeyHashForm::read(const Node& node, Value& value) const {
+  TextForm::read(node, value);
+  std::string hash = value;
+  if (check_sha256(hash)) node.hide_secret();
 }
 
 Tree TextForm::schema() const {

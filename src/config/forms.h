@@ -52,10 +52,12 @@ struct DurationForm : ScalarForm {
   using Value = milliseconds;
   milliseconds min{1};
   milliseconds max = std::chrono::hours{24};
-  std::string_view usual_unit = "s";  // what a number without a unit probably means
+  std::string_view usual_unit = "s";   // what a number without a unit probably means
+  std::string_view instead_of_zero{};  // what to write if it is not to happen; empty: nothing
 
-  DurationForm(milliseconds min_value, milliseconds max_value, std::string_view unit = "s")
-      : min(min_value), max(max_value), usual_unit(unit) {}
+  DurationForm(milliseconds min_value, milliseconds max_value, std::string_view unit = "s",
+               std::string_view zero_help = {})
+      : min(min_value), max(max_value), usual_unit(unit), instead_of_zero(zero_help) {}
   DurationForm() = default;
 
   void read(const Node& node, Value& value) const;
@@ -176,6 +178,18 @@ struct TextForm : ScalarForm {
   }
   Tree schema() const;
   std::string type() const { return "text"; }
+};
+
+// The path of a file with a secret, which some write in place of the path.
+struct SecretFileForm : TextForm {
+  SecretFileForm();
+  void read(const Node& node, Value& value) const;
+};
+
+// The SHA-256 of a key, which some write in place of it.
+struct KeyHashForm : TextForm {
+  KeyHashForm();
+  void read(const Node& node, Value& value) const;
 };
 
 // One of a few words.

@@ -20,11 +20,6 @@ const std::vector<std::string>& all_places() {
   return places;
 }
 
-std::string_view name_in(std::string_view place) {
-  const std::size_t dot = place.rfind('.');
-  return dot == place.npos ? place : place.substr(dot + 1);
-}
-
 // "pools[]" of "pools[12]"
 std::string without_indices(std::string_view path) {
   std::string out;
@@ -51,6 +46,24 @@ std::size_t shared_keys(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+std::string_view name_in(std::string_view place) {
+  const std::size_t dot = place.rfind('.');
+  return dot == place.npos ? place : place.substr(dot + 1);
+}
+
+std::string place_inside(std::string_view inside, std::string_view key, std::string_view path) {
+  const std::string own = without_indices(path);
+  const std::string folder = (own.empty() ? "" : own + ".") + std::string(inside);
+  std::vector<std::string> names;
+  for (const std::string& place : all_places()) {
+    if (place.starts_with(folder + ".") &&
+        place.size() == folder.size() + 1 + name_in(place).size())
+      names.emplace_back(name_in(place));
+  }
+  const auto meant = nearest_word(key, names);
+  return meant ? std::string(inside) + "." + *meant : std::string();
+}
 
 KeyPlaces places_of_key(std::string_view key, std::string_view path) {
   const std::string own = without_indices(path);

@@ -15,4 +15,11 @@ struct KeyPlaces {
 };
 KeyPlaces places_of_key(std::string_view key, std::string_view path);
 
+// What a key means within `inside`, a mapping in the struct at `path`: "timeouts.first_byte".
+// Empty: nothing.
+std::string place_inside(std::string_view inside, std::string_view key, std::string_view path);
+
+// "limits" of "pools[0].limits"
+std::string_view name_in(std::string_view place);
+
 }  // namespace evenkeel::config_file

@@ -204,7 +204,7 @@ struct Fields<AdminConfig> {
               "File with the token that allows changes (drain, weight, reload) from other "
               "machines, sent as `authorization: Bearer TOKEN`.",
               false, "none: changes from loopback only"},
-          &AdminConfig::token_file, TextForm{"the path of a file", check_not_empty});
+          &AdminConfig::token_file, SecretFileForm{});
     visit(Key{"token_for",
               "What needs that token: `remote`: changes from other machines; `changes`: every "
               "change and every check of a file, from this machine too; `all`: what reads as well, "

@@ -189,6 +189,7 @@ LoadResult read_config(std::string_view text, const std::string& file,
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   config_file::ParseContext context{config_file::Report{file}, environment, {}, false};
   config_file::read_text(text, result.config, context);
+  result.text = context.report.without_secrets(std::move(result.text));
   result.problems = context.report.take();
   result.warnings = context.report.take_warnings();
   result.variables = std::move(context.report.variables);

@@ -7,6 +7,7 @@
 
 #include "config/key_places.h"
 #include "config/synonyms.h"
+#include "config/text.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
@@ -33,6 +34,20 @@ bool fits(Shape shape, const Tree& tree) {
     case Shape::scalar_or_list: return tree.is_scalar() || tree.kind == Tree::Kind::list;
   }
   return false;
+}
+
+// Whether a key that is none of ours may be meant for a secret: for what this program takes only as
+// the name of a file, or as a hash.
+bool may_name_secret(std::string_view key) {
+  const std::string word = lower(key);
+  const auto names = [&](std::string_view part) { return word.find(part) != word.npos; };
+  return names("key") || names("token") || names("secret") || names("passw") || names("auth") ||
+         names("credential") || names("bearer");
+}
+
+void hide_secrets(const Tree& value, Report& report) {
+  if (value.is_scalar()) report.hide_secret(value.scalar);
+  for (const Tree& item : value.items) hide_secrets(item, report);
 }
 
 std::vector<std::string> names_of(const std::vector<KnownKey>& known) {
@@ -151,6 +166,10 @@ void Node::hide(const std::string& derived) const {
   context_.report.variables.values.emplace(derived, written->second);
 }
 
+void Node::hide_secret() const {
+  if (tree_.is_scalar()) context_.report.hide_secret(tree_.scalar);
+}
+
 // How to make a list of what is none.
 std::string Node::help_for_list(const std::vector<KnownKey>& keys) const {
   if (!is_scalar() && (!is_map() || tree_.keys.empty())) return {};
@@ -223,11 +242,14 @@ void Node::report_unknown_key(std::size_t index, const std::vector<KnownKey>& kn
   const auto names = names_of(known);
   const Tree::Key& key = tree_.keys[index];
   if (const KnownKey* joined = key_without_space(key.name, known)) {
+    if (may_name_secret(joined->name))
+      context_.report.hide_secret(key.name.substr(joined->name.size() + 1));
     context_.report.add(key.mark, join(path_, joined->name), "unknown key",
                         help_for_colon(key.name, *joined));
     matched_.emplace(joined->name, nullptr);
     return;
   }
+  if (may_name_secret(key.name)) hide_secrets(tree_.items[index], context_.report);
   auto meant = nearest_word(key.name, names);
   const auto shape = [&](std::string_view name) {
     return std::ranges::find(known, name, &KnownKey::name)->shape;
@@ -237,7 +259,13 @@ void Node::report_unknown_key(std::size_t index, const std::vector<KnownKey>& kn
   if (!meant) {
     places = places_of(key.name, false);
   } else if (!fits(shape(*meant), value) || !is_near(key.name, *meant, names)) {
-    places = places_of(key.name, true);
+    const bool should_be_map = shape(*meant) == Shape::map && value.is_scalar();
+    const std::string inside = should_be_map ? place_inside(*meant, key.name, path_) : "";
+    if (inside.empty()) {
+      places = places_of(key.name, true);
+    } else {
+      places.push_back(inside);
+    }
   }
   if (!places.empty()) meant.reset();
   const auto missing_space = std::ranges::find_if(
@@ -267,9 +295,14 @@ std::vector<std::string> Node::places_of(std::string_view key, bool only_below) 
   KeyPlaces found = places_of_key(key, path_);
   auto places = std::move(found.below);
   if (only_below) {
-    std::erase_if(places, [key](std::string_view place) {
-      return place != key && !place.ends_with("." + std::string(key));
-    });
+    const std::string ending = "." + std::string(key);
+    std::erase_if(places,
+                  [&](std::string_view place) { return place != key && !place.ends_with(ending); });
+    // In a mapping of the same name: the limits of listeners in place of the process's.
+    const std::string same = "." + std::string(name_in(path_)) + ending;
+    for (const std::string& place : found.elsewhere) {
+      if (places.empty() && place.ends_with(same)) places.push_back(place);
+    }
   }
   if (places.empty() && !only_below) places = std::move(found.elsewhere);
   if (places.size() > max_listed) places.clear();

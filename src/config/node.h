@@ -80,6 +80,9 @@ class Node {
   // Keeps what was made of a value from the environment, such as its host, out of messages too.
   void hide(const std::string& derived) const;
 
+  // Keeps this value, as the file has it, out of messages and of the lines that they show.
+  void hide_secret() const;
+
   // The elements of a list. Otherwise reports what was expected and returns nothing; `keys` are
   // those of an element, if it is a struct.
   std::optional<std::vector<Node>> elements(std::string_view expected,

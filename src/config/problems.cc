@@ -13,6 +13,17 @@ namespace {
 
 constexpr std::ptrdiff_t max_kept = 1000;  // problems until all are known
 
+bool may_be_secret(std::string_view value) {
+  constexpr std::size_t min_size = 6;
+  constexpr std::size_t max_extension = 5;
+  if (value.size() < min_size || value.find("${") != value.npos) return false;
+  const bool is_path = std::string_view("/.~").find(value.front()) != std::string_view::npos;
+  const std::size_t dot = value.rfind('.');
+  const bool is_file = dot != value.npos && value.size() - dot - 1 <= max_extension;
+  return !is_path && !is_file && type_of_plain(value) != PlainType::boolean &&
+         value.find_first_not_of("0123456789") != value.npos;
+}
+
 bool is_before(const Problem& a, const Problem& b) {
   return std::tie(a.line, a.column, a.path, a.message) <
          std::tie(b.line, b.column, b.path, b.message);
@@ -32,6 +43,20 @@ void Report::add(Mark mark, std::string path, std::string message, std::string h
 void Report::warn(Mark mark, std::string path, std::string message, std::string help) {
   warnings_.add({file_, mark.line, mark.column, std::move(path), std::move(message),
                  std::move(help), Severity::warning});
+}
+
+void Report::hide_secret(const std::string& value) {
+  if (!may_be_secret(value)) return;
+  secrets_.insert(value);
+  variables.values.emplace(value, "***");
+}
+
+std::string Report::without_secrets(std::string text) const {
+  for (const std::string& secret : secrets_) {
+    for (std::size_t at = text.find(secret); at != text.npos; at = text.find(secret, at))
+      text.replace(at, secret.size(), secret.size(), '*');
+  }
+  return text;
 }
 
 void Report::discard_from(int line) {

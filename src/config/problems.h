@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -31,10 +32,17 @@ class Report {
   // Drops the problems at or below a line: after a syntax error they are guesswork.
   void discard_from(int line);
 
+  // Keeps a value that may be a secret out of messages, and of the lines that they show. One that
+  // cannot be one is shown: a number, a path, a variable, a short word.
+  void hide_secret(const std::string& value);
+
+  // The text with as many asterisks in place of these values.
+  std::string without_secrets(std::string text) const;
+
   std::size_t size() const { return problems_.list.size() + problems_.more; }
 
   // In the order of the file; where there are more than `max_listed`, the last one is their number.
-  // Values from the environment are hidden.
+  // Values from the environment and secrets are hidden.
   std::vector<Problem> take();
   std::vector<Problem> take_warnings();
 
@@ -54,6 +62,7 @@ class Report {
   First problems_;
   First warnings_;
   std::unordered_set<std::string> affected_paths_;
+  std::set<std::string> secrets_;
 };
 
 // The lines of a text, without their ends.

@@ -19,7 +19,7 @@ constexpr std::array<Synonyms, 66> synonyms = {{
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
      "upstream upstreams cluster clusters backend backends servers service services targetgroup "
-     "targetgroups"},
+     "targetgroups modellist"},
     {"routes", "location locations vhost vhosts virtualhost virtualhosts rules routers paths"},
     {"workers", "threads nbthread workerprocesses processes concurrency cpus"},
     {"busy_polling", "busypoll spin spinning"},
@@ -62,7 +62,8 @@ constexpr std::array<Synonyms, 66> synonyms = {{
     {"attempts", "retries tries numretries maxretries maxattempts"},
     {"keep_alive", "keepalive pool pooling connectionpool poolmaxconn"},
     {"max_idle", "maxidleconnections keepaliveconnections"},
-    {"first_byte", "timeoutserver proxyreadtimeout readtimeout responsetimeout requesttimeout"},
+    {"first_byte",
+     "timeoutserver proxyreadtimeout readtimeout responsetimeout requesttimeout timeout"},
     {"connect", "timeoutconnect proxyconnecttimeout dialtimeout connecttimeout"},
     {"idle", "keepalivetimeout timeouthttpkeepalive idletimeout"},
     {"interval", "inter period periodseconds every"},

@@ -9,6 +9,7 @@
 #include "config/text.h"
 #include "evenkeel/base/hex.h"
 #include "evenkeel/config/address.h"
+#include "evenkeel/config/spelling.h"
 
 // The checks that TextForm runs on names, paths, URLs and the like.
 namespace evenkeel::config_file {
@@ -104,7 +105,12 @@ std::optional<ValidationError> check_session_source(std::string& value) {
     value = lower(value);
     return std::nullopt;
   }
-  return ValidationError{fmt::format("'{}' names no session", value),
+  const std::string problem = fmt::format("'{}' names no session", value);
+  if (const auto word = nearest_word(value, {words.begin(), words.end()}))
+    return ValidationError{problem, did_you_mean(*word)};
+  if (is_token(value) && value.find('-') != std::string::npos)  // as names of header fields have
+    return ValidationError{problem, did_you_mean("header:" + lower(value))};
+  return ValidationError{problem,
                          "take agent-session, response-id, header:NAME, cookie, cookie:NAME, "
                          "session_id or sequence_id"};
 }

@@ -328,8 +328,10 @@ TEST(Check, ExplainsWhatNamesASession) {
   EXPECT_THAT(problem(""), ElementsAre());
   EXPECT_THAT(problem("by: [\"header:X-Chat\", cookie]"), ElementsAre());
   EXPECT_THAT(problem("by: []"), ElementsAre(HasSubstr("at least one is needed")));
-  EXPECT_THAT(problem("by: [x-chat]"),
-              ElementsAre(HasSubstr("'x-chat' names no session; take agent-session, ")));
+  EXPECT_THAT(problem("by: [x-chat]"), ElementsAre(HasSubstr("'x-chat' names no session; did you "
+                                                             "mean 'header:x-chat'?")));
+  EXPECT_THAT(problem("by: [chat]"),
+              ElementsAre(HasSubstr("'chat' names no session; take agent-session, ")));
   EXPECT_THAT(problem("by: [\"header:\"]"), ElementsAre(HasSubstr("names no session")));
   EXPECT_THAT(problem("by: [\"cookie:a b\"]"), ElementsAre(HasSubstr("names no session")));
   EXPECT_THAT(problem("ttl: 0s"), ElementsAre(HasSubstr("out of range")));

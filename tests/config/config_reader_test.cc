@@ -11,6 +11,7 @@ using std::chrono_literals::operator""s;
 using std::chrono_literals::operator""min;
 using testing::AllOf;
 using testing::AnyOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -193,8 +194,9 @@ TEST(ConfigReader, NamesThePlaceOfAKeyThatStandsInAnother) {
   EXPECT_EQ(help_for(pool_with("    queue: {size: 8}\n")), "did you mean 'limits.queue'?");
   EXPECT_EQ(help_for(pool_with("    interval: 2s\n")),
             "did you mean 'health.interval' or 'metrics.interval'?");
-  EXPECT_EQ(help_for(pool_with("    timeout: 2s\n")),
-            "did you mean 'limits.queue.timeout' or 'health.timeout' or 'metrics.timeout'?");
+  EXPECT_EQ(help_for(pool_with("    timeout: 2s\n")), "did you mean 'timeouts.first_byte'?");
+  EXPECT_EQ(help_for(with_pool("limits: {body: 64MiB}\n")),
+            "did you mean 'listeners[].limits.body'?");
   EXPECT_EQ(help_for(pool_with("    maxconn: 8\n")), "did you mean 'limits.max_in_flight'?")
       << "what HAProxy calls it";
   EXPECT_EQ(help_for(pool_with("    health: {max_in_flight: 8}\n")),
@@ -205,6 +207,21 @@ TEST(ConfigReader, NamesThePlaceOfAKeyThatStandsInAnother) {
             "did you mean 'match.model'?");
   EXPECT_EQ(help_for(with_pool("routes: [{match: {split: {llama: 1}}, pool: llama}]\n")),
             "did you mean 'routes[].split'?");
+}
+
+TEST(ConfigReader, SuggestsNothingThatWouldBeWrongToo) {
+  EXPECT_THAT(problems_of(pool_with("    health: {interval: 0}\n")),
+              ElementsAre(HasSubstr("found the number 0; `check: off` turns the checks off")));
+  EXPECT_THAT(problems_of(pool_with("    metrics: {interval: 0s}\n")),
+              ElementsAre(HasSubstr("50ms to 1h; `scrape: off` turns the polling off")));
+  EXPECT_THAT(problems_of(pool_with("    timeouts: {connect: 0}\n")),
+              ElementsAre(Not(HasSubstr("did you mean"))));
+  EXPECT_THAT(problems_of(pool_with("    affinity: {by: [x-session-id]}\n")),
+              ElementsAre(HasSubstr("did you mean 'header:x-session-id'?")));
+  EXPECT_THAT(problems_of(pool_with("    affinity: {by: [agent_session]}\n")),
+              ElementsAre(HasSubstr("did you mean 'agent-session'?")));
+  EXPECT_THAT(problems_of("model_list: [{model_name: a}]\n"),
+              Contains(HasSubstr("model_list: unknown key; did you mean 'pools'?")));
 }
 
 TEST(ConfigReader, SuggestsAKeyForItsLongerName) {
@@ -597,6 +614,50 @@ TEST(ConfigReader, MessagesShowNoValueFromTheEnvironment) {
   check("pools: [{name: llama, backends: ['${URL}']}]\nroutes: [{pool: x}]\n");
   check("pools: [{name: '${S}', picker: '${S}', engine: '${S}', backends: ['${URL}/p']}]\n");
   check("pools: [{name: '${S}', metrics: {gpu: '${S}'}, fallback: '${S}', backends: ['a:1']}]\n");
+}
+
+TEST(ConfigReader, MessagesShowNoKeyThatIsWrittenInPlaceOfAFile) {
+  Environment environment = TestEnvironment{}.environment();
+  environment.file_error = [](FileUse, const std::string&) -> std::optional<std::string> {
+    return "cannot be read: No such file or directory";
+  };
+  const char* const backends[] = {
+      "{address: 'h:1', api_key: sk-hunter2}",       "{address: 'h:1', api_key_file: sk-hunter2}",
+      "{address: 'h:1', apikey: [sk-hunter2]}",      "{address: 'h:1', api_key_file:sk-hunter2}",
+      "{address: 'h:1', authorization: sk-hunter2}", "{adress: 'h:1', api_key: sk-hunter2}",
+  };
+  const auto check = [&](const std::string& text) {
+    const LoadResult loaded = read_config(text, "test.yaml", environment);
+    ASSERT_THAT(loaded.problems, Not(IsEmpty())) << text;
+    EXPECT_THAT(render_problems(loaded.problems, loaded.text), Not(HasSubstr("hunter2"))) << text;
+    for (const std::string& line : lines_of(loaded.problems))
+      EXPECT_THAT(line, Not(HasSubstr("hunter2")));
+  };
+  for (const std::string backend : backends)
+    check("pools:\n  - {name: a, backends: [" + backend + "]}\n");
+  check("pools: [{name: a, api_key: sk-hunter2, backends: ['h:1']}]\n");
+  check(with_pool("admin: {token_file: sk-hunter2}\n"));
+  check(with_pool("admin: {token: sk-hunter2}\n"));
+  check(with_pool("tenants: [{name: t, keys: [sk-hunter2]}]\n"));
+  check(with_pool("tenants: [{name: t, keys_sha256: [sk-hunter2]}]\n"));
+
+  const LoadResult path =
+      read_config(with_pool("admin: {token_file: ./token}\n"), "test.yaml", environment);
+  EXPECT_THAT(lines_of(path.problems), Contains(HasSubstr("'./token' cannot be read")));
+}
+
+TEST(ConfigReader, ValuesOfVariablesAreHiddenInEachOfTheirForms) {
+  const TestEnvironment secret{.variables = {{"N", "00017"}, {"T", "119000ms"}, {"R", "0.130"}},
+                               .unknown_hosts = {}};
+
+  const LoadResult loaded =
+      secret.read(with_pool("workers: ${N}\nshutdown: {drain: '${T}'}\n"
+                            "tenants: [{name: t, weight: '${R}'}]\nlimits: {memory: '${N}GiB'}\n"));
+
+  EXPECT_EQ(loaded.variables.hide("workers: auto -> 17"), "workers: auto -> ${N}");
+  EXPECT_EQ(loaded.variables.hide("drain: 60s -> 119s"), "drain: 60s -> ${T}");
+  EXPECT_EQ(loaded.variables.hide("weight: 1 -> 0.13"), "weight: 1 -> ${R}");
+  EXPECT_EQ(loaded.variables.hide("memory: auto -> 17GiB"), "memory: auto -> ${N}GiB");
 }
 
 TEST(ConfigReader, MessagesNameTheVariableInPlaceOfItsValue) {

@@ -59,6 +59,25 @@ class Preview(Case):
             self.assertTrue(found["problems"] or found["changes"] or found["unchecked"], config)
             self.assertNotIn(SECRET, answer.body.decode())
 
+    def test_it_tells_no_variable_in_another_form_and_no_key(self):
+        daemon = Daemon(self.folder(), {"pools": [{"name": "pool", "backends": [self.backend().address]}]}, env={"NUMBER": "00017"})
+        self.addCleanup(daemon.finish)
+        pool = {"name": "pool", "backends": ["127.0.0.1:1"]}
+        answer = self.check(daemon, json.dumps({"pools": [pool], "workers": "${NUMBER}"}))
+        self.assertIn("${NUMBER}", json.dumps(json.loads(answer.body)["changes"]), answer.body)
+        self.assertNotIn("17", answer.body.decode())
+        for key in ("api_key", "api_key_file"):
+            backend = {"address": "127.0.0.1:1", key: "sk-live-hunter2"}
+            answer = self.check(daemon, json.dumps({"pools": [{**pool, "backends": [backend]}]}))
+            self.assertNotIn("hunter2", answer.body.decode())
+            pathlib.Path(daemon.config_path).write_text(json.dumps({"pools": [{**pool, "backends": [backend]}]}))
+            answer = exchange(daemon.admin, "POST", "/api/v1/reload", host=daemon.admin)
+            self.assertEqual(answer.status, 422)
+            self.assertNotIn("hunter2", answer.body.decode() + json.dumps(daemon.api("status")) + "\n".join(daemon.lines))
+            checked = command("check", "-c", str(daemon.config_path))
+            self.assertEqual(checked.returncode, 1)
+            self.assertNotIn("hunter2", checked.stdout + checked.stderr)
+
     def test_a_rejected_reload_tells_none_either(self):
         daemon = self.serving()
         config = {"pools": [{"name": "pool", "picker": "${SECRET_OF_THE_DAEMON}", "backends": ["127.0.0.1:1"]}]}
@@ -99,6 +118,10 @@ class Preview(Case):
             for path in ("/api/v1/check", "/api/v1/reload"):
                 self.assertEqual(exchange(daemon.admin, "POST", path, host=daemon.admin).status, 401)
                 self.assertEqual(daemon.ask_admin(path, method="POST").status, 200, path)
+            denied = command("top", "-1", "--admin", daemon.admin)
+            self.assertEqual(denied.returncode, 0 if reads == 200 else 1)
+            if reads == 401:
+                self.assertRegex(denied.stderr, r"refused by .*TOKEN \(--token-file FILE\)")
             status = command("ctl", "status", "-c", str(daemon.config_path), "--admin", daemon.admin)
             self.assertEqual(status.returncode, 0, status.stderr)
             top = command("top", "-1", "--admin", daemon.admin, "--token-file", token)
