@@ -284,6 +284,14 @@ Lines problems_text(const JsonValue& problems) {
   return lines;
 }
 
+std::string error_text(const JsonValue& document, int status) {
+  const std::string& error = document["error"].text();
+  const std::string_view remedy = status == 409   ? " (--pool NAME)"
+                                  : status == 401 ? " (--token-file FILE)"
+                                                  : "";
+  return fmt::format("{}{}", error.empty() ? fmt::format("status {}", status) : error, remedy);
+}
+
 std::string_view to_string(BackendOrder order) {
   return order_names[static_cast<std::size_t>(order)];
 }

@@ -28,6 +28,8 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
                   std::optional<std::size_t> width = std::nullopt);
 /// A line for each problem: file:line:column: error: path: message; help.
 Lines problems_text(const JsonValue& problems);
+/// Why a request was refused with this status, and the option that helps.
+std::string error_text(const JsonValue& document, int status);
 
 /// In which order backends are listed.
 enum class BackendOrder {

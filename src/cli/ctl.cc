@@ -1,6 +1,7 @@
 #include "evenkeel/cli/ctl.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -43,6 +44,20 @@ void print_error(std::string_view what) {
 
 void print_lines(const Lines& lines) {
   for (const std::string& line : lines) fmt::print("{}\n", line);
+}
+
+/// Whether `known` lacks the name, which has been printed then.
+bool is_unknown(std::string_view what, const std::string& name,
+                const std::vector<std::string>& known) {
+  if (std::ranges::find(known, name) != known.end()) return false;
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  std::vector<std::string_view> near = near_names(name, views);
+  const auto [first, last] = std::ranges::unique(near);
+  near.erase(first, last);
+  print_error(fmt::format(
+      "there is no {} '{}'{}", what, name,
+      near.empty() ? "" : fmt::format("; did you mean '{}'?", fmt::join(near, "', '"))));
+  return true;
 }
 
 /// The result of a request: a document, or the exit code with which the verb ends.
@@ -100,6 +115,7 @@ class Ctl {
   int status();
   int backends();
   int requests();
+  int check_names(const RequestFilter& filter);
   int explain();
   int drain();
   int wait_until_idle(const JsonValue& drained, std::optional<Instant> deadline);
@@ -165,11 +181,39 @@ int Ctl::requests() {
   const ApiResult result = get("requests/recent");
   if (!result.ok()) return result.exit_code;
   const JsonValue shown = filtered_requests(result.document, options_.requests);
+  if (shown.items().empty() && !options_.requests.empty()) {
+    const int exit_code = check_names(options_.requests);
+    if (exit_code != exit_done) return exit_code;
+  }
   if (options_.json) {
     fmt::print("{}\n", json_text(shown));
     return exit_done;
   }
+  const std::size_t all = result.document.items().size();
+  if (shown.items().empty() && all > 0) {
+    fmt::print("no request matches, of the last {}\n", all);
+    return exit_done;
+  }
   print_lines(requests_text(shown, terminal_width()));
+  return exit_done;
+}
+
+/// Says which pool or backend there is none of.
+int Ctl::check_names(const RequestFilter& filter) {
+  if (filter.pool.empty() && filter.backend.empty()) return exit_done;
+  const ApiResult result = get("backends");
+  if (!result.ok()) return result.exit_code;
+  std::vector<std::string> pools;
+  std::vector<std::string> backends;
+  for (const JsonValue& backend : result.document.items()) {
+    pools.push_back(backend["pool"].text());
+    if (!filter.pool.empty() && pools.back() != filter.pool) continue;
+    backends.push_back(backend["id"].text());
+    backends.push_back(backend["address"].text());
+  }
+  if (!filter.pool.empty() && is_unknown("pool", filter.pool, pools)) return exit_failed;
+  if (!filter.backend.empty() && is_unknown("backend", filter.backend, backends))
+    return exit_failed;
   return exit_done;
 }
 
@@ -252,9 +296,7 @@ std::optional<std::vector<std::string>> Ctl::backends_of_pool() {
     if (pools.back() == options_.pool) ids.push_back(backend["id"].text());
   }
   if (!ids.empty()) return ids;
-  const auto meant = nearest_word(options_.pool, pools);
-  print_error(fmt::format("there is no pool '{}'{}", options_.pool,
-                          meant ? fmt::format("; did you mean '{}'?", *meant) : ""));
+  is_unknown("pool", options_.pool, pools);
   return std::nullopt;
 }
 
@@ -349,12 +391,7 @@ void Ctl::report_refusal(const ApiResult& result, int status) const {
     }
     return;
   }
-  const std::string& error = result.document["error"].text();
-  const std::string_view remedy = status == 409   ? " (--pool NAME)"
-                                  : status == 401 ? " (--token-file FILE)"
-                                                  : "";
-  print_error(
-      fmt::format("{}{}", error.empty() ? fmt::format("status {}", status) : error, remedy));
+  print_error(error_text(result.document, status));
 }
 
 }  // namespace

@@ -122,6 +122,8 @@ void add_request_filters(CLI::App& command, const std::shared_ptr<CtlOptions>& o
   command.add_option("--tenant", filter.tenant, "Only those of a tenant")->type_name("NAME");
   command.add_option("--model", filter.model, "Only those to a model")->type_name("NAME");
   command.add_option("--pool", filter.pool, "Only those of a pool")->type_name("NAME");
+  command.add_option("--backend", filter.backend, "Only those that a backend got last")
+      ->type_name("ADDRESS");
 }
 
 }  // namespace
@@ -193,7 +195,7 @@ void add_top_verb(CLI::App& app, Invocation& invocation,
   verb->footer(
       "On a terminal it refreshes every second: s changes the order, q quits. A narrow terminal\n"
       "drops columns; the state of each backend and the reason for it always remain.\n"
-      "Exit codes: 0 done, 2 usage, 5 the daemon does not answer.");
+      "Exit codes: 0 done, 1 refused, 2 usage, 5 the daemon does not answer.");
   verb->callback(
       [options, run = std::move(run), &invocation] { invocation.exit_code = run(*options); });
 }

@@ -105,6 +105,10 @@ JsonValue filtered_requests(const JsonValue& requests, const RequestFilter& filt
         !is_named(filter.pool, request["pool"])) {
       continue;
     }
+    const auto& attempts = request["attempts"].items();
+    const bool at_backend =
+        !attempts.empty() && is_named(filter.backend, attempts.back()["backend"]);
+    if (!filter.backend.empty() && !at_backend) continue;
     shown.push_back(request);
   }
   if (filter.slowest_first) std::ranges::sort(shown, std::ranges::greater(), took);

@@ -15,6 +15,7 @@
 #include "cli/exit_codes.h"
 #include "cli/requests_text.h"
 #include "cli/terminal.h"
+#include "cli/text_table.h"
 #include "cli/top_source.h"
 #include "cli/top_view.h"
 #include "evenkeel/admin/client.h"
@@ -33,8 +34,10 @@ std::string snapshot_json(const TopSnapshot& snapshot) {
       {"status", snapshot.status}, {"pools", snapshot.pools}, {"backends", snapshot.backends}}));
 }
 
-std::string unreachable_message(const AdminClient& client, const Error& error) {
-  return fmt::format("no answer from {}: {}", client.address(), error.detail);
+std::string failure_message(const AdminClient& client, const Error& error) {
+  const bool refused = error.side == Side::client;
+  return fmt::format("{} {}: {}", refused ? "refused by" : "no answer from", client.address(),
+                     error.detail);
 }
 
 void print_plain(const std::vector<std::string>& lines) {
@@ -57,7 +60,7 @@ class TopLoop {
       refresh_requests();
       auto snapshot = source_.next(event_interval);
       if (!snapshot) {
-        show_error(unreachable_message(client_, snapshot.error()));
+        show_error(failure_message(client_, snapshot.error()));
       } else if (*snapshot) {
         show(std::move(**snapshot));
       }
@@ -167,8 +170,8 @@ int run_top(const TopOptions& options) {
   }
   auto first = fetch_snapshot(**client);
   if (!first) {
-    fmt::print(stderr, "evenkeel top: {}\n", unreachable_message(**client, first.error()));
-    return exit_unreachable;
+    fmt::print(stderr, "evenkeel top: {}\n", printable(failure_message(**client, first.error())));
+    return first.error().side == Side::client ? exit_failed : exit_unreachable;
   }
   if (!options.once) {
     TopLoop(**client, options).run(std::move(*first));

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/admin_text.h"
+
 namespace evenkeel {
 namespace {
 
@@ -28,6 +30,10 @@ Result<JsonValue> fetch_document(AdminClient& client, std::string_view name) {
   if (!response) return std::move(response.error());
   auto parsed = parse_json(response->body);
   if (response->status == 200 && parsed) return parsed;
+  if (parsed && !(*parsed)["error"].text().empty())
+    return Error{.fault = Fault::bad_request,
+                 .side = Side::client,
+                 .detail = error_text(*parsed, response->status)};
   return Error{.fault = Fault::backend_protocol,
                .side = Side::backend,
                .detail = fmt::format("status {} for its {}; it is not the admin listener of "

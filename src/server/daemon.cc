@@ -22,6 +22,7 @@
 #include "server/inherited_sockets.h"
 #include "server/memory_guard.h"
 #include "server/predecessor.h"
+#include "server/preparation_steps.h"
 #include "server/process_signals.h"
 #include "server/reloader.h"
 #include "server/service_notifier.h"
@@ -585,7 +586,8 @@ int run_daemon(const DaemonOptions& options) {
 }
 
 int run_daemon_with(const std::string& config_text, const std::string& version) {
-  return run(read_config(config_text, "generated", daemon_environment()), "generated", version, {});
+  const std::string name(no_config_file);
+  return run(read_config(config_text, name, daemon_environment()), name, version, {});
 }
 
 }  // namespace evenkeel

@@ -18,6 +18,13 @@ LoadResult reread_config(const std::string& file, const Environment& environment
   std::error_code unknown;
   if (std::filesystem::is_regular_file(file, unknown)) return load_config(file, environment);
   LoadResult refused;
+  if (file == no_config_file) {
+    refused.problems.push_back(
+        {.file = file,
+         .message = "there is no file to reload: `evenkeel quick` has started this daemon",
+         .help = "save what it printed, and start `evenkeel run -c FILE`"});
+    return refused;
+  }
   refused.problems.push_back(
       {.file = file,
        .message = unknown ? "cannot be read: " + unknown.message() : "is not a file",

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/admin/runtime_status.h"
@@ -14,6 +15,9 @@
 #include "server/listener_set.h"
 
 namespace evenkeel {
+
+/// In place of the name of a file: the configuration did not come from one.
+inline constexpr std::string_view no_config_file = "<generated>";
 
 /// Reads only a regular file: reading a pipe or a device could block for ever. Thread: any.
 LoadResult reread_config(const std::string& file, const Environment& environment);

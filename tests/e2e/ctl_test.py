@@ -294,6 +294,33 @@ class Commands(Driven):
         self.assertEqual(rows[0].split()[:3], ["POOL", "BACKEND", "STATE"])
         self.assertEqual(rows[1].split()[:3], ["pool", backend.address, "up"])
 
+    def test_filters_that_let_no_request_pass_say_why(self):
+        backend = self.backend()
+        daemon = self.start_daemon(backend, pool={"inspect": True})
+        self.assertIn("inspect: true", self.ctl(daemon, "requests", "--errors").stdout)
+        for _ in range(3):
+            exchange(daemon.address, "POST", "/v1/chat/completions", (), b'{"model": "m", "messages": []}')
+        self.eventually(lambda: "m" in self.ctl(daemon, "requests").stdout)
+        self.assertEqual(self.ctl(daemon, "requests", "--errors").stdout, "no request matches, of the last 3\n")
+        self.assertEqual(self.ctl(daemon, "requests", "--model", "x", "--pool", "pool", "--json").stdout, "[]\n")
+        self.assertEqual(len(self.ctl(daemon, "requests", "--backend", backend.address).stdout.splitlines()), 4)
+        unknown = self.ctl(daemon, "requests", "--pool", "pol", code=1)
+        self.assertEqual((unknown.stdout, unknown.stderr), ("", "evenkeel ctl: there is no pool 'pol'; did you mean 'pool'?\n"))
+        unknown = self.ctl(daemon, "requests", "--backend", backend.address + "9", "--json", code=1)
+        self.assertIn(f"there is no backend '{backend.address}9'; did you mean '{backend.address}'?", unknown.stderr)
+
+    def test_a_backend_that_is_not_what_clients_ask_for_says_so(self):
+        backend = self.backend(lambda ask: ask.answer(b"{}", status=404, phrase="Not Found"))
+        daemon = self.start_daemon(backend)
+        self.answers(daemon, 9)
+        self.assertNotIn("404", self.ctl(daemon, "backends").stdout)
+        self.answers(daemon, 3)
+        self.assertRegex(self.ctl(daemon, "backends").stdout, r" up .* answers 404 to each request: 12 in a row")
+        self.assertEqual(daemon.backend(backend.address)["state"], "up")
+        backend.script = lambda ask: ask.answer(b"{}")
+        self.answers(daemon, 1)
+        self.assertEqual(daemon.backend(backend.address)["reason"], "")
+
     def test_options_may_stand_before_or_after_the_command(self):
         daemon = self.start_daemon(self.backend())
         for arguments in (("--admin", daemon.admin, "--json", "status"),

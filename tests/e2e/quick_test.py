@@ -248,6 +248,13 @@ class QuickTest(case.Case):
 
         self.eventually(lambda: states() == {"llama": "down", "qwen": "up"}, "the late server", within=20)
 
+    def test_there_is_no_file_to_reload(self):
+        quick = self.quick(*self.simulators("--engine", "vllm").addresses)
+        done = command("ctl", "reload", "--admin", quick.admin)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no file to reload: `evenkeel quick` has started this daemon", done.stderr)
+        self.assertIn("run -c FILE", done.stderr)
+
     # ---- mistakes on the command line ----
 
     def test_each_bad_argument_is_named_with_a_correction(self):

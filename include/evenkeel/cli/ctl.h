@@ -21,8 +21,14 @@ struct RequestFilter {
   std::string tenant;       ///< empty: any
   std::string model;        ///< likewise
   std::string pool;         ///< likewise
+  std::string backend;      ///< likewise: the one of the last attempt
 
   bool operator==(const RequestFilter&) const = default;
+  /// All requests pass.
+  bool empty() const {
+    return !errors && min_duration == Duration{} && tenant.empty() && model.empty() &&
+           pool.empty() && backend.empty();
+  }
 };
 
 struct CtlOptions {
