@@ -459,9 +459,12 @@ Error Pool::no_backend_error() const {
   return refusal(Fault::no_backend, state_->spec().name, why, state_->spec().recovery_time);
 }
 
-/// The client should come back when the queue of now will have been served.
+/// The client should come back when the queue of now will have been served, or when a backend may
+/// serve again.
 Error Pool::queue_error(Fault fault, const char* why, const Hint& hint) const {
-  return refusal(fault, state_->spec().name, why, state_->wait_for(hint));
+  const bool any = state_->available(loop_.now()) > 0;
+  return refusal(fault, state_->spec().name, why,
+                 any ? state_->wait_for(hint) : state_->spec().recovery_time);
 }
 
 /// Null also if others wait for the backend, and of a request that the scheduler places.

@@ -17,10 +17,11 @@ std::string quoted(std::string_view text) {
   return json;
 }
 
-/// Why the name of the model cannot be replaced where it must be; nothing if it can, or there is
-/// none.
-std::optional<Error> obstacle_of(const InferenceInfo& info) {
+/// Why the name of the model cannot be replaced by `model` where it must be; nothing if it can,
+/// need not be, or there is none.
+std::optional<Error> obstacle_of(const InferenceInfo& info, std::string_view model) {
   if (!info.places.model_values.empty() || !info.places.names_model) return std::nullopt;
+  if (!info.places.is_json && info.request.model == model) return std::nullopt;
   if (info.places.is_json && info.request.complete) return std::nullopt;
   if (info.cut_short) return no_room_for_bodies();
   if (info.places.is_json) {
@@ -40,13 +41,13 @@ std::optional<Error> obstacle_of(const InferenceInfo& info) {
 }  // namespace
 
 RewriteFilter::RewriteFilter(std::string_view model, bool adds_usage)
-    : quoted_model_(quoted(model)), adds_usage_(adds_usage) {}
+    : model_(model), quoted_model_(quoted(model)), adds_usage_(adds_usage) {}
 
 Task<Result<Response>> RewriteFilter::handle(Request& request, Handler& next) {
   if (request.info.inference == nullptr || request.body == nullptr) return next.handle(request);
   const InferenceInfo& info = *request.info.inference;
   if (!quoted_model_.empty()) {
-    if (auto obstacle = obstacle_of(info)) return Result<Response>(std::move(*obstacle));
+    if (auto obstacle = obstacle_of(info, model_)) return Result<Response>(std::move(*obstacle));
   }
   auto edits = edits_of(info);
   if (edits.empty()) return next.handle(request);

@@ -200,8 +200,18 @@ Response grpc_trailers_only(GrpcStatus status, std::string_view message) {
 
 namespace {
 
-std::string_view detail_of(const Error& error, int status) {
-  return error.detail.empty() ? phrase_of(status) : std::string_view(error.detail);
+/// Names the backend whose fault it is: the texts of system calls do not.
+std::string detail_of(const Error& error, int status) {
+  if (error.detail.empty()) return std::string(phrase_of(status));
+  const bool is_named =
+      error.side != Side::backend || error.detail.find("backend") != std::string::npos;
+  if (is_named) return error.detail;
+  switch (error.fault) {
+    case Fault::connect_failed:
+    case Fault::connect_timeout: return "cannot connect to the backend: " + error.detail;
+    case Fault::tls_failed: return "no TLS with the backend: " + error.detail;
+    default: return "the backend failed: " + error.detail;
+  }
 }
 
 /// The JSON object of a format that has one; `kserve` is the plainest.
@@ -252,7 +262,7 @@ std::string error_line(const Error& error) {
 Response error_response(const Error& error, ErrorFormat format) {
   const int status = status_of(error.fault);
   const std::string_view word = to_string(error.fault);
-  const std::string_view detail = detail_of(error, status);
+  const std::string detail = detail_of(error, status);
   const bool retryable = status == 429 || status == 503;
   const std::uint32_t retry_after_ms =
       error.retry_after_ms > 0 ? error.retry_after_ms : default_retry_after_ms;

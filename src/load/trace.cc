@@ -327,7 +327,8 @@ class CsvColumns {
     }
     why =
         "expected a header with timestamp_ms, input_tokens (or context_tokens, prompt_tokens) and "
-        "output_tokens (or generated_tokens), or Azure's TIMESTAMP,ContextTokens,GeneratedTokens";
+        "output_tokens (or generated_tokens), Azure's TIMESTAMP,ContextTokens,GeneratedTokens, or "
+        "lines of JSON: Mooncake's, or evenkeel's access log";
     return std::nullopt;
   }
 

@@ -99,6 +99,10 @@ bool is_name(std::string_view pattern) { return !is_glob(pattern); }
 
 }  // namespace
 
+std::string_view list_of_models(const Request& request) {
+  return error_format_of(request) == ErrorFormat::ollama ? "/api/tags" : models_path;
+}
+
 ModelDirectory::ModelDirectory(const Config& config,
                                const std::shared_ptr<const ModelCatalog>& catalog)
     : config_(config), reach_(config), catalog_(catalog) {}
@@ -173,7 +177,7 @@ Error ModelDirectory::not_found(const Request& request, std::string_view model) 
   for (const Served& each : pools) {
     std::ranges::copy_if(each.pool.models, std::back_inserter(names), is_name);
   }
-  return model_not_found(model, names);
+  return model_not_found(model, names, list_of_models(request));
 }
 
 /// A pool without a backend is served by its fallback.

@@ -315,6 +315,20 @@ void Plan::follow_fallbacks(const WorkerContext& worker) {
   }
 }
 
+/// The pools whose answers a route has: one that it names, and those that it falls back to, as far
+/// as chains have a use; the series of routes and pools must not become as many as their product.
+void Plan::add_answering_pools(std::uint32_t route, std::size_t number,
+                               LabelIndex& label_index) const {
+  constexpr int max_fallbacks = 4;
+  for (int i = 0; i <= max_fallbacks; ++i) {
+    const PoolConfig& pool = config_->pools[number];
+    label_index.add_route_to_pool(route, label_index.pool(pool.name));
+    const auto next = pool_numbers_.find(pool.fallback);
+    if (next == pool_numbers_.end()) return;
+    number = next->second;
+  }
+}
+
 void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
   Route plan_route{.name = route.name,
                    .index = label_uses_.route(route.name),
@@ -333,7 +347,7 @@ void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
     const std::string_view pool = config_->pools[number].name;
     const PoolState& pool_state = *pool_set_->pools()[number].state;
     const std::uint32_t pool_index = label_index.pool(pool);
-    label_index.add_route_to_pool(plan_route.index, pool_index);
+    add_answering_pools(plan_route.index, number, label_index);
     plan_route.renames |= renames_[number];
     plan_route.splits_by_body |= route.targets.size() > 1 && reads_bodies_[number];
     plan_route.targets.push_back(
@@ -486,7 +500,8 @@ Result<Response> Plan::refuse(Request& request) const {
   if (refusal.error.fault == Fault::model_not_found) {
     return model_directory_ != nullptr
                ? model_directory_->not_found(request, refusal.model)
-               : model_not_found(refusal.model, std::span<const std::string_view>());
+               : model_not_found(refusal.model, std::span<const std::string_view>(),
+                                 list_of_models(request));
   }
   const ErrorFormat format = error_format_of(request);
   if (refusal.allow.empty() || format == ErrorFormat::grpc) return std::move(refusal.error);

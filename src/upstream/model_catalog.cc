@@ -151,7 +151,8 @@ PoolModels ModelCatalogBuilder::models_of(const Inputs& inputs) {
   return pool;
 }
 
-Error model_not_found(std::string_view model, std::span<const std::string_view> names) {
+Error model_not_found(std::string_view model, std::span<const std::string_view> names,
+                      std::string_view list) {
   std::string detail = fmt::format("The model {} does not exist.", quoted(model));
   std::vector<std::string_view> others(names.begin(), names.end());
   std::erase(others, model);  // found by another rule than the one that refuses it
@@ -161,16 +162,8 @@ Error model_not_found(std::string_view model, std::span<const std::string_view> 
     detail += quoted(near[i]);
   }
   if (!near.empty()) detail += '?';
-  detail += " GET /v1/models lists the models.";
+  detail.append(" GET ").append(list).append(" lists the models.");
   return {.fault = Fault::model_not_found, .side = Side::client, .detail = std::move(detail)};
-}
-
-Error model_not_found(std::string_view model, const ModelCatalog& catalog) {
-  std::vector<std::string_view> names;
-  for (const auto& [pool, models] : catalog.pools()) {
-    for (const ModelCard& card : models->models) names.push_back(card.id);
-  }
-  return model_not_found(model, names);
 }
 
 }  // namespace evenkeel

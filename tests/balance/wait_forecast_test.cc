@@ -37,6 +37,14 @@ TEST(WaitForecast, SaysASecondWhileNoRateIsKnown) {
   EXPECT_EQ(forecast.wait_for(100), 1s);
 }
 
+TEST(WaitForecast, SaysASecondAfterAnIdleTime) {
+  WaitForecast forecast;
+  Instant now{1h};
+  const std::uint64_t completed = run(forecast, now, 0, 20, 60);
+  run(forecast, now, completed, 0, 300);
+  EXPECT_EQ(forecast.wait_for(2), 1s);
+}
+
 TEST(WaitForecast, FollowsTheRate) {
   WaitForecast forecast;
   Instant now{1h};

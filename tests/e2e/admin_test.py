@@ -403,13 +403,15 @@ class Metrics(case.Case):
         daemon = self.daemon({
             "listeners": [{"name": "public", "address": "127.0.0.1:0"}],
             "pools": [{"name": "pool", "engine": "vllm", "inspect": True, "models": ["llama"],
-                       "backends": [backend.address], "metrics": {"scrape": "off"}}],
+                       "backends": [backend.address], "metrics": {"scrape": "off"}, "fallback": "spare"},
+                      {"name": "spare", "backends": [backend.address], "health": {"check": "off"}}],
             "routes": [{"name": "all", "match": {"model": "qwen"}, "pool": "pool"}]})
         route = {"pool": "pool", "route": "all"}
         server = {"pool": "pool", "backend": backend.address}
         series = daemon.metrics()
         for family, labels in (
                 *(("requests_total", {**route, "code": code}) for code in ("200", "400", "429", "499", "500", "503")),
+                ("requests_total", {"pool": "spare", "route": "all", "code": "200"}),
                 ("requests_total", {"pool": "", "route": "", "code": "404"}),
                 ("errors_total", {"pool": "pool", "reason": "connect_failed", "side": "backend"}),
                 ("errors_total", {"pool": "pool", "reason": "client_gone", "side": "client"}),

@@ -141,6 +141,7 @@ class Errors(case.Case):
     def test_a_backend_that_refuses_connections(self):
         daemon = self.start_daemon(refusing_address())
         answer = exchange(daemon.address)
+        self.assertEqual(answer.body, b"cannot connect to the backend: Connection refused\n")
         self.check_told(daemon, answer, 502, "connect_failed")
 
     def test_a_backend_that_answers_no_connection(self):

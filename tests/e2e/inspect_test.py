@@ -123,6 +123,17 @@ class Routes(Inspect):
         for kind in ("text/plain", "multipart/form-data; boundary=x"):
             self.assertEqual(self.pool_of(daemon, chat("big"), fields=[("content-type", kind)]), "big", kind)
 
+    def test_a_form_that_names_the_model_of_the_pool_passes(self):
+        daemon = self.pools([{"pool": "a"}], a={"model": "served"})
+        kind = [("content-type", "multipart/form-data; boundary=x")]
+        form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\n%s\r\n--x--\r\n'
+        for path in ("/v1/audio/transcriptions", "/v1/images/edits"):
+            self.assertEqual(self.pool_of(daemon, form % b"served", path, kind), "a")
+            self.assertEqual(self.received("a"), form % b"served")
+            answer = exchange(daemon.address, "POST", path, kind, form % b"other")
+            self.assertEqual(answer.status, 400)
+            self.assertIn(b"must be replaced", answer.body)
+
     def test_a_form_that_servers_read_differently_names_no_model(self):
         daemon = self.pools([{"match": {"model": "tiny"}, "pool": "a"}, {"pool": "b"}], a={}, b={})
         path, kind = "/v1/audio/transcriptions", [("content-type", "multipart/form-data; boundary=x")]

@@ -82,6 +82,7 @@ class OllamaLists(case.Case):
         answer = exchange(daemon.address, "POST", "/api/show", body=b'{"model": "b:2"}')
         self.assertEqual((answer.status, answer.field("x-evenkeel-reason")), (404, "model_not_found"))
         self.assertIn("b:2", json.loads(answer.body)["error"])
+        self.assertIn("GET /api/tags lists the models", json.loads(answer.body)["error"])
 
 
 if __name__ == "__main__":

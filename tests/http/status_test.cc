@@ -27,6 +27,24 @@ Answer answer_to(const Error& error, std::string_view path) {
   return answer;
 }
 
+TEST(ErrorResponse, NamesTheBackendWhoseFaultItIs) {
+  const auto text = [](Fault fault, Side side, std::string detail) {
+    Response response = error_response({.fault = fault, .side = side, .detail = std::move(detail)},
+                                       ErrorFormat::plain);
+    auto chunk = response.body->read();
+    return std::string(chunk.take()->bytes);
+  };
+  EXPECT_EQ(text(Fault::connect_failed, Side::backend, "Connection refused"),
+            "cannot connect to the backend: Connection refused\n");
+  EXPECT_EQ(text(Fault::tls_failed, Side::backend, "unknown ca"),
+            "no TLS with the backend: unknown ca\n");
+  EXPECT_EQ(text(Fault::backend_protocol, Side::backend, "invalid status"),
+            "the backend failed: invalid status\n");
+  EXPECT_EQ(text(Fault::backend_closed, Side::backend, "the backend closed the connection"),
+            "the backend closed the connection\n");
+  EXPECT_EQ(text(Fault::bad_request, Side::client, "no"), "no\n");
+}
+
 TEST(Status, OfEveryFaultIsAnErrorWithADistinctReason) {
   std::set<std::string> words;
   for (int i = 0; i < fault_count; ++i) {

@@ -206,7 +206,7 @@ TEST_F(ModelCatalogs, KeepThePoolsThatHaveNotChanged) {
 }
 
 std::string text_of(std::string_view model, std::vector<std::string_view> names) {
-  const Error error = model_not_found(model, names);
+  const Error error = model_not_found(model, names, "/v1/models");
   EXPECT_EQ(error.fault, Fault::model_not_found);
   EXPECT_EQ(error.side, Side::client);
   return error.detail;
@@ -234,14 +234,6 @@ TEST(ModelNotFound, RepeatsLittleOfWhatAClientSends) {
   // Not within a character.
   EXPECT_THAT(text_of(std::string(99, 'x') + "\xc3\xa9 and more", {}),
               HasSubstr(std::string(99, 'x') + "...`"));
-}
-
-TEST_F(ModelCatalogs, AreWhereNearNamesComeFrom) {
-  pool("a", 1, {"llama"});
-  pool("b", 1, {"mistral"});
-  build();
-  update();
-  EXPECT_THAT(model_not_found("mistrall", *catalog).detail, HasSubstr("`mistral`"));
 }
 
 }  // namespace

@@ -38,10 +38,11 @@ class WaitForecast {
   /// The next tick counts other requests: no rate follows from its difference to the last.
   void forget_sample() { sampled_at_ = {}; }
 
-  /// The time in which the pool completes this many requests.
+  /// The time in which the pool completes this many requests. Not known where it has completed next
+  /// to none, since it was idle.
   Duration wait_for(std::uint64_t requests) const {
     const double rate = rate_.load(std::memory_order_relaxed);
-    if (rate <= 0) return unknown_wait;
+    if (rate * std::chrono::duration<double>(max_wait).count() < 1) return unknown_wait;
     const double seconds = static_cast<double>(requests) / rate;
     if (seconds >= std::chrono::duration<double>(max_wait).count()) return max_wait;
     return std::max(min_wait,

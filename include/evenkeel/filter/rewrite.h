@@ -16,8 +16,8 @@ namespace evenkeel {
 /// another pool may change it differently.
 ///
 /// Acts on requests that were inspected (inspect.h), and refuses those whose name it cannot find:
-/// in a compressed body or a form (bad_request), behind what was inspected (body_too_large), or
-/// behind what there was memory for (out_of_memory).
+/// in a compressed body or a form that names another (bad_request), behind what was inspected
+/// (body_too_large), or behind what there was memory for (out_of_memory).
 class RewriteFilter final : public Filter {
  public:
   /// `model` empty: its name stays. `adds_usage`: asks for the usage of streams.
@@ -29,6 +29,7 @@ class RewriteFilter final : public Filter {
   std::vector<BodyEdit> edits_of(const InferenceInfo& info) const;
   Task<Result<Response>> rewrite(Request& request, std::vector<BodyEdit> edits, Handler& next);
 
+  const std::string model_;
   const std::string quoted_model_;  // in JSON; empty: the name stays
   const bool adds_usage_;
 };

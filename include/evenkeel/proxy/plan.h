@@ -166,6 +166,7 @@ class Plan final : public Handler {
                 const WorkerContext& worker, const Plan* predecessor);
   static void continue_suspicion(const ConnectedBackend& before, ConnectedBackend& now);
   void follow_fallbacks(const WorkerContext& worker);
+  void add_answering_pools(std::uint32_t route, std::size_t number, LabelIndex& label_index) const;
   void add_route(const RouteConfig& route, LabelIndex& label_index);
   /// `inspects`: the bodies of its requests are read.
   Handler& build_filter_chain(Handler& last, GrpcFilter& grpc, bool inspects);

@@ -95,9 +95,9 @@ class ModelCatalogBuilder {
 };
 
 /// The error for a request that asks for a model which nothing serves: 404. Names those of `names`
-/// that it may have meant. `model` is a client's text: as much of it is repeated as is useful.
-Error model_not_found(std::string_view model, std::span<const std::string_view> names);
-/// The same for the models of all pools of a catalog.
-Error model_not_found(std::string_view model, const ModelCatalog& catalog);
+/// that it may have meant, and `list`, the path that lists the models. `model` is a client's text:
+/// as much of it is repeated as is useful.
+Error model_not_found(std::string_view model, std::span<const std::string_view> names,
+                      std::string_view list);
 
 }  // namespace evenkeel
