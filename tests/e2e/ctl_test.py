@@ -319,7 +319,7 @@ class Commands(Driven):
         self.assertEqual(daemon.backend(backend.address)["state"], "up")
         backend.script = lambda ask: ask.answer(b"{}")
         self.answers(daemon, 1)
-        self.assertEqual(daemon.backend(backend.address)["reason"], "")
+        self.assertIsNone(daemon.backend(backend.address)["reason"])
 
     def test_options_may_stand_before_or_after_the_command(self):
         daemon = self.start_daemon(self.backend())
