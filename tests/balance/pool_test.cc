@@ -210,6 +210,21 @@ TEST_F(PoolAcquire, GivesUpAfterTheQueuesTimeout) {
   EXPECT_EQ(state_->in_flight(), 0u);
 }
 
+TEST_F(PoolAcquire, ARefusalOfAPoolThatIsDownTellsWhenItMayServeAgain) {
+  PoolSpec spec = some_pool(1, 1, {.timeout = 1ms});
+  spec.recovery_time = 4s;
+  given(std::move(spec));
+  const Lease taken = acquire_now();
+  auto waiting = acquire();
+  backend(0)->connect_failed(Clock::now() + 1s);
+
+  ASSERT_TRUE(becomes_ready(waiting));
+
+  const Error error = std::move(waiting.take().error());
+  EXPECT_EQ(error.fault, Fault::queue_timeout);
+  EXPECT_EQ(error.retry_after_ms, 4000u);
+}
+
 TEST_F(PoolAcquire, GivesUpAtTheRequestsOwnDeadline) {
   given(some_pool(1, 1));
   Lease taken = acquire_now();
