@@ -24,10 +24,12 @@ std::string restriction_of(const Backend& backend, Instant now) {
   return {};
 }
 
-/// Empty: too few in a row to tell it from the mistakes of a client.
+/// Empty: they may be the mistakes of a client, as what is malformed is.
 std::string describe_client_errors(Load::ClientErrors errors) {
   constexpr std::uint32_t min_in_a_row = 10;
-  if (errors.in_a_row < min_in_a_row) return {};
+  const int status = errors.status;
+  const bool is_elsewhere = status == 401 || status == 403 || status == 404 || status == 405;
+  if (!is_elsewhere || errors.in_a_row < min_in_a_row) return {};
   return "answers " + std::to_string(errors.status) +
          " to each request: " + std::to_string(errors.in_a_row) + " in a row";
 }
