@@ -82,7 +82,8 @@ void add_other_subprotocols(std::string_view subprotocols, std::string& to) {
   });
 }
 
-bool query_holds_credential(std::string_view query) {
+bool query_holds_credential(std::string_view target) {
+  const std::string_view query = target.substr(target.find('?') + 1);
   bool found = false;
   each_parameter(query, [&](std::string_view each) { found |= names_credential_in_query(each); });
   return found;

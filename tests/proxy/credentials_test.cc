@@ -57,6 +57,10 @@ TEST(CredentialsTest, InTheQueryAreReplacedToo) {
       {"/a?monkey=1&keys=2", "/a?monkey=1&keys=2"},
       {"/key=1/a", "/key=1/a"},
       {"/a?", "/a?"},
+      {"/v1/chat/completions?key=mine", "/v1/chat/completions"},
+      {"/0123456789abcd?key", "/0123456789abcd"},
+      {"/0123456789abcdefg?api_key=mine", "/0123456789abcdefg"},
+      {"/0123456789abcdef", "/0123456789abcdef"},
   };
   for (const auto& [target, rest] : targets) {
     Request request;

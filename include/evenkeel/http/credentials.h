@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "evenkeel/base/byte_search.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
@@ -44,14 +45,27 @@ inline bool holds_credential(const Field& field) {
   }
 }
 
-/// As `target_holds_credential`, of the query alone.
-bool query_holds_credential(std::string_view query);
+/// As `target_holds_credential`, of one with a query.
+bool query_holds_credential(std::string_view target);
+
+/// Inline and without a call: hardly any target of a request to a model has a query.
+inline bool has_query(std::string_view target) {
+  const char* at = target.data();
+  const char* const end = at + target.size();
+  if (target.size() >= Bytes16::size) {
+    for (; end - at > Bytes16::size; at += Bytes16::size) {
+      if (Bytes16::load(at).equal_to('?') != 0) return true;
+    }
+    return Bytes16::load(end - Bytes16::size).equal_to('?') != 0;
+  }
+  while (at != end && *at != '?') ++at;
+  return at != end;
+}
 
 /// Whether the query of a request target has a parameter `key`, or one whose name, percent-encoded
 /// or not, is that of a credential: `api_key`, `access_token`.
 inline bool target_holds_credential(std::string_view target) {
-  const std::size_t mark = target.find('?');
-  return mark != std::string_view::npos && query_holds_credential(target.substr(mark + 1));
+  return has_query(target) && query_holds_credential(target);
 }
 
 /// The target without these parameters.
