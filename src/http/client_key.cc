@@ -4,8 +4,13 @@
 
 namespace evenkeel {
 
+/// Requests that belong to no tenant have an index too where the file names tenants.
+std::uint32_t sharing_tenant(const RequestIdentity& identity) {
+  return identity.tenant == nullptr ? 0 : identity.tenant_index;
+}
+
 std::uint64_t client_key(const RequestIdentity& identity) {
-  return client_key(identity.tenant_index, identity.client);
+  return client_key(sharing_tenant(identity), identity.client);
 }
 
 }  // namespace evenkeel

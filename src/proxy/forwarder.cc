@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/hash.h"
+#include "evenkeel/http/client_key.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/upstream/redirect.h"
 #include "proxy/attempt_outcome.h"
@@ -344,7 +345,7 @@ Hint Forwarder::hint_of(const Request& request) const {
   Hint hint{.subset = identity.subset,
             .session_subset = identity.session_subset,
             .priority = identity.priority,
-            .tenant = identity.tenant_index,
+            .tenant = sharing_tenant(identity),
             .client = identity.client};
   if (options_.hash_header) {
     if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
