@@ -19,6 +19,10 @@ constexpr Duration long_stall = std::chrono::seconds(5);
 /// more than its own.
 constexpr Duration patience = std::chrono::seconds(5);
 constexpr Duration max_wait = std::chrono::seconds(30);
+/// They are looked for one by one.
+constexpr int max_ended_at_once = 64;
+/// A client that takes no more than the first in line waits for, divided by this, goes before it.
+constexpr std::uint64_t little = 8;
 /// Stalls, and the memory of the process, are looked at again after so long.
 constexpr Duration look_interval = std::chrono::milliseconds(250);
 
@@ -34,6 +38,32 @@ Error no_room_for_bodies() {
               "too little memory is free for the bodies of requests (limits.held_bodies, or 64 MiB "
               "for windows of zstd)"};
 }
+
+/// The place of a body among those that wait for room.
+class WaitForRoom : public Node {
+ public:
+  WaitForRoom(HeldBody& own_body, std::uint64_t needed)
+      : body(own_body), bytes(needed), began(body.all_.loop_.now()) {
+    insert_before(body.all_.waiting_);
+    ++body.all_.waiting_count_;
+    body.stage_ = HeldBody::Stage::waits;
+  }
+  WaitForRoom(const WaitForRoom&) = delete;
+  ~WaitForRoom() {
+    unlink();
+    --body.all_.waiting_count_;
+    body.stage_ = HeldBody::Stage::passes;
+    body.grew();
+    if (body.all_.waiting_.linked()) body.all_.freed();
+  }
+
+  /// What the client holds in its other bodies.
+  std::uint64_t held_besides() const { return body.client_->bytes - body.claimed_; }
+
+  HeldBody& body;
+  const std::uint64_t bytes;  // in all
+  const Instant began;
+};
 
 bool HeldBodies::memory_is_short(std::uint64_t bytes) const {
   if (pressure_ == nullptr) return false;
@@ -54,6 +84,37 @@ std::uint64_t HeldBodies::missing(std::uint64_t bytes, std::uint64_t limit) cons
   return needed - std::min(needed, limit);
 }
 
+/// Of clients that hold the same, the body that waits longest.
+WaitForRoom* HeldBodies::first_in_line() const {
+  WaitForRoom* first = nullptr;
+  for (Node* node = waiting_.next; node != &waiting_; node = node->next) {
+    auto& wait = static_cast<WaitForRoom&>(*node);
+    if (first == nullptr || wait.held_besides() < first->held_besides()) first = &wait;
+  }
+  return first;
+}
+
+/// Null: none but the first is left.
+WaitForRoom* HeldBodies::last_in_line(const HeldBody& first) const {
+  WaitForRoom* last = nullptr;
+  for (Node* node = waiting_.next; node != &waiting_; node = node->next) {
+    auto& wait = static_cast<WaitForRoom&>(*node);
+    if (&wait.body == &first || wait.body.ended_) continue;
+    if (last == nullptr || wait.held_besides() >= last->held_besides()) last = &wait;
+  }
+  return last;
+}
+
+/// True if a body must not take so many bytes more: another client is first in line. One that waits
+/// for very much does not hold up those that need little.
+bool HeldBodies::must_wait(const HeldBody& body, std::uint64_t bytes) const {
+  if (!waiting_.linked()) [[likely]]
+    return false;
+  const WaitForRoom& first = *first_in_line();
+  if (first.body.client_ == body.client_) return false;
+  return body.client_ == nullptr || body.client_->bytes + bytes > first.bytes / little;
+}
+
 void HeldBodies::make_room(const HeldBody& needy, std::uint64_t bytes, Duration waited) {
   if (memory_is_short(bytes)) release_cached_blocks();
   const auto each = [&](auto visit) {
@@ -70,6 +131,14 @@ void HeldBodies::make_room(const HeldBody& needy, std::uint64_t bytes, Duration 
   each([&](HeldBody& body) {
     if (may_end(body, needy, bytes, waited)) body.end();
   });
+  if (waiting_count_ < body_count_ || waited < short_stall) return;
+  // All wait for each other.
+  for (int left = max_ended_at_once; left > 0; --left) {
+    if (missing(bytes, needy.large_limit()) == 0) return;
+    WaitForRoom* const last = last_in_line(needy);
+    if (last == nullptr) return;
+    last->body.end();
+  }
 }
 
 bool HeldBodies::may_end(const HeldBody& body, const HeldBody& needy, std::uint64_t bytes,
@@ -134,6 +203,7 @@ bool HeldBody::take(std::uint64_t bytes, bool small) {
   const std::uint64_t held = held_ + bytes;
   if (held > claimed_) {
     if (!all_.has_room(held - claimed_, limit_of(small))) return false;
+    if (!small && all_.must_wait(*this, held - claimed_)) return false;
     add(held - claimed_);
   }
   held_ = held;
@@ -158,8 +228,9 @@ void HeldBody::give(std::uint64_t bytes) {
 
 bool HeldBody::claim(std::uint64_t bytes) {
   if (bytes <= claimed_) return true;
-  if (!all_.has_room(bytes - claimed_, large_limit())) return false;
-  add(bytes - claimed_);
+  const std::uint64_t more = bytes - claimed_;
+  if (all_.must_wait(*this, more) || !all_.has_room(more, large_limit())) return false;
+  add(more);
   return true;
 }
 
@@ -185,41 +256,11 @@ void HeldBody::end() {
   }
 }
 
-/// The place of a body among those that wait for room.
-class HeldBody::Wait : public Node {
- public:
-  Wait(HeldBody& own_body, std::uint64_t needed) : body(own_body), bytes(needed) {
-    insert_before(body.all_.waiting_);
-    ++body.all_.waiting_count_;
-    body.stage_ = Stage::waits;
-  }
-  Wait(const Wait&) = delete;
-  ~Wait() {
-    unlink();
-    --body.all_.waiting_count_;
-    body.stage_ = Stage::passes;
-    body.grew();
-    if (body.all_.waiting_.linked()) body.all_.freed();
-  }
-
-  bool is_newest() const { return next == &body.all_.waiting_; }
-
-  HeldBody& body;
-  const std::uint64_t bytes;  // in all
-};
-
-/// Wakes the body that is to have the room which there is now: that of the client that takes least.
-/// It wakes the next one.
+/// Wakes the first in line if there is room for it now. It wakes the next one.
 void HeldBodies::freed() {
-  HeldBody::Wait* first = nullptr;
-  for (Node* node = waiting_.next; node != &waiting_; node = node->next) {
-    auto& wait = static_cast<HeldBody::Wait&>(*node);
-    if (wait.body.room_.raised()) return;
-    if (!has_room(wait.bytes - std::min(wait.bytes, wait.body.claimed_), wait.body.large_limit()))
-      continue;
-    if (first == nullptr || wait.body.client_->bytes < first->body.client_->bytes) first = &wait;
-  }
-  if (first != nullptr) first->body.room_.raise();
+  const WaitForRoom& first = *first_in_line();
+  const std::uint64_t more = first.bytes - std::min(first.bytes, first.body.claimed_);
+  if (has_room(more, first.body.large_limit())) first.body.room_.raise();
 }
 
 Task<Result<Done>> HeldBody::wait_to_claim(std::uint64_t bytes) {
@@ -234,19 +275,17 @@ Task<Result<Done>> HeldBody::wait_to_claim(std::uint64_t bytes) {
   }
   if (client_ == nullptr) enter();
   Loop& loop = all_.loop_;
-  const Instant began = loop.now();
-  const Wait wait(*this, bytes);
+  const WaitForRoom wait(*this, bytes);
   while (!claim(bytes)) {
-    const Duration waited = loop.now() - began;
-    all_.make_room(*this, bytes - claimed_, waited);
+    const Duration waited = loop.now() - wait.began;
+    const std::uint64_t more = bytes - claimed_;
+    if (!all_.must_wait(*this, more)) all_.make_room(*this, more, waited);
     if (claim(bytes)) break;
-    // All wait for each other.
-    const bool stuck =
-        all_.waiting_count_ == all_.body_count_ && wait.is_newest() && waited > short_stall;
-    if (stuck || waited >= max_wait) co_return no_room_for_bodies();
+    const bool is_alone = all_.body_count_ == 1 && waited > short_stall;
+    if (is_alone || waited >= max_wait) co_return no_room_for_bodies();
     auto wake = co_await room_.wait(loop.now() + look_interval);
     static_cast<void>(wake);
-    if (ended_) co_return gave_way();
+    if (ended_) co_return no_room_for_bodies();
   }
   co_return Done{};
 }

@@ -1,9 +1,10 @@
 """Requests whose bodies are read: where they go, what is refused, and what backends get."""
 
+import contextlib
 import gzip
 import json
 import os
-import socket
+import threading
 import time
 import zlib
 
@@ -13,7 +14,7 @@ from kserve_grpc_test import PATIENCE, Kserve, needs_client
 from listening_server import ListeningServer
 from ports import refusing_address
 from simulated_triton_test import Answers
-from stream import Stream, exchange
+from stream import Closed, Stream, exchange
 
 try:
     import numpy
@@ -447,10 +448,7 @@ class LongBodies(Inspect):
             stream.send(head + b'{"messages": "' + b"x" * 250_000)
         self.eventually(lambda: daemon.api("status")["requests_in_flight"] == len(slow), "slow uploads")
         text = "x" * 300_000
-        with Stream.connect(daemon.address) as stream:
-            stream.socket.close()
-            stream.socket = socket.create_connection(daemon.address.rsplit(":", 1), source_address=("127.0.0.9", 0))
-            stream.socket.settimeout(20)
+        with Stream.connect(daemon.address, source="127.0.0.9") as stream:
             began = time.monotonic()
             body = chat("late", text)
             stream.send(b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
@@ -459,6 +457,30 @@ class LongBodies(Inspect):
         ended = slow[0].read_response()
         self.assertEqual((ended.status, ended.reason), (408, "body_timeout"))
         self.assertIn(b"limits.held_bodies", ended.body)
+
+    def test_that_come_again_and_again_leave_room_for_one_that_waits(self):
+        daemon = self.two_models(limits={"held_bodies": "40MiB"}, workers=1)
+        body = chat("late", "x" * 500_000)
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body)
+        stop = threading.Event()
+
+        def come_back():
+            while not stop.is_set():
+                with contextlib.suppress(Closed, OSError), Stream.connect(daemon.address, source="127.0.0.2") as stream:
+                    stream.send(head + body[:250_000])
+                    stop.wait(0.5)
+                    stream.send(body[250_000:])
+                    stream.read_response()
+
+        greedy = [self.spawn(come_back) for _ in range(60)]
+        self.addCleanup(stop.set)
+        self.eventually(lambda: daemon.metric("evenkeel_replay_bytes") > 4_000_000, "uploads of one client")
+        began = time.monotonic()
+        self.assertEqual(self.pool_of(daemon, chat("late", "x" * 12_000_000)), "a")
+        self.assert_within(time.monotonic() - began, 10)
+        stop.set()
+        for each in greedy:
+            each.join()
 
     def test_are_placed_on_what_came_first_and_passed_on(self):
         daemon = self.pools([{"match": {"model": "late"}, "pool": "a"}, {"pool": "b"}],

@@ -70,13 +70,15 @@ class Stream:
         self.buffer = b""
 
     @classmethod
-    def connect(cls, address, receive_buffer=None, tls=None, name=None):
+    def connect(cls, address, receive_buffer=None, tls=None, name=None, source=None):
         """`receive_buffer`: size of the kernel's receive buffer. `tls`: an `ssl.SSLContext`, which verifies the server as
-        `name`, or as the address."""
+        `name`, or as the address. `source`: the own address."""
         host, _, port = address.rpartition(":")
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if source is not None:
+            sock.bind((source, 0))
         sock.settimeout(PATIENCE)
         sock.connect((host, int(port)))
         return cls(sock if tls is None else TlsSocket(sock, tls, name=name))

@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "evenkeel/config/config.h"
 #include "evenkeel/filter/replay_body.h"
 #include "evenkeel/http/client_key.h"
+#include "evenkeel/stats/label_index.h"
 #include "wire/scripted_body.h"
 
 namespace evenkeel {
@@ -32,12 +36,18 @@ struct Upload {
     while (true) {
       auto chunk = co_await body->receive();
       if (!chunk) co_return std::move(chunk.error());
+      const bool is_long = body->size() + chunk->bytes.size() > HeldBody::max_small_body;
+      if (!is_long && body->hold(*chunk)) continue;
       auto held = co_await body->hold_all(*chunk);
       if (!held || chunk->last) co_return held;
     }
   }
   void send(std::uint64_t bytes) { feed->push(std::string(bytes, 'x')); }
   bool done() const { return holding.ready(); }
+  void leave() {
+    holding.drop();
+    body.reset();
+  }
 
   RequestIdentity identity;
   std::shared_ptr<BodyFeed> feed;
@@ -136,6 +146,62 @@ TEST_F(HeldBodiesTest, OneBodyDoesNotEndForAnotherOfItsOwnClientWhileItGrows) {
   EXPECT_FALSE(second.done());
 }
 
+TEST_F(HeldBodiesTest, AClientThatComesBackDoesNotTakeWhatAnotherWaitsFor) {
+  Upload& first = upload("192.0.2.1", mib, 100'000);
+  Upload& second = upload("192.0.2.1", mib / 2, 100'000);
+  Upload& other = upload("192.0.2.2", 3 * mib / 2, 100'000);
+  EXPECT_EQ(held_by(other), 0U);
+
+  second.leave();
+  Upload& third = upload("192.0.2.1", mib / 2, 100'000);
+  EXPECT_EQ(held_by(third), 0U) << "it would find room";
+
+  first.leave();
+  ASSERT_TRUE(eventually([&] { return held_by(other) == 100'000U; }));
+  EXPECT_EQ(held_by(third), 0U);
+
+  other.leave();
+  EXPECT_TRUE(eventually([&] { return held_by(third) == 100'000U; }));
+}
+
+TEST_F(HeldBodiesTest, OfClientsThatHoldTheSameTheOneThatWaitsLongestIsFirst) {
+  Upload& first = upload("192.0.2.1", 3 * mib / 2, 100'000);
+  Upload& other = upload("192.0.2.2", 3 * mib / 2, 100'000);
+  Upload& second = upload("192.0.2.1", mib / 2, 100'000);
+
+  first.leave();
+
+  ASSERT_TRUE(eventually([&] { return held_by(other) == 100'000U; }));
+  EXPECT_EQ(held_by(second), 0U);
+}
+
+TEST_F(HeldBodiesTest, OneThatWaitsForVeryMuchDoesNotHoldUpThoseThatNeedLittle) {
+  upload("192.0.2.1", mib / 2, 100'000);
+  Upload& large = upload("192.0.2.2", 7 * mib / 4, 100'000);
+  EXPECT_EQ(held_by(large), 0U);
+
+  EXPECT_EQ(held_by(upload("192.0.2.3", 80'000, 70'000)), 70'000U);
+  EXPECT_EQ(held_by(upload("192.0.2.3", 160'000, 70'000)), 0U) << "together they are not little";
+}
+
+TEST_F(HeldBodiesTest, WhereAllWaitForEachOtherTheLastInLineEnd) {
+  std::vector<Upload*> greedy;
+  for (int i = 0; i < 20; ++i) greedy.push_back(&upload("192.0.2.1", mib, 60'000));
+  for (Upload* each : greedy) each->send(60'000);
+  run(50ms);
+  Upload& other = upload("192.0.2.2", 3 * mib / 2, 60'000);
+  other.send(60'000);
+
+  ASSERT_TRUE(eventually([&] {
+    for (Upload* each : greedy) {
+      if (each->done()) each->leave();
+    }
+    return held_by(other) == 120'000U;
+  }));
+  const auto ended = [](const Upload* each) { return each->body == nullptr; };
+  EXPECT_LT(std::count_if(greedy.begin(), greedy.end(), ended), 20) << "no more than are needed";
+}
+
 TEST_F(HeldBodiesTest, CopiesForRetriesMakeRoomFirst) {
   Upload& sent = upload("192.0.2.1", mib, mib - 100'000);
   sent.send(100'000);
@@ -181,9 +247,15 @@ TEST(ClientKey, IsOfATenantOrAnAddressOrANetworkOfIpv6) {
     EXPECT_EQ(client_key(mapped), client_key("192.0.2.1")) << mapped;
   }
 
-  const RequestIdentity tenant{.client = "192.0.2.1", .tenant_index = 1};
-  EXPECT_EQ(client_key(tenant), client_key(RequestIdentity{.client = "x", .tenant_index = 1}));
+  const TenantConfig acme{.name = "acme"};
+  const RequestIdentity tenant{.client = "192.0.2.1", .tenant = &acme, .tenant_index = 2};
+  const RequestIdentity same{.client = "x", .tenant = &acme, .tenant_index = 2};
+  EXPECT_EQ(client_key(tenant), client_key(same));
   EXPECT_NE(client_key(tenant), client_key("192.0.2.1"));
+
+  // The file names tenants, and this is none of them.
+  const RequestIdentity none{.client = "192.0.2.1", .tenant_index = LabelIndex::other_tenant};
+  EXPECT_EQ(client_key(none), client_key("192.0.2.1"));
 }
 
 }  // namespace

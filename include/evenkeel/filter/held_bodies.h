@@ -15,6 +15,7 @@
 namespace evenkeel {
 
 class HeldBody;
+class WaitForRoom;
 
 /// Refuses a request that depends on more of its body than there was memory for.
 Error no_room_for_bodies();
@@ -23,6 +24,8 @@ Error no_room_for_bodies();
 /// learn where its request goes, others give way: copies that are kept for retries are dropped
 /// first, then the body that has not grown for the longest time ends (408), at once if its client
 /// takes more than the one that needs room, after a while in any case. Until then the upload waits.
+/// What becomes free meanwhile is for the first in line: of the client that holds least besides it.
+/// Other clients go before it only as long as each has little in all.
 ///
 /// Thread: the worker's.
 class HeldBodies {
@@ -43,6 +46,7 @@ class HeldBodies {
 
  private:
   friend class HeldBody;
+  friend class WaitForRoom;
   /// What one client takes.
   struct Client {
     std::uint64_t bytes = 0;
@@ -52,6 +56,9 @@ class HeldBodies {
   std::uint64_t missing(std::uint64_t bytes, std::uint64_t limit) const;
   bool has_room(std::uint64_t bytes, std::uint64_t limit) const;
   bool memory_is_short(std::uint64_t bytes) const;
+  WaitForRoom* first_in_line() const;
+  WaitForRoom* last_in_line(const HeldBody& first) const;
+  bool must_wait(const HeldBody& body, std::uint64_t bytes) const;
   void make_room(const HeldBody& needy, std::uint64_t bytes, Duration waited);
   bool may_end(const HeldBody& body, const HeldBody& needy, std::uint64_t bytes,
                Duration waited) const;
@@ -62,7 +69,7 @@ class HeldBodies {
   ReplayMetrics& metrics_;
   const MemoryPressureLevel* pressure_;
   Node bodies_;   // HeldBody::Place; the one that has not grown for the longest time first
-  Node waiting_;  // HeldBody::Wait, in the order of arrival
+  Node waiting_;  // WaitForRoom, in the order of arrival
   std::unordered_map<std::uint64_t, Client> clients_;  // of `bodies_`
   std::uint64_t taken_ = 0;
   std::uint64_t leaving_ = 0;   // of bodies that have been ended
@@ -108,7 +115,7 @@ class HeldBody {
   /// Needs no more than it holds.
   void end_claim();
   /// Waits until they can be claimed. Errors: body_too_large for more than may ever be held;
-  /// out_of_memory after a while; body_timeout when it had to give way to others.
+  /// out_of_memory after a while, or when it had to give way to others.
   Task<Result<Done>> wait_to_claim(std::uint64_t bytes);
   void set_stage(Stage stage) { stage_ = stage; }
   bool has_ended() const { return ended_; }
@@ -117,11 +124,11 @@ class HeldBody {
 
  private:
   friend class HeldBodies;
+  friend class WaitForRoom;
   struct Place : Node {
     explicit Place(HeldBody& own_body) : body(own_body) {}
     HeldBody& body;
   };
-  class Wait;
 
   /// Frees what is kept for a retry only. Only in the stage `passes`.
   virtual void drop_copy() = 0;
