@@ -10,7 +10,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <limits>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -23,11 +26,18 @@ namespace {
 constexpr int query_timeout_ms =
     1000;  // of the first try per name server; c-ares doubles it per try
 constexpr int tries = 3;
+/// Name servers, and the kernel, drop what comes in large bursts, and each name would wait for the
+/// timeouts of the others.
+constexpr int max_begun_at_once = 200;
+constexpr Duration burst_interval = std::chrono::milliseconds(1);  // the next tick of timers
 constexpr Duration forever = std::chrono::hours(24);
 
 /// One lookup; its caller may be gone when the answer arrives.
 struct Query {
-  explicit Query(Loop& loop) : answered(loop) {}
+  Query(Loop& loop, std::string name, int address_family)
+      : host(std::move(name)), family(address_family), answered(loop) {}
+  const std::string host;
+  const int family;
   Signal answered;
   bool abandoned = false;
   int status = ARES_ECANCELLED;
@@ -59,6 +69,12 @@ struct Resolver::State {
   Result<Done> open();
   Task<void> pump();
   void read_all();
+  void begin(std::shared_ptr<Query> query);
+  void begin_waiting();
+  void begin_burst() {
+    begun = 0;
+    begin_waiting();
+  }
   static void socket_changed(void* self, int fd, int readable, int writable);
   static void answered(void* query, int status, int timeouts, ares_addrinfo* found);
 
@@ -68,6 +84,9 @@ struct Resolver::State {
   int sockets = -1;
   Watch watch;
   Task<void> pumping;
+  std::deque<std::shared_ptr<Query>> waiting;
+  int begun = 0;  // of this burst
+  MethodTimer<&State::begin_burst> next_burst{*this};
 };
 
 namespace {
@@ -160,6 +179,26 @@ void Resolver::State::read_all() {
   }
 }
 
+void Resolver::State::begin(std::shared_ptr<Query> query) {
+  waiting.push_back(std::move(query));
+  begin_waiting();
+}
+
+void Resolver::State::begin_waiting() {
+  for (; !waiting.empty() && begun < max_begun_at_once; waiting.pop_front()) {
+    const std::shared_ptr<Query>& query = waiting.front();
+    if (query->abandoned) continue;
+    ++begun;
+    ares_addrinfo_hints hints{};
+    hints.ai_family = query->family;
+    hints.ai_socktype = SOCK_STREAM;
+    ares_getaddrinfo(channel, query->host.c_str(), nullptr, &hints, &State::answered,
+                     new std::shared_ptr<Query>(query));
+  }
+  watch.interrupt();  // `pump` now has to wait for the timeouts of these too
+  if (begun > 0 && !next_burst.armed()) next_burst.arm(loop, loop.now() + burst_interval);
+}
+
 void Resolver::State::answered(void* argument, int status, int, ares_addrinfo* found) {
   const std::unique_ptr<std::shared_ptr<Query>> owned(
       static_cast<std::shared_ptr<Query>*>(argument));
@@ -223,14 +262,9 @@ Task<Result<Resolver::Answer>> Resolver::lookup(std::string host, std::uint16_t 
   struct PendingQuery {
     std::shared_ptr<Query> query;
     ~PendingQuery() { query->abandoned = true; }
-  } pending{std::make_shared<Query>(state_->loop)};
+  } pending{std::make_shared<Query>(state_->loop, host, af)};
   Query& query = *pending.query;
-  ares_addrinfo_hints hints{};
-  hints.ai_family = af;
-  hints.ai_socktype = SOCK_STREAM;
-  ares_getaddrinfo(state_->channel, host.c_str(), nullptr, &hints, &State::answered,
-                   new std::shared_ptr<Query>(pending.query));
-  state_->watch.interrupt();  // `pump` now has to wait for this query's timeout too
+  state_->begin(pending.query);
   co_await query.answered.wait();
 
   if (query.status == ARES_ENOTFOUND || query.status == ARES_ENODATA) {

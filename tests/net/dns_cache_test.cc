@@ -171,6 +171,21 @@ TEST_F(DnsCacheTest, DoesNotWaitLongForAFamilyThatIsNotAnswered) {
   EXPECT_EQ(endpoints("pool.test"), List{"192.0.2.1:80"});
 }
 
+TEST_F(DnsCacheTest, FindsANameAmongThousandsThatAreNotAnswered) {
+  std::set<std::string> hosts{"pool.test"};
+  for (int i = 0; i < 1000; ++i) {
+    const std::string name = "other" + std::to_string(i) + ".test";
+    server.names[name] = {.v4_mode = NameServer::Mode::silent, .v6_mode = NameServer::Mode::silent};
+    hosts.insert(name);
+  }
+  server.names["pool.test"] = {.v4 = {"192.0.2.1"}};
+
+  cache.set_hosts(hosts);
+
+  EXPECT_TRUE(eventually([&] { return !endpoints("pool.test").empty(); }));
+  EXPECT_EQ(server.queries, 2 * 1001) << "none was lost, and none sent again";
+}
+
 TEST_F(DnsCacheTest, GivesUpAtTheDeadline) {
   server.names["pool.test"] = {.v4_mode = NameServer::Mode::silent,
                                .v6_mode = NameServer::Mode::silent};
