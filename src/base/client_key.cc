@@ -1,9 +1,9 @@
 #include "evenkeel/base/client_key.h"
 
-#include <string>
+#include <algorithm>
+#include <array>
 
 #include "evenkeel/base/hash.h"
-#include "evenkeel/base/host.h"
 
 namespace evenkeel {
 namespace {
@@ -17,12 +17,16 @@ std::uint64_t client_key(std::uint32_t tenant, std::string_view address) {
 }
 
 std::uint64_t client_key(std::string_view address) {
-  if (address.find(':') == address.npos) return hash_of(address);
   const auto ip = parse_ip(address);
-  if (!ip) return hash_of(address);
-  if (const std::string text = ip_text(*ip); text.find(':') == text.npos) return hash_of(text);
+  return ip ? client_key(*ip) : hash_of(address);
+}
+
+std::uint64_t client_key(const IpBytes& address) {
+  constexpr std::array<std::uint8_t, 12> mapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   constexpr std::size_t network_bytes = 8;
-  return hash_of({reinterpret_cast<const char*>(ip->data()), network_bytes});
+  const bool is_ipv4 = std::equal(mapped.begin(), mapped.end(), address.begin());
+  return hash_of(
+      {reinterpret_cast<const char*>(address.data()), is_ipv4 ? address.size() : network_bytes});
 }
 
 }  // namespace evenkeel

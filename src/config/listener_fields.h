@@ -138,8 +138,8 @@ struct Fields<ListenerLimits> {
           &T::response_buffer_bytes, SizeForm{0, 1024 * MiB});
     visit(Key{"max_connections",
               "Maximum number of connections, over all workers; 0: no limit. At the limit the "
-              "connection that is idle longest is closed for a new one; while none is idle, new "
-              "ones wait to be accepted."},
+              "connection that is idle longest, one of a client with more than its share first, is "
+              "closed for a new one; while none is idle, new ones wait to be accepted."},
           &T::max_connections, CountForm{0, 10 * million});
     visit(Key{"max_streams", "Maximum number of concurrent requests on an HTTP/2 connection."},
           &T::max_streams, CountForm{1, 10'000});

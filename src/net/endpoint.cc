@@ -3,33 +3,28 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 
-#include <array>
 #include <charconv>
 #include <cstring>
 
 namespace evenkeel {
-namespace {
-
-std::array<std::uint8_t, 16> mapped_bytes(const Endpoint& endpoint) {
-  std::array<std::uint8_t, 16> bytes{};
-  if (endpoint.family() == AF_INET) {
-    bytes[10] = bytes[11] = 0xff;
-    const auto& in = reinterpret_cast<const sockaddr_in&>(endpoint.storage);
-    std::memcpy(bytes.data() + 12, &in.sin_addr, 4);
-  } else if (endpoint.family() == AF_INET6) {
-    const auto& in6 = reinterpret_cast<const sockaddr_in6&>(endpoint.storage);
-    std::memcpy(bytes.data(), &in6.sin6_addr, 16);
-  }
-  return bytes;
-}
-
-}  // namespace
-
 std::uint16_t Endpoint::port() const {
   if (family() == AF_INET6) {
     return ntohs(reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
   }
   return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+}
+
+IpBytes Endpoint::ip() const {
+  IpBytes bytes{};
+  if (family() == AF_INET) {
+    bytes[10] = bytes[11] = 0xff;
+    const auto& in = reinterpret_cast<const sockaddr_in&>(storage);
+    std::memcpy(bytes.data() + 12, &in.sin_addr, 4);
+  } else if (family() == AF_INET6) {
+    const auto& in6 = reinterpret_cast<const sockaddr_in6&>(storage);
+    std::memcpy(bytes.data(), &in6.sin6_addr, 16);
+  }
+  return bytes;
 }
 
 void Endpoint::set_port(std::uint16_t port) {
@@ -117,7 +112,7 @@ Result<Cidr> Cidr::parse(const std::string& text) {
 }
 
 bool Cidr::contains(const Endpoint& endpoint) const {
-  const auto bytes = mapped_bytes(endpoint);
+  const IpBytes bytes = endpoint.ip();
   const unsigned whole = bits_ / 8;
   if (std::memcmp(bytes.data(), bytes_, whole) != 0) return false;
   const unsigned rest = bits_ % 8;

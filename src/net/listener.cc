@@ -148,14 +148,19 @@ void Listener::accept_kept() {
 
 /// False: there is no room, and the connection is kept.
 bool Listener::offer(int fd, const Endpoint& peer) {
-  if (has_room_ && !has_room_(fd)) {
+  const Room room = has_room_ ? has_room_(fd, peer) : Room::free;
+  if (room == Room::none) {
     kept_fd_ = fd;
     kept_peer_ = peer;
     pause();
     return false;
   }
   kept_fd_ = -1;
-  accepted_(fd, peer);
+  if (room == Room::refused) {
+    close(fd);
+  } else {
+    accepted_(fd, peer);
+  }
   return true;
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "evenkeel/config/config.h"
+#include "server/client_connections.h"
 
 namespace evenkeel {
 
@@ -18,6 +20,7 @@ struct ListenerAssignment {
     ListenerConfig config;
     ListenerId id;
     std::vector<int> fds;  ///< new sockets, which the worker then owns; none: it has those of `id`
+    std::shared_ptr<ClientConnections> clients;  ///< of all workers
   };
   std::vector<Entry> entries;
 };

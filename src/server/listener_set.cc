@@ -79,7 +79,7 @@ Result<PreparedListeners> ListenerSet::prepare(const std::vector<ListenerConfig>
       prepared.open_.push_back(*kept);
       prepared.open_.back().name = listener.name;
       for (ListenerAssignment& each : prepared.assignments_)
-        each.entries.push_back({listener, kept->id, {}});
+        each.entries.push_back({listener, kept->id, {}, kept->clients});
       continue;
     }
     auto endpoint = endpoint_of(listener.address, hosts);
@@ -148,9 +148,11 @@ Result<OpenListener> ListenerSet::open_new(const ListenerConfig& listener, const
                       .address = listener.address,
                       .endpoint = endpoint,
                       .inherited = inherited_.find(listener.name, endpoint, listener.address),
-                      .fds = {}};
+                      .fds = {},
+                      .clients = std::make_shared<ClientConnections>()};
   const std::size_t first = assignments.front().entries.size();
-  for (ListenerAssignment& each : assignments) each.entries.push_back({listener, opened.id, {}});
+  for (ListenerAssignment& each : assignments)
+    each.entries.push_back({listener, opened.id, {}, opened.clients});
   const bool shared = shares_port(endpoint);
   const std::size_t count = std::max<std::size_t>(workers_, opened.inherited.size());
   for (std::size_t i = 0; i < count; ++i) {

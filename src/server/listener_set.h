@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct OpenListener {
   Endpoint endpoint;                                ///< as bound
   std::vector<InheritedSockets::Handle> inherited;  ///< the sockets that it was started with
   std::vector<int> fds;                             ///< of all workers, which own them
+  std::shared_ptr<ClientConnections> clients;
 };
 
 /// The listeners of a new configuration, with their new sockets open and not yet used. Closes the

@@ -21,6 +21,8 @@ bool should_hand_over(std::uint32_t own, std::uint32_t least) {
 
 /// Sooner, the next request of its client may be on the way.
 constexpr Duration min_idle_time = std::chrono::milliseconds(250);
+/// Clients that mean it are through their handshake by then.
+constexpr Duration usual_handshake_time = std::chrono::seconds(1);
 constexpr int shed_on_fd_exhaustion = 16;  // idle connections
 /// Connections beyond a listener's limit, while those that are closed for them still count.
 constexpr std::int64_t max_excess = 64;
@@ -113,8 +115,7 @@ void Worker::listen(const ListenerAssignment& assignments) {
       listener->update(entry.config);
     } else {
       listener = &listeners_.emplace_back(
-          *this, entry.id, entry.config,
-          idle_.at(metrics_registry_.label_index().listener(entry.config.name)));
+          *this, entry, idle_.at(metrics_registry_.label_index().listener(entry.config.name)));
     }
     listener->open(entry.fds);  // those that it has not opened
     wanted.push_back(listener);
@@ -165,40 +166,53 @@ Worker& Worker::least_loaded() {
   return *least;
 }
 
-bool Worker::has_room(const WorkerListener& listener, int fd) {
-  bool room = true;
+Listener::Room Worker::make_room(const WorkerListener& listener, int fd, const Endpoint& peer) {
   const auto most = static_cast<std::int64_t>(listener.max_connections());
   const std::int64_t excess =
       most == 0 ? -1 : metrics_registry_.connections(listener.index()) - most;
-  if (memory_pressure_.get() != MemoryPressure::none && any_connection()) {
-    room = false;  // the control thread closes idle connections
-  } else if (excess >= 0) {
-    // Connections that are closed for others still count until the loop's next step. Far beyond
-    // the limit, two are closed for one.
-    room = make_room(listener, ShedReason::max_connections, excess > max_excess ? 2 : 1);
-  } else if (fd >= fd_reserve_threshold_) {
-    // Two, so that the next connection gets one of their low numbers.
-    room = make_room(listener, ShedReason::descriptors, 2);
+  const bool lacks_memory = memory_pressure_.get() != MemoryPressure::none && any_connection();
+  const bool lacks_descriptors = fd >= fd_reserve_threshold_;
+  if (lacks_memory) {  // the control thread closes idle connections
+    paused_ = true;
+    return Listener::Room::none;
   }
-  paused_ = paused_ || !room;
-  return room;
-}
-
-/// Closes idle connections of this listener or, where descriptors are scarce, of any.
-bool Worker::make_room(const WorkerListener& listener, ShedReason reason, int count) {
-  const WorkerListener* const only = reason == ShedReason::max_connections ? &listener : nullptr;
+  if (excess < 0 && !lacks_descriptors) return Listener::Room::free;
+  // Connections that are closed for others still count until the loop's next step: far beyond the
+  // limit, two are closed for one. Where descriptors are scarce too, so that the next connection
+  // gets one of their low numbers.
+  const ShedReason reason = excess >= 0 ? ShedReason::max_connections : ShedReason::descriptors;
+  const WorkerListener* const only = excess >= 0 ? &listener : nullptr;
+  const ClientSize size = listener.size_of(peer);
   bool made = false;
-  for (int i = 0; i < count; ++i) {
-    const Instant idle_before = loop_.now() - min_idle_time;
-    if (!shed_longest_idle(only, reason, idle_before) && !shed_handshake(only, reason)) break;
+  for (int left = excess >= 0 && excess <= max_excess ? 1 : 2; left > 0; --left) {
+    if (!shed(only, reason, size)) break;
     made = true;
   }
-  return made;
+  if (made) return Listener::Room::free;
+  if (size == ClientSize::large) {
+    listener.count_shed(reason);
+    return Listener::Room::refused;
+  }
+  paused_ = true;
+  return Listener::Room::none;
 }
 
-/// Closes the connection that is idle longest over all workers; false: none is, or not since before
-/// `idle_before`.
-bool Worker::shed_longest_idle(const WorkerListener* only, ShedReason reason, Instant idle_before) {
+/// Closes a connection to this listener or, null, to any, for one of a client of this size.
+bool Worker::shed(const WorkerListener* only, ShedReason reason, ClientSize for_client) {
+  const Instant idle_before = loop_.now() - min_idle_time;
+  const Instant begun_before = loop_.now() - usual_handshake_time;
+  // For others, large clients give up what may be in use in a moment.
+  const bool is_large = for_client == ClientSize::large;
+  return shed_longest_idle(only, ClientSize::large, reason, is_large ? idle_before : never) ||
+         shed_handshake(only, ClientSize::large, reason, is_large ? begun_before : never) ||
+         (!is_large && (shed_longest_idle(only, ClientSize::usual, reason, idle_before) ||
+                        shed_handshake(only, ClientSize::usual, reason, begun_before)));
+}
+
+/// Closes the connection of clients of this size that is idle longest over all workers; false: none
+/// is, or not since before `idle_before`.
+bool Worker::shed_longest_idle(const WorkerListener* only, ClientSize size, ShedReason reason,
+                               Instant idle_before) {
   Worker* holder = nullptr;
   WorkerListener* oldest = nullptr;
   Instant since = idle_before;
@@ -206,9 +220,11 @@ bool Worker::shed_longest_idle(const WorkerListener* only, ShedReason reason, In
     const std::uint32_t requested = peer->requested_sheds_.load(std::memory_order_relaxed);
     for (WorkerListener& listener : listeners_) {
       if (listener.retired() || (only != nullptr && &listener != only)) continue;
-      const IdleSummary* idle = peer->idle_.find(listener.index());
-      if (idle == nullptr || idle->count.load(std::memory_order_relaxed) <= requested) continue;
-      const Instant oldest_there = idle->oldest_since.load(std::memory_order_relaxed);
+      const BySize<IdleSummary>* all = peer->idle_.find(listener.index());
+      if (all == nullptr) continue;
+      const IdleSummary& idle = all->of(size);
+      if (idle.count.load(std::memory_order_relaxed) <= requested) continue;
+      const Instant oldest_there = idle.oldest_since.load(std::memory_order_relaxed);
       if (oldest_there >= since) continue;
       since = oldest_there;
       holder = peer.get();
@@ -216,25 +232,27 @@ bool Worker::shed_longest_idle(const WorkerListener* only, ShedReason reason, In
     }
   }
   if (oldest == nullptr) return false;
-  if (holder == this) return oldest->shed_idle(reason, idle_before);
-  shed_for(*holder, oldest->id(), reason, idle_before);
+  if (holder == this) return oldest->shed_idle(size, reason, idle_before);
+  shed_for(*holder, oldest->id(), size, reason, idle_before);
   return true;
 }
 
 /// Makes another worker close a connection. If that has none left, the next new connection makes
 /// up for it.
-void Worker::shed_for(Worker& other, ListenerId id, ShedReason reason, Instant idle_before) {
+void Worker::shed_for(Worker& other, ListenerId id, ClientSize size, ShedReason reason,
+                      Instant idle_before) {
   other.requested_sheds_.fetch_add(1, std::memory_order_relaxed);
-  other.loop_.post([&other, id, reason, idle_before] {
+  other.loop_.post([&other, id, size, reason, idle_before] {
     other.requested_sheds_.fetch_sub(1, std::memory_order_relaxed);
-    if (WorkerListener* same = other.find_listener(id)) same->shed_idle(reason, idle_before);
+    if (WorkerListener* same = other.find_listener(id)) same->shed_idle(size, reason, idle_before);
   });
 }
 
-bool Worker::shed_handshake(const WorkerListener* only, ShedReason reason) {
+bool Worker::shed_handshake(const WorkerListener* only, ClientSize size, ShedReason reason,
+                            Instant begun_before) {
   for (WorkerListener& listener : listeners_) {
     if (only != nullptr && &listener != only) continue;
-    if (listener.shed_handshake(reason)) return true;
+    if (listener.shed_handshake(size, reason, begun_before)) return true;
   }
   return false;
 }
@@ -289,9 +307,10 @@ int Worker::ConnectionHandoff::cancel() {
 
 void Worker::descriptors_exhausted() {
   for (int i = 0; i < shed_on_fd_exhaustion; ++i) {
-    if (!shed_longest_idle(nullptr, ShedReason::descriptors, never)) {
-      shed_handshake(nullptr, ShedReason::descriptors);
-    }
+    const bool made =
+        shed_longest_idle(nullptr, ClientSize::large, ShedReason::descriptors, never) ||
+        shed_longest_idle(nullptr, ClientSize::usual, ShedReason::descriptors, never);
+    if (!made) shed(nullptr, ShedReason::descriptors, ClientSize::usual);
   }
 }
 

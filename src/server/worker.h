@@ -14,10 +14,12 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access_log.h"
 #include "evenkeel/inference/window_budget.h"
+#include "evenkeel/net/listener.h"
 #include "evenkeel/proxy/plan.h"
 #include "evenkeel/stats/chunked_array.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/wire/frontend.h"
+#include "server/client_connections.h"
 #include "server/listener_assignment.h"
 #include "server/worker_listener.h"
 
@@ -70,9 +72,10 @@ class Worker final {
   MetricsRegistry& metrics_registry() { return metrics_registry_; }
   WorkerMetrics& worker_metrics() { return worker_metrics_; }
   void refused(const Refusal& refusal);
-  /// Whether a new connection to a listener can be served. Where a limit is reached, the
-  /// connection that is idle longest, on any worker, makes room.
-  bool has_room(const WorkerListener& listener, int fd);
+  /// Whether a new connection to a listener can be served. Where a limit is reached, another one
+  /// makes room: of a large client, else the one that is idle longest, on any worker. A new one of
+  /// a large client takes the place of none but a large client's.
+  Listener::Room make_room(const WorkerListener& listener, int fd, const Endpoint& peer);
   /// A new connection: serves it, or hands it to another worker.
   void accepted(WorkerListener& listener, int fd, const Endpoint& peer);
   void descriptors_exhausted();
@@ -107,10 +110,13 @@ class Worker final {
 
   Task<void> retire_links(std::vector<std::shared_ptr<LinkPool>> pools);
   WorkerListener* find_listener(ListenerId id);
-  bool shed_longest_idle(const WorkerListener* only, ShedReason reason, Instant idle_before);
-  bool shed_handshake(const WorkerListener* only, ShedReason reason);
-  void shed_for(Worker& other, ListenerId id, ShedReason reason, Instant idle_before);
-  bool make_room(const WorkerListener& listener, ShedReason reason, int count);
+  bool shed(const WorkerListener* only, ShedReason reason, ClientSize for_client);
+  bool shed_longest_idle(const WorkerListener* only, ClientSize size, ShedReason reason,
+                         Instant idle_before);
+  bool shed_handshake(const WorkerListener* only, ClientSize size, ShedReason reason,
+                      Instant begun_before);
+  void shed_for(Worker& other, ListenerId id, ClientSize size, ShedReason reason,
+                Instant idle_before);
   bool any_connection() const;
   void resume_accepting();
   Worker& least_loaded();
@@ -121,8 +127,8 @@ class Worker final {
   MetricsRegistry& metrics_registry_;
   WorkerMetrics& worker_metrics_;
   const MemoryPressureLevel& memory_pressure_;
-  ChunkedArray<IdleSummary> idle_;  // by listener, as the LabelIndex numbers them
-  WindowBudget windows_;            // of all plans
+  ChunkedArray<BySize<IdleSummary>> idle_;  // by listener, as the LabelIndex numbers them
+  WindowBudget windows_;                    // of all plans
   Loop loop_;
   HeldBodies held_bodies_;  // of all plans
   RequestRecorder recorder_;

@@ -21,8 +21,6 @@ namespace {
 /// connection evicts the oldest handshake, so that not all of them wait.
 constexpr unsigned max_pending_handshakes = 1024;
 
-constexpr Duration usual_handshake_time = std::chrono::seconds(1);
-
 /// In a drain, for the PROXY header and the handshake.
 constexpr Duration handshake_drain_timeout = std::chrono::seconds(1);
 /// How long idle connections of a listener that was handed over stay open.
@@ -94,6 +92,7 @@ WorkerListener::ListenerSettings::ListenerSettings(WorkerListener& owner,
     : listener(owner),
       options(options_of(config)),
       proxy_protocol_sources(cidrs_of(config.proxy_protocol)),
+      trusted_proxies(cidrs_of(config.trusted_proxies)),
       handshake_timeout(config.timeouts.handshake),
       max_connections(config.limits.max_connections),
       index(owner.worker_.metrics_registry().label_index().listener(config.name)) {}
@@ -106,8 +105,13 @@ void WorkerListener::ListenerSettings::refused(const Refusal& refusal) {
   listener.worker_.refused(refusal);
 }
 
-void WorkerListener::ListenerSettings::closed(const FrontendOptions&) {
+ClientNumber WorkerListener::ListenerSettings::number_of(const Endpoint& peer) const {
+  return any_contains(trusted_proxies, peer) ? 0 : listener.clients_->number_of(peer);
+}
+
+void WorkerListener::ListenerSettings::closed(const FrontendOptions&, ClientNumber client) {
   --connections;
+  listener.clients_->closed(client);
   listener.worker_.worker_metrics().listener(index).closed.add();
   listener.worker_.connection_ended();
 }
@@ -115,21 +119,27 @@ void WorkerListener::ListenerSettings::closed(const FrontendOptions&) {
 /// Begins to serve a connection. Counts its end if there is no memory for it; if it has begun, it
 /// has counted that itself.
 template <class Begin>
-void WorkerListener::count_end_if_thrown(ListenerSettings& settings, Begin serving) {
+void WorkerListener::count_end_if_thrown(ListenerSettings& settings, ClientNumber client,
+                                         Begin serving) {
   const std::uint32_t open = settings.connections;
   try {
     serving();
   } catch (const std::bad_alloc&) {
-    if (settings.connections == open) settings.closed(settings.options);
+    if (settings.connections == open) settings.closed(settings.options, client);
   }
 }
 
 // ---- WorkerListener ---------------------------------------------------------------------------
 
-WorkerListener::WorkerListener(Worker& worker, ListenerId id, const ListenerConfig& config,
-                               IdleSummary& idle)
-    : worker_(worker), id_(id), tls_(worker.plan()->tls_of(config.name)), idle_(&idle) {
-  settings_.emplace_back(*this, config);
+WorkerListener::WorkerListener(Worker& worker, const ListenerAssignment::Entry& entry,
+                               BySize<IdleSummary>& idle)
+    : worker_(worker),
+      id_(entry.id),
+      tls_(worker.plan()->tls_of(entry.config.name)),
+      clients_(entry.clients),
+      idle_{IdleList(&idle.usual), IdleList(&idle.large)} {
+  settings_.emplace_back(*this, entry.config);
+  clients_->set_limit(max_connections());
 }
 
 WorkerListener::~WorkerListener() = default;
@@ -147,12 +157,15 @@ void WorkerListener::open(const std::vector<int>& fds) {
         worker_.loop(), fd,
         [this](int accepted, const Endpoint& peer) { worker_.accepted(*this, accepted, peer); },
         [this] { worker_.descriptors_exhausted(); },
-        [this](int accepted) { return worker_.has_room(*this, accepted); });
+        [this](int accepted, const Endpoint& peer) {
+          return worker_.make_room(*this, accepted, peer);
+        });
   }
 }
 
 void WorkerListener::update(const ListenerConfig& config) {
   settings_.emplace_back(*this, config);
+  clients_->set_limit(max_connections());
   drop_unused_settings();
   tls_ = worker_.plan()->tls_of(config.name);
 }
@@ -189,7 +202,13 @@ void WorkerListener::retire(Retire how) {
 
 void WorkerListener::end_idle() {
   closes_idle_ = true;
-  idle_.wake_all();
+  idle_.usual.wake_all();
+  idle_.large.wake_all();
+}
+
+void WorkerListener::end_handshakes() {
+  pending_handshakes_.usual.wake_all();
+  pending_handshakes_.large.wake_all();
 }
 
 /// A timeout before HTTP, for a connection that may begin during the drain.
@@ -202,27 +221,48 @@ bool WorkerListener::empty() const {
                      [](const ListenerSettings& settings) { return settings.connections == 0; });
 }
 
-void WorkerListener::count_shed(ShedReason reason) {
+void WorkerListener::count_shed(ShedReason reason) const {
   worker_.worker_metrics().listener(index()).shed[static_cast<std::size_t>(reason)].add();
 }
 
-bool WorkerListener::shed_idle(ShedReason reason, Instant idle_before) {
-  if (idle_.oldest_since() >= idle_before) return false;
+ClientSize WorkerListener::size_of(const Endpoint& peer) const {
+  const ListenerSettings& settings = settings_.back();
+  // The client is known after the header.
+  if (any_contains(settings.proxy_protocol_sources, peer)) return ClientSize::usual;
+  return clients_->size_of(settings.number_of(peer));
+}
+
+bool WorkerListener::shed_idle(ClientSize size, ShedReason reason, Instant idle_before) {
+  IdleList& idle = idle_.of(size);
+  if (idle.oldest_since() >= idle_before) return false;
   count_shed(reason);
-  idle_.wake_first();
+  idle.wake_first();
   return true;
 }
 
 void WorkerListener::shed_idle_share(double share, ShedReason reason) {
-  const auto count = std::ceil(share * static_cast<double>(idle_.count()));
-  for (auto left = static_cast<std::uint32_t>(count); left > 0; --left) shed_idle(reason);
+  const auto count = std::ceil(share * (idle_.usual.count() + idle_.large.count()));
+  for (auto left = static_cast<std::uint32_t>(count); left > 0; --left) {
+    if (!shed_idle(ClientSize::large, reason)) shed_idle(ClientSize::usual, reason);
+  }
 }
 
-bool WorkerListener::shed_handshake(ShedReason reason) {
-  const Instant oldest = pending_handshakes_.oldest_since();
-  if (oldest == never || worker_.loop().now() - oldest < usual_handshake_time) return false;
+bool WorkerListener::shed_handshake(ClientSize size, ShedReason reason, Instant begun_before) {
+  IdleList& pending = pending_handshakes_.of(size);
+  if (pending.oldest_since() >= begun_before) return false;
   count_shed(reason);
-  pending_handshakes_.wake_first();
+  pending.wake_first();
+  return true;
+}
+
+/// The oldest makes room, one of a large client first: a client that sends is through in a moment,
+/// and silent clients cannot keep others out. False: the new one, of a large client, would take the
+/// place of another client's.
+bool WorkerListener::make_room_for_handshake(ClientSize size) {
+  auto& [usual, large] = pending_handshakes_;
+  if (usual.count() + large.count() < max_pending_handshakes) return true;
+  if (large.empty() && size == ClientSize::large) return false;
+  (large.empty() ? usual : large).wake_first();
   return true;
 }
 
@@ -240,45 +280,54 @@ void WorkerListener::serve(int fd, const Endpoint& peer) {
   ++settings.connections;
   worker_.worker_metrics().listener(settings.index).opened.add();
   const bool expects_proxy_header = any_contains(settings.proxy_protocol_sources, peer);
+  const ClientNumber client = expects_proxy_header ? 0 : settings.number_of(peer);
+  clients_->opened(client);
   if (expects_proxy_header || tls_ != nullptr) {
-    count_end_if_thrown(settings, [&] {
-      worker_.loop().spawn(begin(settings, std::move(socket), peer, expects_proxy_header, tls_));
+    count_end_if_thrown(settings, client, [&] {
+      worker_.loop().spawn(
+          begin(settings, std::move(socket), peer, client, expects_proxy_header, tls_));
     });
   } else {
-    serve_http(settings, std::move(socket), peer);
+    serve_http(settings, std::move(socket), peer, client);
   }
 }
 
 void WorkerListener::serve_http(ListenerSettings& settings, std::unique_ptr<Socket> socket,
-                                const Endpoint& peer) {
-  count_end_if_thrown(settings, [&] {
-    worker_.loop().spawn(evenkeel::serve_http(std::move(socket), peer, settings.options, settings));
+                                const Endpoint& peer, ClientNumber client) {
+  count_end_if_thrown(settings, client, [&] {
+    worker_.loop().spawn(
+        evenkeel::serve_http(std::move(socket), peer, settings.options, settings, client));
   });
 }
 
 /// The steps before HTTP: the PROXY header, then TLS.
 Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Socket> socket,
-                                 Endpoint peer, bool expects_proxy_header,
+                                 Endpoint peer, ClientNumber client, bool expects_proxy_header,
                                  std::shared_ptr<const TlsServerContext> tls) {
   // Counts the connection's end until serve_http does.
   struct CloseGuard {
     ListenerSettings& settings;
+    ClientNumber& client;
     bool dismissed = false;
     ~CloseGuard() {
-      if (!dismissed) settings.closed(settings.options);
+      if (!dismissed) settings.closed(settings.options, client);
     }
-  } close_guard{settings};
+  } close_guard{settings, client};
   Loop& loop = worker_.loop();
 
-  // The oldest makes room: a client that sends is through in a moment, and silent clients cannot
-  // keep others out.
-  if (pending_handshakes_.count() >= max_pending_handshakes) pending_handshakes_.wake_first();
-  std::optional<PendingHandshake> pending(std::in_place, *this, socket->watch());
+  if (!make_room_for_handshake(clients_->size_of(client))) {
+    if (tls != nullptr) count_handshake(settings, TlsOutcome::overload);
+    co_return;
+  }
+  std::optional<PendingHandshake> pending(std::in_place, *this, socket->watch(), client);
   if (expects_proxy_header) {
     const Instant deadline = loop.now() + limit_in_drain(settings.options.header_timeout);
     auto named = co_await read_proxy_header(*socket, peer, deadline);
     if (!named) co_return;
     peer = *named;
+    client = settings.number_of(peer);
+    clients_->opened(client);
+    pending->enter(client);
   }
   if (tls != nullptr) {
     auto secured = co_await accept_tls(settings, socket, pending, std::move(tls));
@@ -287,18 +336,22 @@ Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Soc
   close_guard.dismissed = true;
   pending.reset();
   // Not awaited: this frame would live as long as the connection.
-  serve_http(settings, std::move(socket), peer);
+  serve_http(settings, std::move(socket), peer, client);
+}
+
+void WorkerListener::count_handshake(const ListenerSettings& settings, TlsOutcome outcome) {
+  auto& handshakes = worker_.worker_metrics().listener(settings.index).handshakes;
+  handshakes[static_cast<std::size_t>(outcome)].add();
 }
 
 /// False: the connection ends, after a plain-text answer where the client did not speak TLS.
 Task<bool> WorkerListener::accept_tls(ListenerSettings& settings, std::unique_ptr<Socket>& socket,
                                       std::optional<PendingHandshake>& pending,
                                       std::shared_ptr<const TlsServerContext> tls) {
-  auto& handshakes = worker_.worker_metrics().listener(settings.index).handshakes;
   const Instant deadline = worker_.loop().now() + limit_in_drain(settings.handshake_timeout);
   auto secured = co_await socket->accept_tls(std::move(tls), deadline);
   const TlsOutcome outcome = pending->evicted ? TlsOutcome::overload : socket->tls_outcome();
-  handshakes[static_cast<std::size_t>(outcome)].add();
+  count_handshake(settings, outcome);
   if (pending->evicted) co_return false;
   if (secured) co_return true;
   if (outcome == TlsOutcome::not_tls) {

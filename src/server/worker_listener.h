@@ -14,6 +14,7 @@
 #include "evenkeel/net/listener.h"
 #include "evenkeel/net/socket.h"
 #include "evenkeel/wire/frontend.h"
+#include "server/client_connections.h"
 #include "server/listener_assignment.h"
 
 namespace evenkeel {
@@ -33,7 +34,7 @@ enum class Retire : std::uint8_t {
 class WorkerListener final {
  public:
   /// `idle`: follows its idle connections; outlives it.
-  WorkerListener(Worker& worker, ListenerId id, const ListenerConfig& config, IdleSummary& idle);
+  WorkerListener(Worker& worker, const ListenerAssignment::Entry& entry, BySize<IdleSummary>& idle);
   WorkerListener(const WorkerListener&) = delete;
   WorkerListener& operator=(const WorkerListener&) = delete;
   ~WorkerListener();
@@ -65,14 +66,19 @@ class WorkerListener final {
   /// Serves an accepted connection, which the worker has counted.
   void serve(int fd, const Endpoint& peer);
 
-  /// Closes the connection that is idle longest; false: none is, or not since before `idle_before`.
-  bool shed_idle(ShedReason reason, Instant idle_before = never);
-  /// Closes a share of its idle connections, those that are idle longest.
+  /// The size of the client of a connection that has not been served yet.
+  ClientSize size_of(const Endpoint& peer) const;
+  /// Closes the connection of clients of this size that is idle longest; false: none is, or not
+  /// since before `idle_before`.
+  bool shed_idle(ClientSize size, ShedReason reason, Instant idle_before = never);
+  /// Closes a share of its idle connections, those of large clients first, then those that are idle
+  /// longest.
   void shed_idle_share(double share, ShedReason reason);
-  /// Closes the connection that is longest in its PROXY header or handshake, if that is for a
-  /// second: clients that mean it are through by then. False: there is none.
-  bool shed_handshake(ShedReason reason);
-  /// Ends the pause after `Worker::has_room` was false, soon.
+  /// Closes the connection of clients of this size that is longest in its PROXY header or
+  /// handshake, if it began before `begun_before`. False: there is none.
+  bool shed_handshake(ClientSize size, ShedReason reason, Instant begun_before);
+  void count_shed(ShedReason reason) const;
+  /// Ends the pause after `Worker::make_room` found none, soon.
   void resume_accepting();
 
  private:
@@ -84,13 +90,18 @@ class WorkerListener final {
     void refused(const Refusal& refusal) override;
     bool draining() const override { return listener.retired_; }
     bool closes_idle() const override { return listener.closes_idle_; }
-    IdleList& idle_connections() override { return listener.idle_; }
+    IdleList& idle_connections(ClientNumber client) override {
+      return listener.idle_.of(listener.clients_->size_of(client));
+    }
     void watch_drain(Waiter& waiter) override { listener.drain_watchers_.add(waiter); }
-    void closed(const FrontendOptions&) override;
+    void closed(const FrontendOptions&, ClientNumber client) override;
+    /// 0 for one that speaks for many clients.
+    ClientNumber number_of(const Endpoint& peer) const;
 
     WorkerListener& listener;
     FrontendOptions options;
     std::vector<Cidr> proxy_protocol_sources;  ///< peers that must begin with a PROXY header
+    std::vector<Cidr> trusted_proxies;         ///< peers that speak for many clients
     Duration handshake_timeout;
     std::uint32_t max_connections;
     std::uint32_t index;  ///< in the LabelIndex
@@ -100,8 +111,13 @@ class WorkerListener final {
   /// A connection before HTTP, in its PROXY header or handshake; woken to make room, and in a
   /// drain.
   struct PendingHandshake {
-    PendingHandshake(WorkerListener& owner, Watch& watched) : listener(owner), watch(watched) {
-      listener.pending_handshakes_.add(waiter, watch.loop().now());
+    PendingHandshake(WorkerListener& owner, Watch& watched, ClientNumber client)
+        : listener(owner), watch(watched) {
+      enter(client);
+    }
+    void enter(ClientNumber client) {
+      const ClientSize size = listener.clients_->size_of(client);
+      listener.pending_handshakes_.of(size).add(waiter, watch.loop().now());
     }
     void evict() {
       evicted = !listener.retired_;  // in a drain it has timed out
@@ -113,16 +129,19 @@ class WorkerListener final {
     MethodEvent<IdleWaiter, &PendingHandshake::evict> waiter{*this};
   };
 
-  void count_shed(ShedReason reason);
   void drop_unused_settings();
-  void end_handshakes() { pending_handshakes_.wake_all(); }
+  void end_handshakes();
+  bool make_room_for_handshake(ClientSize size);
   void end_idle();
   Duration limit_in_drain(Duration timeout) const;
   template <class Begin>
-  static void count_end_if_thrown(ListenerSettings& settings, Begin serving);
-  void serve_http(ListenerSettings& settings, std::unique_ptr<Socket> socket, const Endpoint& peer);
+  static void count_end_if_thrown(ListenerSettings& settings, ClientNumber client, Begin serving);
+  void serve_http(ListenerSettings& settings, std::unique_ptr<Socket> socket, const Endpoint& peer,
+                  ClientNumber client);
   Task<void> begin(ListenerSettings& settings, std::unique_ptr<Socket> socket, Endpoint peer,
-                   bool expects_proxy_header, std::shared_ptr<const TlsServerContext> tls);
+                   ClientNumber client, bool expects_proxy_header,
+                   std::shared_ptr<const TlsServerContext> tls);
+  void count_handshake(const ListenerSettings& settings, TlsOutcome outcome);
   Task<bool> accept_tls(ListenerSettings& settings, std::unique_ptr<Socket>& socket,
                         std::optional<PendingHandshake>& pending,
                         std::shared_ptr<const TlsServerContext> tls);
@@ -135,9 +154,10 @@ class WorkerListener final {
   std::shared_ptr<const TlsServerContext> tls_;
   std::list<Listener> listeners_;
   std::size_t opened_ = 0;  // sockets
-  IdleList idle_;
+  const std::shared_ptr<ClientConnections> clients_;
+  BySize<IdleList> idle_;
   WaiterList drain_watchers_;
-  IdleList pending_handshakes_;  // the oldest first
+  BySize<IdleList> pending_handshakes_;  // the oldest first
   bool retired_ = false;
   bool closes_idle_ = false;
   MethodTimer<&WorkerListener::end_handshakes> handshake_drain_{*this};

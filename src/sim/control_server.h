@@ -27,8 +27,8 @@ class ControlServer final : public Handler, public FrontendCallbacks {
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  IdleList& idle_connections() override { return idle_; }
-  void closed(const FrontendOptions&) override {}
+  IdleList& idle_connections(ClientNumber) override { return idle_; }
+  void closed(const FrontendOptions&, ClientNumber) override {}
   Task<Result<Response>> handle(Request& request) override;
 
  private:

@@ -58,8 +58,8 @@ class SimulatedServer::Connection final : public Handler, public FrontendCallbac
   Task<Result<Response>> handle(Request& request) override { return server.handle(*this, request); }
   void refused(const Refusal&) override {}
   bool draining() const override { return !server.listener_.has_value(); }
-  IdleList& idle_connections() override { return server.idle_; }
-  void closed(const FrontendOptions&) override {}
+  IdleList& idle_connections(ClientNumber) override { return server.idle_; }
+  void closed(const FrontendOptions&, ClientNumber) override {}
 
   SimulatedServer& server;
   int fd;

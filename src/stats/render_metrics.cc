@@ -311,7 +311,7 @@ class MetricsRenderer final : public prometheus::Collectable {
 
   void add_shed(MetricsPage& page) const {
     page.counters("evenkeel_connections_shed_total",
-                  "Idle connections of clients that were closed to make room, by what was scarce.");
+                  "Connections of clients that were closed to make room, by what was scarce.");
     for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
       for (std::size_t reason = 0; reason < shed_reason_count; ++reason) {
         page.add({{"listener", names_.listeners[i]}},

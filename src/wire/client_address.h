@@ -9,19 +9,22 @@
 
 namespace evenkeel {
 
-/// The address of a client's connection, as text.
+/// The address of a client's connection, as text, and what its worker calls it.
 class ClientAddress {
  public:
-  explicit ClientAddress(const Endpoint& peer) : port_(peer.port()) {
+  explicit ClientAddress(const Endpoint& peer, ClientNumber number = 0)
+      : port_(peer.port()), number_(number) {
     const std::string name = peer.host();
     size_ = static_cast<std::uint8_t>(name.copy(text_.data(), text_.size()));
   }
 
   std::string_view text() const { return {text_.data(), size_}; }
   std::uint16_t port() const { return port_; }
+  ClientNumber number() const { return number_; }
 
  private:
   std::uint16_t port_;
+  ClientNumber number_;
   std::uint8_t size_ = 0;
   std::array<char, 46> text_;
 };

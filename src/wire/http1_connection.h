@@ -19,17 +19,17 @@ namespace evenkeel {
 /// Serves the requests of one client connection, one after the other. Thread: its loop's.
 class Http1Connection final : public Pooled, public InterimHandler {
  public:
-  Http1Connection(std::unique_ptr<Socket> socket, const Endpoint& peer,
+  Http1Connection(std::unique_ptr<Socket> socket, const ClientAddress& client,
                   const FrontendOptions& options, FrontendCallbacks& callbacks)
       : options_(options),
         callbacks_(callbacks),
-        client_(peer),
+        client_(client),
         budget_(options.response_buffer_bytes) {
     transport_.socket = std::move(socket);
     transport_.socket->limit_unsent(max_unsent_bytes);
   }
   ~Http1Connection() override {
-    if (transport_.socket != nullptr) callbacks_.closed(options_);
+    if (transport_.socket != nullptr) callbacks_.closed(options_, client_.number());
   }
 
   /// Serves the connection until it ends. With `detects_http2`, a client that sends the HTTP/2

@@ -48,7 +48,7 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       const Duration timeout = first_request_pending ? head_drain_timeout
                                : c.served_           ? c.options_.idle_timeout
                                                      : c.options_.header_timeout;
-      c.callbacks_.idle_connections().add(c.idle_, since);
+      c.callbacks_.idle_connections(c.client_.number()).add(c.idle_, since);
       auto wake = co_await c.watch().until_readable(since + timeout);
       c.idle_.leave();
       if (wake == Wake::interrupted && !first_request_pending && !c.served_ &&
@@ -366,16 +366,18 @@ Task<void> Http1Connection::linger() {
 Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
                        const FrontendOptions& options, FrontendCallbacks& callbacks) {
   return Http1Connection::serve(
-      std::make_unique<Http1Connection>(std::move(socket), peer, options, callbacks), false);
+      std::make_unique<Http1Connection>(std::move(socket), ClientAddress(peer), options, callbacks),
+      false);
 }
 
 Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
-                      FrontendCallbacks& callbacks) {
+                      FrontendCallbacks& callbacks, ClientNumber client) {
+  const ClientAddress address(peer, client);
   if (socket->tls() != nullptr && socket->tls()->alpn == "h2") {
-    return serve_http2(std::move(socket), ClientAddress(peer), options, callbacks, {});
+    return serve_http2(std::move(socket), address, options, callbacks, {});
   }
   return Http1Connection::serve(
-      std::make_unique<Http1Connection>(std::move(socket), peer, options, callbacks), true);
+      std::make_unique<Http1Connection>(std::move(socket), address, options, callbacks), true);
 }
 
 }  // namespace evenkeel

@@ -46,7 +46,7 @@ Http2Frontend::~Http2Frontend() {
     drop_streams();
     session_.fail(NGHTTP2_NO_ERROR, "the server is stopping");
   }
-  callbacks_.closed(options_);
+  callbacks_.closed(options_, client_.number());
 }
 
 /// Ends the requests in progress; the client gets no more of their responses.
@@ -78,7 +78,7 @@ Task<void> Http2Frontend::serve(std::unique_ptr<Http2Frontend> self, ReadBuffer 
 
 /// The last request has ended.
 void Http2Frontend::become_idle() {
-  callbacks_.idle_connections().add(idle_, loop().now());
+  callbacks_.idle_connections(client_.number()).add(idle_, loop().now());
   idle_timer_.arm(loop(), loop().now() + options_.idle_timeout);
 }
 

@@ -10,6 +10,7 @@ import unittest
 
 import case
 import http2
+from certificates import Authority
 from process import SANITIZED
 from stream import Closed, Stream, exchange
 from websocket_echo import switch
@@ -33,7 +34,9 @@ class Gate:
         self._opened.set()
 
 
-class MaxConnections(case.Case):
+class Limited(case.Case):
+    """A listener with a limit of connections."""
+
     def limited(self, most, workers=1):
         self.gate = Gate()
         self.addCleanup(self.gate.open)
@@ -52,6 +55,13 @@ class MaxConnections(case.Case):
     def shed(daemon, reason="max_connections"):
         return daemon.metric("evenkeel_connections_shed_total", listener="public", reason=reason)
 
+    @staticmethod
+    def closed(streams):
+        """The numbers of the connections that the daemon has closed."""
+        return [number for number, each in enumerate(streams) if select.select([each.socket], [], [], 0)[0]]
+
+
+class MaxConnections(Limited):
     def test_the_connection_that_is_idle_longest_makes_room_on_whichever_worker(self):
         most = 24
         daemon = self.limited(most, workers=3)
@@ -70,11 +80,6 @@ class MaxConnections(case.Case):
             self.assertEqual(self.closed(order), list(range(number + 1)), "one is shed for one accepted")
         self.assertEqual(self.shed(daemon), most)
         self.open_connections(daemon, most)
-
-    @staticmethod
-    def closed(streams):
-        """The numbers of the connections that the daemon has closed."""
-        return [number for number, each in enumerate(streams) if select.select([each.socket], [], [], 0)[0]]
 
     def test_while_none_is_idle_new_connections_wait_until_one_ends(self):
         daemon = self.limited(2, workers=2)
@@ -120,6 +125,107 @@ class MaxConnections(case.Case):
         waiting.ask(target="/next")
         busy.close()
         self.assertEqual(waiting.read_response().body, b"/next")
+
+
+class LargeClient(Limited):
+    """One address that has most of a listener's connections, and others that need some."""
+
+    LIMIT = 12
+    SMALL, LARGE, FRESH = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+
+    def connect_from(self, daemon, source, **kwargs):
+        stream = Stream.connect(daemon.address, source=source, **kwargs)
+        self.addCleanup(stream.close)
+        return stream
+
+    def idle(self, daemon, source, **kwargs):
+        stream = self.connect_from(daemon, source, **kwargs)
+        self.assertEqual(stream.exchange().status, 200)
+        return stream
+
+    def test_its_idle_connections_make_room_first(self):
+        daemon = self.limited(self.LIMIT, workers=2)
+        small = self.idle(daemon, self.SMALL)
+        large = [self.idle(daemon, self.LARGE) for _ in range(self.LIMIT - 1)]
+        daemon.wait_asleep()
+
+        others = [small, *(self.idle(daemon, self.FRESH) for _ in range(3))]
+
+        self.eventually(lambda: len(self.closed(large)) == 3, "three of the large client's to be shed")
+        # The first ones were within its share.
+        self.assertGreater(min(self.closed(large)), 5)
+        for stream in others:
+            self.assertEqual(stream.exchange().status, 200)
+        self.assertEqual(self.shed(daemon), 3)
+
+    def test_a_new_one_of_it_takes_the_place_of_none_of_others(self):
+        daemon = self.limited(self.LIMIT)
+        small = self.idle(daemon, self.SMALL)
+        large = [self.connect_from(daemon, self.LARGE) for _ in range(self.LIMIT - 1)]
+        for stream in large:
+            stream.ask(target="/waits")
+        self.eventually(lambda: daemon.api("pools")[0]["in_flight"] == len(large), "all at the backend")
+        time.sleep(0.3)  # the idle one may be shed from now on
+
+        for _ in range(3):
+            self.connect_from(daemon, self.LARGE).wait_closed()
+
+        self.assertEqual(small.exchange().status, 200)
+        self.assertEqual(self.shed(daemon), 3)
+        time.sleep(0.3)
+        self.idle(daemon, self.FRESH)
+        small.wait_closed()
+        self.gate.open()
+        for stream in large:
+            self.assertEqual(stream.read_response().status, 200)
+
+    def test_one_that_is_alone_has_all(self):
+        daemon = self.limited(self.LIMIT)
+        large = [self.idle(daemon, self.LARGE) for _ in range(self.LIMIT)]
+        time.sleep(0.3)
+        self.idle(daemon, self.LARGE)
+        self.assertEqual(self.closed(large), [0])
+
+    def test_its_unfinished_handshakes_make_room_first(self):
+        authority = Authority(self.folder())
+        certificate = authority.issue("localhost", "127.0.0.1")
+        daemon = self.start_daemon(self.backend(Gate()), workers=1, listeners=[
+            {"name": "public", "limits": {"max_connections": self.LIMIT},
+             "tls": {"certificates": [certificate.config()]}}])
+        tls = {"tls": authority.trust(), "name": "localhost"}
+        small = self.idle(daemon, self.SMALL, **tls)
+        silent = [self.connect_from(daemon, self.LARGE) for _ in range(self.LIMIT - 1)]
+        self.open_connections(daemon, self.LIMIT)
+
+        fresh = self.idle(daemon, self.FRESH, **tls)
+
+        self.assertEqual(len(self.closed(silent)), 1)
+        self.assertEqual((small.exchange().status, fresh.exchange().status), (200, 200))
+
+    def test_clients_behind_a_proxy_are_those_that_it_names(self):
+        daemon = self.start_daemon(self.backend(Gate()), listeners=[
+            {"name": "public", "proxy_protocol": ["127.0.0.0/8"], "limits": {"max_connections": self.LIMIT}}])
+
+        def idle(client):
+            stream = self.connect(daemon)
+            stream.send(b"PROXY TCP4 %s 192.0.2.9 51000 80\r\n" % client)
+            self.assertEqual(stream.exchange().status, 200)
+            return stream
+
+        small = idle(b"192.0.2.1")
+        large = [idle(b"192.0.2.2") for _ in range(self.LIMIT - 1)]
+        idle(b"192.0.2.3")
+        self.assertEqual(len(self.closed(large)), 1)
+        self.assertEqual(small.exchange().status, 200)
+
+    def test_a_trusted_proxy_is_none(self):
+        daemon = self.start_daemon(self.backend(Gate()), listeners=[
+            {"name": "public", "trusted_proxies": [f"{self.LARGE}/32"], "limits": {"max_connections": self.LIMIT}}])
+        small = self.idle(daemon, self.SMALL)
+        proxy = [self.idle(daemon, self.LARGE) for _ in range(self.LIMIT - 1)]
+        time.sleep(0.3)
+        self.idle(daemon, self.LARGE)
+        self.assertEqual((self.closed([small]), self.closed(proxy)), ([0], []))
 
 
 @unittest.skipIf(SANITIZED, "a sanitizer's memory is not ours")

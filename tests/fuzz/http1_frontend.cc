@@ -52,8 +52,8 @@ class FuzzCallbacks final : public FrontendCallbacks {
   std::shared_ptr<Handler> plan() override { return handler; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  IdleList& idle_connections() override { return idle; }
-  void closed(const FrontendOptions&) override {}
+  IdleList& idle_connections(ClientNumber) override { return idle; }
+  void closed(const FrontendOptions&, ClientNumber) override {}
 
   std::shared_ptr<RecordingHandler> handler = std::make_shared<RecordingHandler>();
   IdleList idle;

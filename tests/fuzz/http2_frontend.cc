@@ -93,8 +93,8 @@ class FuzzCallbacks final : public FrontendCallbacks {
   std::shared_ptr<Handler> plan() override { return handler; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  IdleList& idle_connections() override { return idle; }
-  void closed(const FrontendOptions&) override { ++ended; }
+  IdleList& idle_connections(ClientNumber) override { return idle; }
+  void closed(const FrontendOptions&, ClientNumber) override { ++ended; }
 
   std::shared_ptr<CheckingHandler> handler = std::make_shared<CheckingHandler>();
   IdleList idle;

@@ -91,8 +91,8 @@ class Server : FrontendCallbacks, Handler {
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  IdleList& idle_connections() override { return idle_connections_; }
-  void closed(const FrontendOptions&) override { ++closed_connections; }
+  IdleList& idle_connections(ClientNumber) override { return idle_connections_; }
+  void closed(const FrontendOptions&, ClientNumber) override { ++closed_connections; }
 
   Task<Result<Response>> handle(Request& request) override {
     std::string body;

@@ -453,7 +453,9 @@ TEST(Listener, OffersAConnectionThatItKeptByALowerNumberAsSoonAsOneIsFree) {
   const int most = others.front();
   Listener listener(
       loop, fd, [&](int connection, const Endpoint&) { accepted.push_back(connection); }, nullptr,
-      [&](int connection) { return connection <= most; });
+      [&](int connection, const Endpoint&) {
+        return connection <= most ? Listener::Room::free : Listener::Room::none;
+      });
 
   ASSERT_EQ(::connect(client, where.address(), where.size), 0);
   loop.run_until([] { return false; }, Clock::now() + 50ms);
@@ -466,6 +468,31 @@ TEST(Listener, OffersAConnectionThatItKeptByALowerNumberAsSoonAsOneIsFree) {
   EXPECT_EQ(::read(client, &byte, 1), 1);
   close(accepted.front());
   close(client);
+}
+
+TEST(Listener, ClosesAConnectionForWhoseClientThereIsNoRoomAndAcceptsTheNext) {
+  Loop loop;
+  std::vector<int> accepted;
+  const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
+  const Endpoint where = Listener::local_endpoint(fd);
+  std::vector<std::uint16_t> offered;
+  Listener listener(
+      loop, fd, [&](int connection, const Endpoint&) { accepted.push_back(connection); }, nullptr,
+      [&](int, const Endpoint& peer) {
+        offered.push_back(peer.port());
+        return offered.size() == 1 ? Listener::Room::refused : Listener::Room::free;
+      });
+  const int first = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int second = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+  ASSERT_EQ(::connect(first, where.address(), where.size), 0);
+  ASSERT_EQ(::connect(second, where.address(), where.size), 0);
+
+  ASSERT_TRUE(eventually(loop, [&] { return accepted.size() == 1; }));
+  EXPECT_EQ(offered.size(), 2u);
+  char byte = 0;
+  EXPECT_EQ(::read(first, &byte, 1), 0);
+  for (const int each : {accepted.front(), first, second}) close(each);
 }
 
 }  // namespace

@@ -34,8 +34,13 @@ class Retiring : public testing::TestWithParam<Retire> {
     EXPECT_TRUE(pool_set.ok());
     workers_.push_back(std::make_unique<Worker>(0, metrics_registry_, nullptr, pressure_));
     workers_[0]->adopt(config, *pool_set);
-    listener_ = std::make_unique<WorkerListener>(*workers_[0], ListenerId{1},
-                                                 config->listeners.front(), idle_);
+    listener_ = std::make_unique<WorkerListener>(
+        *workers_[0],
+        ListenerAssignment::Entry{.config = config->listeners.front(),
+                                  .id = ListenerId{1},
+                                  .fds = {},
+                                  .clients = std::make_shared<ClientConnections>()},
+        idle_);
     workers_[0]->start(workers_);
   }
   ~Retiring() override {
@@ -57,7 +62,7 @@ class Retiring : public testing::TestWithParam<Retire> {
 
   MetricsRegistry metrics_registry_{1};
   MemoryPressureLevel pressure_;
-  IdleSummary idle_;
+  BySize<IdleSummary> idle_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<WorkerListener> listener_;
 };

@@ -98,8 +98,8 @@ class TestServer final : public FrontendCallbacks, public Handler {
   std::shared_ptr<Handler> plan() override { return {std::shared_ptr<void>(), this}; }
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
-  IdleList& idle_connections() override { return idle_; }
-  void closed(const FrontendOptions&) override {}
+  IdleList& idle_connections(ClientNumber) override { return idle_; }
+  void closed(const FrontendOptions&, ClientNumber) override {}
 
   Task<Result<Response>> handle(Request& request) override {
     requests_.push_back(std::string(request.method) + " " + std::string(request.path));

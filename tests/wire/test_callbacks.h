@@ -22,8 +22,8 @@ class TestCallbacks final : public FrontendCallbacks {
     refused_times = refusal.info.timings;
   }
   bool draining() const override { return drains; }
-  IdleList& idle_connections() override { return idle; }
-  void closed(const FrontendOptions&) override { ++closed_count; }
+  IdleList& idle_connections(ClientNumber) override { return idle; }
+  void closed(const FrontendOptions&, ClientNumber) override { ++closed_count; }
 
   std::shared_ptr<Handler> handler;
   IdleList idle;

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "evenkeel/base/host.h"
+
 namespace evenkeel {
 
-/// A hash of an address without port, of IPv6 of its network of 64 bits: one client has all
-/// addresses of it.
+/// A hash of an address, of IPv6 of its network of 64 bits: one client has all addresses of it.
+std::uint64_t client_key(const IpBytes& address);
+/// Likewise; of an address without port.
 std::uint64_t client_key(std::string_view address);
 
 /// Likewise; of the tenant, if there is one (not 0).

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/base/host.h"
 #include "evenkeel/base/result.h"
 
 namespace evenkeel {
@@ -22,6 +23,7 @@ struct Endpoint {
   int family() const { return storage.ss_family; }
   std::uint16_t port() const;
   void set_port(std::uint16_t port);
+  IpBytes ip() const;
   /// "192.0.2.1" or "2001:db8::1".
   std::string host() const;
   /// "192.0.2.1:80" or "[2001:db8::1]:80".

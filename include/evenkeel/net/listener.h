@@ -1,6 +1,7 @@
 // Accepts connections on one loop; every worker has a listener of its own on the same port.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -17,9 +18,13 @@ class Listener {
  public:
   using AcceptCallback = std::function<void(int fd, const Endpoint& peer)>;
   using ExhaustedCallback = std::function<void()>;
-  /// Whether there is room for a connection. If not, the listener keeps this one and pauses until
-  /// `resume`, but no longer than 100 ms; then it calls again.
-  using RoomCallback = std::function<bool(int fd)>;
+  enum class Room : std::uint8_t {
+    free,     ///< accept the connection
+    none,     ///< keep it, and pause until `resume`, but no longer than 100 ms; then ask again
+    refused,  ///< close it: there is none for this client
+  };
+  /// Whether there is room for a connection.
+  using RoomCallback = std::function<Room(int fd, const Endpoint& peer)>;
 
   /// The first socket on a port, which no process may use yet, another evenkeel included. Port 0:
   /// the kernel chooses. Errors give the reason ("Address already in use").

@@ -51,6 +51,9 @@ struct Refusal {
   const RequestInfo& info;
 };
 
+/// What its worker calls the client of a connection; 0: nothing.
+using ClientNumber = std::uint16_t;
+
 /// What a connection needs from its worker. Outlives its connections.
 class FrontendCallbacks {
  public:
@@ -63,19 +66,20 @@ class FrontendCallbacks {
   virtual bool draining() const = 0;
   /// Whether HTTP/1 connections close between two requests. Holds only while `draining` does.
   virtual bool closes_idle() const { return draining(); }
-  /// Connections between two requests, the one idle longest first. Waking one closes it.
-  virtual IdleList& idle_connections() = 0;
+  /// Connections between two requests, the one idle longest first, among which one of this client
+  /// belongs. Waking one closes it.
+  virtual IdleList& idle_connections(ClientNumber client) = 0;
   /// Wakes a connection with concurrent requests when a drain begins. Not needed without drains.
   virtual void watch_drain(Waiter&) {}
-  /// A connection has ended.
-  virtual void closed(const FrontendOptions& listener) = 0;
+  /// A connection of a client has ended.
+  virtual void closed(const FrontendOptions& listener, ClientNumber client) = 0;
 };
 
 /// Serves a connection until it ends: HTTP/2 if ALPN negotiated it or the client begins with its
 /// preface (RFC 9113, section 3.3: prior knowledge), else HTTP/1.1 and 1.0. `options` and
 /// `callbacks` outlive the task.
 Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
-                      FrontendCallbacks& callbacks);
+                      FrontendCallbacks& callbacks, ClientNumber client = 0);
 
 /// As `serve_http`, but HTTP/1.1 and 1.0 only.
 Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
