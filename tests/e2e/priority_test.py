@@ -27,8 +27,8 @@ class Priorities(case.Case):
         self.eventually(lambda: self.served == ["/first"], "the request that takes the slot")
         return self.daemon_
 
-    def send(self, target, priority=None, key=None):
-        stream = Stream.connect(self.daemon_.address)
+    def send(self, target, priority=None, key=None, source=None):
+        stream = Stream.connect(self.daemon_.address, source=source)
         self.addCleanup(stream.close)
         before = self.waiting()
         fields = {"x-priority": priority, "x-api-key": key}
@@ -36,9 +36,9 @@ class Priorities(case.Case):
         self.streams.append(stream)
         return stream, before
 
-    def queue(self, target, priority=None, key=None):
+    def queue(self, target, priority=None, key=None, source=None):
         """Sends a request that finds a place in the queue."""
-        stream, before = self.send(target, priority, key)
+        stream, before = self.send(target, priority, key, source)
         self.eventually(lambda: self.waiting() == before + 1, "one more in the queue")
         return stream
 
@@ -108,6 +108,16 @@ class Priorities(case.Case):
         self.assertEqual(logged, {"/first": (None, None), "/nightly": ("nightly", "batch"), "/raised": ("nightly", "batch"),
                                   "/lowered": ("urgent", "batch"), "/none": (None, None),
                                   "/urgent": ("urgent", "interactive")})
+
+    def test_each_client_has_a_share_of_the_places_also_if_it_is_of_no_tenant(self):
+        self.full(queue={"size": 4}, tenants=[{"name": "acme", "keys_sha256": ["0" * 64]}])
+        greedy = [self.queue(f"/greedy{number}", source="127.0.0.2") for number in range(4)]
+
+        other, _ = self.send("/other", source="127.0.0.3")
+        displaced = greedy.pop().read_response()
+
+        self.assertEqual((displaced.status, displaced.reason), (429, "queue_full"))
+        self.assertEqual(self.serve(*greedy, other), ["/greedy0", "/greedy1", "/greedy2", "/other"])
 
 
 if __name__ == "__main__":
