@@ -185,6 +185,7 @@ void Resolver::State::begin(std::shared_ptr<Query> query) {
 }
 
 void Resolver::State::begin_waiting() {
+  if (waiting.empty()) return;
   for (; !waiting.empty() && begun < max_begun_at_once; waiting.pop_front()) {
     const std::shared_ptr<Query>& query = waiting.front();
     if (query->abandoned) continue;

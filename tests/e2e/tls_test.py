@@ -289,6 +289,22 @@ class UnexpectedConnections(TlsCase):
                 sock.close()
             self.eventually(lambda: daemon.metric("evenkeel_connections") == 1)
 
+    def test_silent_connections_of_one_client_evict_no_other_s(self):
+        cap = 1024
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        daemon = self.serving(workers=1)
+        address = daemon.address.split(":")
+        with socket.create_connection(address, PATIENCE) as slow:
+            silent = [socket.create_connection(address, PATIENCE, ("127.0.0.2", 0)) for _ in range(cap + 10)]
+            for sock in silent:
+                self.addCleanup(sock.close)
+            self.eventually(lambda: self.handshakes(daemon, "overload") == 11)
+            with self.authority.trust().wrap_socket(slow, server_hostname="localhost") as tls:
+                tls.sendall(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+                self.assertIn(b"200 OK", tls.recv(100))
+
     def test_the_client_address_is_taken_from_the_header(self):
         listeners = [{"proxy_protocol": ["127.0.0.0/8"], **self.listener()},
                      {"proxy_protocol": ["127.0.0.0/8"]}]

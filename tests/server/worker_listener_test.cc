@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,9 +27,9 @@ pools: [{name: chat, backends: ["127.0.0.1:1"]}]
 )";
 
 /// A listener of a worker without a daemon around it.
-class Retiring : public testing::TestWithParam<Retire> {
+class WorkerListenerTest : public testing::Test {
  protected:
-  Retiring() {
+  WorkerListenerTest() {
     LoadResult loaded = read_config(std::string(file), "test.yaml", {});
     auto config = std::make_shared<const Config>(std::move(loaded.config));
     auto pool_set = PoolSet::build(*config);
@@ -43,7 +45,7 @@ class Retiring : public testing::TestWithParam<Retire> {
         idle_);
     workers_[0]->start(workers_);
   }
-  ~Retiring() override {
+  ~WorkerListenerTest() override {
     on_worker([this] { listener_.reset(); });
     workers_[0]->stop();
   }
@@ -66,6 +68,55 @@ class Retiring : public testing::TestWithParam<Retire> {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<WorkerListener> listener_;
 };
+
+/// A client's connection, from an address of its own.
+class Client {
+ public:
+  Client(const std::string& address, const Endpoint& to)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const Endpoint own = resolve(address, 0)->front();
+    EXPECT_EQ(bind(fd_, own.address(), own.size), 0);
+    EXPECT_EQ(connect(fd_, to.address(), to.size), 0);
+  }
+  Client(const Client&) = delete;
+  ~Client() { close(fd_); }
+  bool is_closed() const {
+    char byte = 0;
+    return recv(fd_, &byte, 1, MSG_DONTWAIT) == 0;
+  }
+
+ private:
+  int fd_;
+};
+
+TEST_F(WorkerListenerTest, ClosesIdleConnectionsOfLargeClientsFirst) {
+  const int fd = *Listener::bind(resolve("127.0.0.1", 0)->front());
+  const Endpoint endpoint = Listener::local_endpoint(fd);
+  on_worker([&] { listener_->open({fd}); });
+  std::deque<Client> clients;
+  const auto connect_from = [&](const std::string& address) {
+    const std::size_t before = clients.size();
+    clients.emplace_back(address, endpoint);
+    const Instant end = Clock::now() + std::chrono::seconds(20);
+    while (idle_.usual.count + idle_.large.count == before && Clock::now() < end) on_worker([] {});
+  };
+  for (int i = 0; i < 4; ++i) connect_from("127.0.0.1");
+  for (int i = 0; i < 12; ++i) connect_from("127.0.0.2");
+
+  on_worker([&] { listener_->shed_idle_share(0.25, ShedReason::memory); });
+
+  const auto closed = [&](std::size_t from, std::size_t to) {
+    return std::count_if(clients.begin() + static_cast<std::ptrdiff_t>(from),
+                         clients.begin() + static_cast<std::ptrdiff_t>(to),
+                         [](const Client& each) { return each.is_closed(); });
+  };
+  const Instant end = Clock::now() + std::chrono::seconds(20);
+  while (closed(4, 16) < 4 && Clock::now() < end) on_worker([] {});
+  EXPECT_EQ(closed(4, 16), 4);
+  EXPECT_EQ(closed(0, 4), 0) << "they are idle longer, but of a client with less than its share";
+}
+
+class Retiring : public WorkerListenerTest, public testing::WithParamInterface<Retire> {};
 
 INSTANTIATE_TEST_SUITE_P(All, Retiring, testing::Values(Retire::closing, Retire::handed_over));
 
