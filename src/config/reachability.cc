@@ -1,6 +1,7 @@
 #include "config/reachability.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "evenkeel/base/glob.h"
@@ -62,9 +63,22 @@ bool calls_cover(const std::vector<std::string>& first, const std::vector<std::s
 // matches its text matches all that it does.
 bool models_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
   if (first.empty()) return true;
-  return !second.empty() && std::ranges::all_of(second, [&](const std::string& model) {
-    return std::ranges::any_of(first,
-                               [&](const std::string& glob) { return matches_glob(glob, model); });
+  if (second.empty()) return false;
+  const auto matches_any = [](const auto& globs, std::string_view model) {
+    return std::ranges::any_of(globs, [&](const auto& glob) { return matches_glob(glob, model); });
+  };
+  if (!matches_any(first, second.front())) return false;
+  std::unordered_set<std::string> names;
+  std::vector<std::string_view> globs;
+  for (const std::string& each : first) {
+    if (is_glob(each)) {
+      globs.push_back(each);
+    } else {
+      names.insert(text_of_glob(each));
+    }
+  }
+  return std::ranges::all_of(second, [&](const std::string& model) {
+    return names.contains(model) || matches_any(globs, model);
   });
 }
 
@@ -159,6 +173,7 @@ class RouteIndex::Search {
       const auto [node, next] = steps.back();
       steps.pop_back();
       visit(node->entries);
+      visit_model(*node);
       if (node->children.size() < fields_.size() - next) {
         for (const auto& [field, child] : node->children) {
           const auto from = fields_.begin() + static_cast<std::ptrdiff_t>(next);
@@ -173,6 +188,12 @@ class RouteIndex::Search {
         if (child != node->children.end()) steps.push_back({child->second, i + 1});
       }
     }
+  }
+
+  void visit_model(const FieldNode& node) {
+    if (match_.model.empty()) return;
+    const auto found = node.by_model.find(match_.model.front());
+    if (found != node.by_model.end()) visit(found->second);
   }
 
   void visit(const std::vector<Entry>& entries) {
@@ -209,7 +230,12 @@ void RouteIndex::add(std::size_t route, const RouteMatch& match) {
       if (i == fields.size()) break;
       at = &(*at)->children[fields[i]];
     }
-    (*at)->entries.push_back({route, &match});
+    const bool by_model = !match.model.empty() && std::ranges::none_of(match.model, is_glob);
+    if (!by_model) return (*at)->entries.push_back({route, &match});
+    for (const std::string& model : match.model) {
+      std::vector<Entry>& entries = (*at)->by_model[text_of_glob(model)];
+      if (entries.empty() || entries.back().route != route) entries.push_back({route, &match});
+    }
   };
   if (match.grpc.empty()) add_at("");
   for (const std::string& call : match.grpc) add_at(call);

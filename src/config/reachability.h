@@ -16,7 +16,7 @@ namespace evenkeel::config_file {
 bool covers(const RouteMatch& first, const RouteMatch& second);
 
 // Finds the route that hides a later one, without comparing each pair: paths are a trie, and below
-// a path the routes are found by host, gRPC call and a trie of header fields.
+// a path the routes are found by host, gRPC call, a trie of header fields, and model.
 class RouteIndex {
  public:
   // Adds a route, which outlives the index. Routes are added in the order of the file.
@@ -34,6 +34,7 @@ class RouteIndex {
   struct FieldNode {
     std::unordered_map<std::string, FieldNode*> children;  // by name and value
     std::vector<Entry> entries;
+    std::unordered_map<std::string, std::vector<Entry>> by_model;  // of routes without globs
   };
   using ByHostAndCall = std::unordered_map<std::string, FieldNode*>;  // those of `place_key`
   struct PathNode {

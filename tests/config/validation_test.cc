@@ -358,6 +358,28 @@ TEST(ConfigValidation, CheckingTenThousandRoutesTakesAFractionOfASecond) {
   EXPECT_THAT(context.report.take(), IsEmpty());
 }
 
+TEST(ConfigValidation, CheckingThousandsOfModelsAndRoutesTakesAFractionOfASecond) {
+  constexpr int count = 3'000;
+  Config config;
+  config.pools.push_back({.name = "a", .fallback = "b"});
+  config.pools.push_back({.name = "b"});
+  for (int i = 0; i < count; ++i) {
+    const std::string model = "org/model-" + std::to_string(i) + "-instruct";
+    for (PoolConfig& pool : config.pools) pool.models.push_back(model);
+    // Some names are not the pool's.
+    config.routes.push_back(
+        {.match = {.path = "/v1/**", .model = {model + (i % 2 == 0 ? "" : "s")}},
+         .targets = {{.pool = "a"}}});
+  }
+  const Environment environment;
+  config_file::ParseContext context{config_file::Report{"test.yaml"}, environment, {}, false};
+  const auto began = std::chrono::steady_clock::now();
+
+  config_file::validate_config(config, context);
+
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+}
+
 TEST(ConfigValidation, ManyHeaderFieldsPerRouteTakeNoLonger) {
   Config config;
   config.pools.push_back({.name = "a"});
