@@ -14,9 +14,9 @@
 #include "admin/on_loop.h"
 #include "evenkeel/admin/control.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/spelling.h"
-#include "evenkeel/http/path.h"
 
 namespace evenkeel {
 namespace {

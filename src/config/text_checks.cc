@@ -8,6 +8,7 @@
 #include "config/forms.h"
 #include "config/text.h"
 #include "evenkeel/base/hex.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/spelling.h"
 
@@ -233,6 +234,10 @@ std::optional<ValidationError> check_path_pattern(std::string& value) {
         fmt::format("'{}' is not a path: its '%' begins no encoding such as %20", value),
         "write %25 for a '%'"};
   }
+  std::string storage;
+  const auto normal = normalised_path(value, storage);
+  if (!normal) return ValidationError{fmt::format("'{}': {}", value, normal.error().detail), {}};
+  value = std::string(*normal);
   std::string_view rest = std::string_view{value}.substr(1);
   for (;;) {
     const std::size_t end = std::min(rest.find('/'), rest.size());
@@ -244,12 +249,6 @@ std::optional<ValidationError> check_path_pattern(std::string& value) {
     if (segment != "*" && segment != "**" && segment.find('*') != segment.npos) {
       return ValidationError{fmt::format("'{}': '*' matches a whole segment only", value),
                              "write /v1/* for one segment, /v1/** for everything below /v1"};
-    }
-    if (segment == "." || segment == "..") {
-      return ValidationError{fmt::format("'{}' never matches: dot segments are removed from "
-                                         "requests",
-                                         value),
-                             {}};
     }
     if (last) return std::nullopt;
     rest.remove_prefix(end + 1);

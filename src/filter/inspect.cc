@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/client_key.h"
 #include "evenkeel/http/grpc.h"
-#include "evenkeel/http/path.h"
 #include "evenkeel/inference/request_reader.h"
 
 namespace evenkeel {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/fields.h"
-#include "evenkeel/http/path.h"
 #include "inference/compressed_request.h"
 #include "inference/form_request.h"
 #include "inference/json_request.h"

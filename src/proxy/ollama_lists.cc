@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "evenkeel/http/path.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/inference/ollama_list.h"
 #include "proxy/pool_assignment.h"

@@ -1,9 +1,6 @@
 #include "proxy/route_index.h"
 
-#include <string>
-
 #include "evenkeel/base/hash.h"
-#include "evenkeel/http/path.h"
 
 namespace evenkeel {
 namespace {
@@ -22,10 +19,7 @@ std::uint64_t first_segment(std::string_view path) {
   return hash_of(rest.substr(0, rest.find('/'))) * segment_salt;
 }
 
-/// The key of a pattern as in the file.
 std::uint64_t pattern_key(std::string_view pattern) {
-  std::string storage;
-  pattern = normal_pattern(pattern, storage);
   if (pattern.empty()) return any_path;
   if (pattern.find('*') == std::string_view::npos) return exact_path(pattern);
   const bool wild = pattern.starts_with("/*") || !pattern.starts_with('/');
@@ -33,11 +27,6 @@ std::uint64_t pattern_key(std::string_view pattern) {
 }
 
 }  // namespace
-
-std::string_view normal_pattern(std::string_view pattern, std::string& storage) {
-  const auto normal = normalised_path(pattern, storage);
-  return normal ? *normal : pattern;
-}
 
 std::uint64_t RouteIndex::exact_host(std::string_view host) { return hash_of(host); }
 

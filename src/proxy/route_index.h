@@ -14,10 +14,6 @@
 
 namespace evenkeel {
 
-/// The pattern of a path in the form in which paths are compared. `storage` holds it where it
-/// differs.
-std::string_view normal_pattern(std::string_view pattern, std::string& storage);
-
 /// Routes by host and path. The key of a route is its host (exact, all names below one, or any)
 /// with its path (exact, a literal first segment, or any). A request has every key that a route
 /// which matches it can have. Routes that differ only in fields, methods or later segments share a

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "evenkeel/base/host.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/grpc.h"
-#include "evenkeel/http/path.h"
 #include "evenkeel/inference/request_reader.h"
 #include "proxy/body_match.h"
 #include "proxy/route_index.h"
@@ -85,8 +85,6 @@ std::string_view shortened(std::string_view text) {
 }  // namespace
 
 PathPattern::PathPattern(std::string_view pattern) {
-  std::string storage;
-  pattern = normal_pattern(pattern, storage);
   any_ = pattern.empty() || pattern == "/**";
   if (pattern.find('*') == std::string_view::npos) {
     exact_ = pattern;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "evenkeel/base/hash.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/base/rng.h"
-#include "evenkeel/http/path.h"
 #include "proxy/agent_session.h"
 
 namespace evenkeel {

@@ -474,11 +474,29 @@ TEST(ConfigReader, ExplainsAnInvalidPattern) {
   EXPECT_THAT(problem("path: /v1/**/x"), HasSubstr("'**' can only be the last segment"));
   EXPECT_THAT(problem("path: /v1*"), HasSubstr("'*' matches a whole segment only"));
   EXPECT_THAT(problem("path: /50%/x"), HasSubstr("'%' begins no encoding such as %20"));
+  EXPECT_THAT(problem("path: /50%00/x"), HasSubstr("an encoded zero byte"));
+  EXPECT_THAT(problem("path: /../v1"), HasSubstr("climbs above its root"));
   EXPECT_THAT(problem("path: \"/v1?x=1\""), HasSubstr("not the query"));
   EXPECT_THAT(problem("host: \"a:80\""), HasSubstr("without scheme and port"));
   EXPECT_THAT(problem("method: get"), HasSubstr("did you mean 'GET'?"));
   EXPECT_THAT(problem("header: {\"a b\": c}"), HasSubstr("not the name of a header field"));
   EXPECT_EQ(problem("host: \"*.example.com\", path: /a/*/b/**, method: GET"), "");
+}
+
+TEST(ConfigReader, ReadsPathsInTheirNormalForm) {
+  const auto path = [](const std::string& pattern) {
+    const auto result =
+        read(with_pool("routes: [{match: {path: \"" + pattern + "\"}, pool: llama}]\n"));
+    return result.problems.empty() ? result.config.routes[0].match.path : "";
+  };
+  EXPECT_EQ(path("/%7Eteam/**"), "/~team/**");
+  EXPECT_EQ(path("/v1/%6dodels"), "/v1/models");
+  EXPECT_EQ(path("/v1//models"), "/v1/models");
+  EXPECT_EQ(path("/a%2fb/*"), "/a%2Fb/*");
+  EXPECT_EQ(path("/a%2Fb"), "/a%2Fb");
+  EXPECT_EQ(path("/%2561"), "/%2561");  // decoded once, not twice
+  EXPECT_EQ(path("/x/./../v1/**"), "/v1/**");
+  EXPECT_EQ(path("/x/%2E%2e/v1/"), "/v1/");
 }
 
 TEST(ConfigReader, ReadsGrpcServicesAndMethods) {

@@ -49,15 +49,6 @@ TEST(PathPattern, MatchesAnyRestWithTwoFinalStars) {
   EXPECT_FALSE(matches("/*/b/**", "/a/c"));
 }
 
-TEST(PathPattern, IsOneHoweverItIsWritten) {
-  EXPECT_TRUE(matches("/%7Eteam/**", "/~team/x"));
-  EXPECT_TRUE(matches("/v1/%6dodels", "/v1/models"));
-  EXPECT_TRUE(matches("/v1//models", "/v1/models"));
-  EXPECT_TRUE(matches("/a%2fb", "/a%2Fb"));
-  EXPECT_FALSE(matches("/a%2Fb", "/a/b"));
-  EXPECT_FALSE(matches("/%2561", "/a"));  // decoded once, not twice
-}
-
 class Routes : public testing::Test {
  protected:
   std::string route(std::string_view path, std::string_view host = "a",

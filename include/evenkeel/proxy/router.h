@@ -16,8 +16,8 @@
 
 namespace evenkeel {
 
-/// A path pattern. A segment is text or `*`, which matches any one segment; a final `**` matches
-/// any rest, also an empty one.
+/// A path pattern, in the normal form of paths. A segment is text or `*`, which matches any one
+/// segment; a final `**` matches any rest, also an empty one.
 class PathPattern {
  public:
   explicit PathPattern(std::string_view pattern);

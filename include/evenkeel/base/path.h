@@ -1,4 +1,4 @@
-// Paths of requests in their normal form.
+// Paths in their normal form.
 #pragma once
 
 #include <string>

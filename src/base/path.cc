@@ -1,4 +1,4 @@
-#include "evenkeel/http/path.h"
+#include "evenkeel/base/path.h"
 
 #include <array>
 #include <utility>
