@@ -39,7 +39,8 @@ Affinity::Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> bac
   std::sort(by_tag_.begin(), by_tag_.end());
   table_ = predecessor != nullptr ? predecessor->table_
                                   : std::make_shared<AffinityTable>(spec.max_sessions);
-  if (table_->max_sessions() != spec.max_sessions) room_ = table_->make_room(spec.max_sessions);
+  if (table_->max_sessions() != spec.max_sessions)
+    room_ = AffinityTable::make_room(spec.max_sessions);
   if (predecessor == nullptr) return;
   for (const BackendPtr& backend : *predecessor->backends_) {
     const Tag tag = AffinityTable::tag_of(backend->id());

@@ -128,31 +128,44 @@ AffinityTable::AffinityTable(std::uint32_t max_sessions)
   present_.store(room_.get(), std::memory_order_release);
 }
 
-AffinityTable::Room AffinityTable::make_room(std::uint32_t max_sessions) const {
-  Room room = std::make_shared<Buckets>(max_sessions);
-  std::atomic<std::uint64_t> evictions{0};  // for lack of room that was not asked for
-  const Buckets& now = present();
-  for (std::size_t i = 0; i < now.count; ++i) {
-    for (const auto& [key, value] : entries_of(now.all[i])) {
-      if (key == 0) continue;
-      Bucket& bucket = room->of(key);
-      const std::size_t way =
-          room->free_place(bucket, is_confirmed(value), Duration::max(), Instant{}, evictions);
-      if (way < ways) room->put(bucket, way, key, value);
-    }
-  }
-  return room;
+AffinityTable::Room AffinityTable::make_room(std::uint32_t max_sessions) {
+  return std::make_shared<Buckets>(max_sessions);
 }
 
 void AffinityTable::move_to(Room room) noexcept {
+  const Buckets& before = present();
+  copy_missing(before, *room, true);
+  use_room(std::move(room));
+  // Sessions that were pinned while the others were copied.
+  copy_missing(before, present(), false);
+}
+
+void AffinityTable::use_room(Room room) noexcept {
   former_ = std::move(room_->owner);
   room->former = std::move(room_);
   room_ = std::move(room);
   present_.store(room_.get(), std::memory_order_release);
 }
 
+/// `evicts`: a session takes the place of another one where there is no free one.
+void AffinityTable::copy_missing(const Buckets& from, Buckets& to, bool evicts) {
+  std::atomic<std::uint64_t> evictions{0};  // for lack of room that was not asked for
+  for (std::size_t i = 0; i < from.count; ++i) {
+    for (const auto& [key, value] : entries_of(from.all[i])) {
+      if (key == 0) continue;
+      Bucket& bucket = to.of(key);
+      const Lock lock(bucket);
+      if (look(bucket, key).first < ways) continue;
+      if (!evicts && look(bucket, 0).first == ways) continue;
+      const std::size_t way =
+          to.free_place(bucket, is_confirmed(value), Duration::max(), Instant{}, evictions);
+      if (way < ways) to.put(bucket, way, key, value);
+    }
+  }
+}
+
 void AffinityTable::close() noexcept {
-  if (last_room_ != nullptr) move_to(std::move(last_room_));
+  if (last_room_ != nullptr) use_room(std::move(last_room_));
 }
 
 std::uint32_t AffinityTable::max_sessions() const { return present().max_sessions; }
@@ -247,10 +260,11 @@ std::vector<AffinityTable::Saved> AffinityTable::saved(Duration ttl, Instant now
   pins.reserve(buckets.sessions.load(std::memory_order_relaxed));
   for (std::size_t i = 0; i < buckets.count; ++i) {
     for (const auto& [key, value] : entries_of(buckets.all[i])) {
-      if (key == 0 || !is_confirmed(value) || !is_live(value, ttl, now)) continue;
+      if (key == 0 || !is_live(value, ttl, now)) continue;
       pins.push_back({.key = key,
                       .tag = tag_in(value),
-                      .idle = std::chrono::seconds(idle_seconds(value, now))});
+                      .idle = std::chrono::seconds(idle_seconds(value, now)),
+                      .confirmed = is_confirmed(value)});
     }
   }
   return pins;
@@ -263,8 +277,10 @@ void AffinityTable::restore(std::span<const Saved> pins, Duration ttl, Instant n
     Bucket& bucket = buckets.of(each.key);
     const Lock lock(bucket);
     if (look(bucket, each.key).first < ways) continue;
-    const std::uint64_t value = value_of(each.tag, now - each.idle) | confirmed_bit;
-    buckets.put(bucket, buckets.free_place(bucket, true, ttl, now, evictions_), each.key, value);
+    const std::uint64_t value =
+        value_of(each.tag, now - each.idle) | (each.confirmed ? confirmed_bit : 0);
+    const std::size_t way = buckets.free_place(bucket, each.confirmed, ttl, now, evictions_);
+    if (way < ways) buckets.put(bucket, way, each.key, value);
   }
 }
 
@@ -345,6 +361,11 @@ void AffinityTable::expire(double share, Duration ttl, Instant now) {
 void AffinityTable::count(std::uint64_t session, Use use) {
   uses_[session % uses_.size()].counts[static_cast<std::size_t>(use)].fetch_add(
       1, std::memory_order_relaxed);
+}
+
+std::uint64_t AnswerPins::key_of_id(std::string_view id) {
+  constexpr std::uint64_t salt = 0x6a09e667f3bcc909;
+  return hash_of(id) ^ salt;
 }
 
 AffinityStats AffinityTable::stats() const {

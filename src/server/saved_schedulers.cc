@@ -13,7 +13,9 @@ void add_sessions(SavedState& state, const PoolSet& pool_set, Instant now) {
     if (sessions.empty()) continue;
     if (sessions.size() > max_saved_sessions) {
       const auto end = sessions.begin() + max_saved_sessions;
-      std::ranges::nth_element(sessions, end, {}, &AffinityTable::Saved::idle);
+      std::ranges::nth_element(sessions, end, {}, [](const AffinityTable::Saved& each) {
+        return std::pair(!each.confirmed, each.idle);
+      });
       sessions.erase(end, sessions.end());
     }
     state.sessions[entry.state->spec().name] = std::move(sessions);

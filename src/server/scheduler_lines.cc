@@ -12,6 +12,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,8 @@ constexpr std::size_t max_engines = 100'000;
 constexpr std::size_t line_items = 64;            // lengths and classes of outputs
 constexpr std::size_t line_blocks = 4096;         // prefixes
 constexpr std::size_t max_sessions = 10'000'000;  // of a pool
+constexpr std::string_view confirmed_kind = "sessions";
+constexpr std::string_view unconfirmed_kind = "unconfirmed_sessions";
 // An idle time below the tag of the backend, as one number.
 constexpr int idle_bits = 24;
 constexpr std::uint64_t max_idle = (std::uint64_t{1} << idle_bits) - 1;
@@ -259,7 +262,7 @@ bool read_of_engine(std::string_view kind, StateWords& words, SavedState& state)
 }
 
 /// Likewise.
-bool read_sessions(StateWords& words, SavedState& state) {
+bool read_sessions(StateWords& words, bool confirmed, SavedState& state) {
   const std::string pool = words.text();
   const auto numbers = read_hashes(words);
   auto* const known = entry_of(state.sessions, pool, max_pools, words);
@@ -268,7 +271,10 @@ bool read_sessions(StateWords& words, SavedState& state) {
   if (!fits) return false;
   for (std::size_t i = 0; i < numbers.size(); i += 2) {
     const std::chrono::seconds idle(numbers[i + 1] & max_idle);
-    known->push_back({.key = numbers[i], .tag = numbers[i + 1] >> idle_bits, .idle = idle});
+    known->push_back({.key = numbers[i],
+                      .tag = numbers[i + 1] >> idle_bits,
+                      .idle = idle,
+                      .confirmed = confirmed});
   }
   return true;
 }
@@ -322,27 +328,34 @@ void add_prefix_lines(std::string& facts, const SavedState::Key& key, const Lear
 
 void add_session_lines(std::string& facts, const std::string& pool,
                        std::span<const AffinityTable::Saved> sessions) {
-  for (std::size_t at = 0; at < sessions.size(); at += line_blocks / 2) {
-    facts += fmt::format("sessions {} ", pool);
-    for (const auto& each : sessions.subspan(at, std::min(line_blocks / 2, sessions.size() - at))) {
+  for (const bool confirmed : {true, false}) {
+    std::size_t in_line = 0;
+    for (const AffinityTable::Saved& each : sessions) {
+      if (each.confirmed != confirmed) continue;
+      if (in_line == 0) {
+        facts += confirmed ? confirmed_kind : unconfirmed_kind;
+        facts += fmt::format(" {} ", pool);
+      }
       const auto idle = std::min(static_cast<std::uint64_t>(each.idle.count()), max_idle);
       add_hashes(facts, std::array{each.key, each.tag << idle_bits | idle});
+      in_line = (in_line + 1) % (line_blocks / 2);
+      if (in_line == 0) facts += '\n';
     }
-    facts += '\n';
+    if (in_line != 0) facts += '\n';
   }
 }
 
 bool read_scheduler_line(std::string_view kind, StateWords& words, SavedState& state) {
   const bool of_traffic = is_one_of(kind, {"traffic", "lengths", "classes"});
   const bool of_tokenizer = kind == "tokenizer";
-  const bool of_sessions = kind == "sessions";
+  const bool of_sessions = is_one_of(kind, {confirmed_kind, unconfirmed_kind});
   const bool of_engine =
       is_one_of(kind, {"engine", "step", "prefill", "run", "adapters", "prefixes"});
   if (!of_traffic && !of_tokenizer && !of_sessions && !of_engine) return false;
   bool is_read = false;
   if (of_traffic) is_read = read_of_traffic(kind, words, state);
   if (of_tokenizer) is_read = read_tokenizer(words, state);
-  if (of_sessions) is_read = read_sessions(words, state);
+  if (of_sessions) is_read = read_sessions(words, kind == confirmed_kind, state);
   if (of_engine) is_read = read_of_engine(kind, words, state);
   if (!is_read) ++state.skipped_lines;
   return true;

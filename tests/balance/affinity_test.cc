@@ -414,6 +414,20 @@ TEST_F(PinnedSessions, ContinueInAnotherProcess) {
   EXPECT_EQ(saved.size(), 6u);
 }
 
+TEST_F(PinnedSessions, ThatNoRequestHasConfirmedContinueInAnotherProcessToo) {
+  given(3);
+  const BackendPtr first = place(of_session(1));
+  const auto other = PoolState::build(state_->spec());
+  other->activate();
+
+  other->restore(state_->saved_sessions(loop_.now()), loop_.now());
+
+  const auto saved = other->saved_sessions(loop_.now());
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(saved[0].tag, AffinityTable::tag_of(first->id()));
+  EXPECT_FALSE(saved[0].confirmed);
+}
+
 TEST_F(PinnedSessions, SoftOnesStayWhileTheirBackendIsNotSaturated) {
   given(3);
   const BackendPtr first = place(of_soft_session(1));

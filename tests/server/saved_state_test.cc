@@ -66,11 +66,14 @@ LearnedTraffic some_traffic() {
   return traffic;
 }
 
-/// More than a line of them.
+/// More than a line of each kind.
 std::vector<AffinityTable::Saved> some_sessions() {
   std::vector<AffinityTable::Saved> sessions;
-  for (std::uint64_t i = 1; i < 5000; ++i)
-    sessions.push_back({.key = mix(i), .tag = mix(i) >> 25, .idle = std::chrono::seconds(i)});
+  for (std::uint64_t i = 1; i < 10'000; ++i)
+    sessions.push_back({.key = mix(i),
+                        .tag = mix(i) >> 25,
+                        .idle = std::chrono::seconds(i),
+                        .confirmed = i < 5'000});
   return sessions;
 }
 
