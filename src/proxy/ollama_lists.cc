@@ -1,16 +1,20 @@
 #include "proxy/ollama_lists.h"
 
+#include <chrono>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "evenkeel/base/deadline.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/status.h"
-#include "evenkeel/inference/ollama_list.h"
 #include "proxy/pool_assignment.h"
 
 namespace evenkeel {
 namespace {
+
+/// For the list of one pool.
+constexpr Duration max_wait = std::chrono::seconds(2);
 
 /// The rest of a longer list is not read.
 constexpr std::size_t max_list_bytes = std::size_t{4} << 20;
@@ -25,6 +29,10 @@ Task<std::string> text_of(BodyPtr body) {
     if (chunk->last) break;
   }
   co_return text;
+}
+
+Error no_list(const char* why, Fault fault = Fault::backend_protocol) {
+  return {.fault = fault, .side = Side::backend, .detail = why};
 }
 
 /// Ollama takes a name without a tag as the latest.
@@ -54,6 +62,17 @@ ModelReach::Pools OllamaLists::reached_by(const Request& request) const {
   return reach_.pools_for(ModelReach::Api::ollama, request.authority, &request.fields);
 }
 
+Task<OllamaLists::List> OllamaLists::ask(const Pool& pool, Request& request) const {
+  assign_pool(request.info.identity, pool.name, pool.index, metrics_);
+  request.info.outcome.attempts = AttemptList();  // it has room for those at one pool
+  auto answer = co_await pool.handler.handle(request);
+  if (!answer || answer->status != 200) co_return List{.failure = std::move(answer)};
+  std::string text = co_await text_of(std::move(answer->body));
+  auto entries = read_ollama_list(std::move(text));
+  if (!entries) co_return List{.failure = no_list("the answer is no list of models")};
+  co_return List{.entries = std::move(entries)};
+}
+
 Task<Result<Response>> OllamaLists::handle(Request& request) {
   const ModelReach::Pools reached = reached_by(request);
   const std::string_view method = std::exchange(request.method, "GET");
@@ -63,24 +82,18 @@ Task<Result<Response>> OllamaLists::handle(Request& request) {
   bool any = false;
   Result<Response> failure = Error{.fault = Fault::no_backend};
   for (const ModelReach::Pool& each : reached.list) {
-    const Pool& pool = pools_[each.number];
-    assign_pool(request.info.identity, pool.name, pool.index, metrics_);
-    request.info.outcome.attempts = AttemptList();  // it has room for those at one pool
-    auto answer = co_await pool.handler.handle(request);
-    if (!answer || answer->status != 200) {
-      failure = std::move(answer);
-      continue;
-    }
-    std::string text = co_await text_of(std::move(answer->body));
-    const auto entries = read_ollama_list(std::move(text));
-    if (!entries) {
-      failure = Error{.fault = Fault::backend_protocol,
-                      .side = Side::backend,
-                      .detail = "the answer is no list of models"};
+    auto asked = ask(pools_[each.number], request);
+    co_await UntilDoneOrDeadline(asked, loop_, loop_.now() + max_wait);
+    auto listed =
+        asked.ready()
+            ? asked.take()
+            : List{.failure = no_list("no list of models within 2 s", Fault::first_byte_timeout)};
+    if (!listed.entries) {
+      failure = std::move(listed.failure);
       continue;
     }
     any = true;
-    for (const OllamaEntry& entry : *entries) {
+    for (const OllamaEntry& entry : *listed.entries) {
       if (!takes(each, entry.model) || !seen.insert(entry.model).second) continue;
       list.append(list.empty() ? "" : ",").append(entry.json);
     }

@@ -7,15 +7,18 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/loop.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/inference/ollama_list.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "proxy/model_reach.h"
 
 namespace evenkeel {
 
 /// Asks each pool that a client can reach for Ollama's list, and merges what they answer: models
-/// that no route takes to their pool are left out, as in ModelDirectory.
+/// that no route takes to their pool are left out, as in ModelDirectory. A pool that does not
+/// answer within 2 s is left out.
 ///
 /// Thread: one worker's. REQUIRES: the handlers outlive it.
 class OllamaLists final : public Handler {
@@ -27,8 +30,13 @@ class OllamaLists final : public Handler {
   };
 
   /// `pools`: those of the file, in its order.
-  OllamaLists(const Config& config, std::vector<Pool> pools, WorkerMetrics& worker_metrics)
-      : config_(config), reach_(config), pools_(std::move(pools)), metrics_(worker_metrics) {}
+  OllamaLists(const Config& config, std::vector<Pool> pools, Loop& loop,
+              WorkerMetrics& worker_metrics)
+      : config_(config),
+        reach_(config),
+        pools_(std::move(pools)),
+        loop_(loop),
+        metrics_(worker_metrics) {}
 
   /// A GET or HEAD of one of the lists. Cheap for all other requests.
   static bool is_for(const Request& request);
@@ -39,11 +47,19 @@ class OllamaLists final : public Handler {
   Task<Result<Response>> handle(Request& request) override;
 
  private:
+  /// What one pool answers: its list, or why there is none.
+  struct List {
+    std::optional<std::vector<OllamaEntry>> entries = {};
+    Result<Response> failure = Error{.fault = Fault::no_backend};
+  };
+
   ModelReach::Pools reached_by(const Request& request) const;
+  Task<List> ask(const Pool& pool, Request& request) const;
 
   const Config& config_;
   const ModelReach reach_;
   const std::vector<Pool> pools_;
+  Loop& loop_;
   WorkerMetrics& metrics_;
 };
 

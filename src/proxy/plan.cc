@@ -180,7 +180,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   handlers_.push_back(std::make_unique<Refusing>());
   refusing_ = &build_filter_chain(*handlers_.back(), grpc, false);
   add_model_directory(worker);
-  add_ollama_lists();
+  add_ollama_lists(worker);
 }
 
 Plan::~Plan() = default;
@@ -196,14 +196,15 @@ void Plan::add_model_directory(const WorkerContext& worker) {
 }
 
 /// REQUIRES: the last of `grpc_` is that of no pool.
-void Plan::add_ollama_lists() {
+void Plan::add_ollama_lists(const WorkerContext& worker) {
   if (config_->pools.size() < 2) return;
   std::vector<OllamaLists::Pool> pools;
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
     const std::string& name = config_->pools[i].name;
     pools.push_back({.handler = *last_handlers_[i], .name = name, .index = label_uses_.pool(name)});
   }
-  auto lists = std::make_unique<OllamaLists>(*config_, std::move(pools), worker_metrics_);
+  auto lists =
+      std::make_unique<OllamaLists>(*config_, std::move(pools), worker.loop, worker_metrics_);
   ollama_lists_ = lists.get();
   handlers_.push_back(std::move(lists));
   ollama_chain_ = &build_filter_chain(*handlers_.back(), grpc_.back(), false);

@@ -1,10 +1,12 @@
 """Ollama's clients before several pools: lists are merged, and the rest goes by the model or to the first pool."""
 
 import json
+import threading
+import time
 
 import case
 from ports import refusing_address
-from stream import exchange
+from stream import PATIENCE, exchange
 
 QUIET = {"health": {"check": "off"}, "metrics": {"scrape": "off"}}
 BY_MODEL = [{"match": {"model": ["a:1", "both", "short"]}, "pool": "a"}, {"match": {"model": ["b:1", "both"]}, "pool": "b"}]
@@ -16,13 +18,16 @@ def entry(model, server):
 
 class OllamaLists(case.Case):
     def pools(self, routes=BY_MODEL, **models):
-        """A daemon with a pool for each keyword, whose server has these models; None: no server."""
+        """A daemon with a pool for each keyword, whose server has these models, hangs, or is a vLLM; None: no server."""
         self.asked = []
+        self.leave = threading.Event()
 
         def script(name):
             def serve(request):
                 path = request.target.partition("?")[0]
                 self.asked.append((name, request.method, path))
+                if models[name] == "hangs":
+                    return self.leave.wait(PATIENCE)
                 if path in ("/api/tags", "/api/ps") and models[name] != "vllm":
                     entries = [entry(model, name) for model in models[name]]
                     return request.answer(json.dumps({"models": entries}).encode(), fields=[("content-type", "application/json")])
@@ -57,6 +62,14 @@ class OllamaLists(case.Case):
         daemon = self.pools([{"match": {"model": "x"}, "pool": "c"}, {"match": {"model": "y"}, "pool": "b"},
                              {"match": {"model": "z"}, "pool": "v"}, {"pool": "a"}], a=["a:1"], b=["y"], c=None, v="vllm")
         self.assertEqual(self.listed(daemon), [("a:1", "a"), ("y", "b")])
+
+    def test_do_not_wait_for_a_server_that_hangs(self):
+        daemon = self.pools(BY_MODEL + [{"match": {"model": "c:1"}, "pool": "c"}], a=["a:1"], b="hangs", c=["c:1"])
+        self.addCleanup(self.leave.set)
+        began = time.monotonic()
+        self.assertEqual(self.listed(daemon), [("a:1", "a"), ("c:1", "c")])
+        self.assertLess(time.monotonic() - began, 8)
+        self.assertEqual([daemon.metric("evenkeel_requests_in_flight", pool=pool) for pool in "abc"], [0, 0, 0])
 
     def test_are_refused_as_by_the_last_pool_if_none_has_one(self):
         daemon = self.pools(a=None, b="vllm")

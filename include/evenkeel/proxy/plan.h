@@ -178,7 +178,7 @@ class Plan final : public Handler {
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
   void add_model_directory(const WorkerContext& worker);
-  void add_ollama_lists();
+  void add_ollama_lists(const WorkerContext& worker);
   template <class Lists>
   bool is_answered_by(const Lists* lists, Request& request) const;
   Result<Response> refuse(Request& request) const;
