@@ -45,9 +45,9 @@ bool takes_stream_options(std::string_view path) {
 }
 
 /// True if the path or a gRPC message names the model, where it is never replaced.
-bool is_kserve(InferenceApi api) {
-  return api == InferenceApi::kserve_infer || api == InferenceApi::kserve_generate ||
-         api == InferenceApi::kserve_grpc;
+bool names_model_elsewhere(InferenceApi api) {
+  return api == InferenceApi::path_model || api == InferenceApi::kserve_infer ||
+         api == InferenceApi::kserve_generate || api == InferenceApi::kserve_grpc;
 }
 
 /// Nothing is known of the API.
@@ -64,6 +64,12 @@ bool must_be_json(InferenceApi api, std::string_view content_type) {
   return equals_ignore_case(type, "application/json") ||
          (type.size() > suffix.size() &&
           equals_ignore_case(type.substr(type.size() - suffix.size()), suffix));
+}
+
+std::string model_in_path(const Request& request) {
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  return path ? evenkeel::model_in_path(request.method, *path) : std::string();
 }
 
 /// The estimate for all of a body of which only a part was read. Most bytes of one with images are
@@ -149,6 +155,7 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& hea
       .takes_stream_options = takes_stream_options(head.path)};
   if (inspection.reader == nullptr) {
     metrics_.inspection().unread.add();
+    request.info.inference->places.names_model = !names_model_elsewhere(api);
     return next.handle(request);
   }
   if (!request.body->rewindable()) {
@@ -265,9 +272,11 @@ void InspectFilter::end(Request& request, Inspection& inspection) const {
   if (inspection.is_read) {
     const bool may_name_model =
         !is_other(inspection.api) || !info.request.model.empty() || reader.object_begin();
-    info.places = places_of(reader, may_name_model && !is_kserve(inspection.api),
+    info.places = places_of(reader, may_name_model && !names_model_elsewhere(inspection.api),
                             inspection.takes_stream_options);
   }
+  info.is_empty = inspection.size == 0 && inspection.last && is_other(inspection.api);
+  if (info.is_empty) info.request.model = model_in_path(request);
   if (info.request.model.empty()) info.request.model = model_in_query(request.path);
   inspection.reader.reset();
   request.body->rewind();

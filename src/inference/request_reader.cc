@@ -67,12 +67,49 @@ struct Target {
   std::string_view model;  // of a path that names one, as it stands there
 };
 
+/// What follows `place` in the path; nothing: the path does not have it.
+std::optional<std::string_view> behind(std::string_view place, std::string_view path) {
+  const std::size_t at = path.find(place);
+  if (at == std::string_view::npos) return std::nullopt;
+  return path.substr(at + place.size());
+}
+
+/// Cuts /KEY/VALUE off the end.
+std::string_view without_last(std::string_view key, std::string_view path) {
+  const std::size_t value = path.rfind('/');
+  if (value == std::string_view::npos) return path;
+  const std::string_view before = path.substr(0, value);
+  return before.ends_with(key) ? before.substr(0, before.size() - key.size()) : path;
+}
+
+/// M[/versions/V|/labels/L] of TensorFlow Serving.
+std::string_view without_version(std::string_view model) {
+  return without_last("/labels", without_last("/versions", model));
+}
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+/// Of a path that says what is asked of a model, whatever its body: that model, as it stands there.
+/// Empty: it is no such path.
+std::string_view model_before_verb(std::string_view method, std::string_view path) {
+  if (const auto loaded = behind("/v2/repository/models/", path)) {
+    const std::string_view model = loaded->substr(0, loaded->find('/'));
+    const std::string_view verb = loaded->substr(model.size());
+    return verb == "/load" || verb == "/unload" ? model : std::string_view();
+  }
+  const std::size_t colon = path.rfind(':');
+  if (method != "POST" || colon == std::string_view::npos) return {};
+  const std::string_view verb = path.substr(colon + 1);
+  if (verb.empty() || !std::ranges::all_of(verb, is_letter)) return {};
+  const auto model = behind("/models/", path.substr(0, colon));
+  return model ? without_version(*model) : std::string_view();
+}
+
 // [PREFIX]/v2/models/M[/versions/V]/VERB
 std::optional<Target> kserve_target(std::string_view path) {
-  constexpr std::string_view models = "/v2/models/";
-  const std::size_t at = path.find(models);
-  if (at == std::string_view::npos) return std::nullopt;
-  path.remove_prefix(at + models.size());
+  const auto rest = behind("/v2/models/", path);
+  if (!rest) return std::nullopt;
+  path = *rest;
   const std::string_view model = path.substr(0, path.find('/'));
   path.remove_prefix(model.size());
   constexpr std::string_view versions = "/versions/";
@@ -118,6 +155,8 @@ std::optional<Target> target_of(const RequestHead& head) {
     return Target{known->api, known->task, known->streams, {}};
   }
   if (head.is_grpc) return std::nullopt;
+  if (const std::string_view model = model_before_verb(head.method, head.path); !model.empty())
+    return Target{InferenceApi::path_model, InferenceTask::other, false, model};
   const bool ollama = is_ollama(head.path);
   return Target{ollama ? InferenceApi::ollama_model : InferenceApi::other, InferenceTask::other};
 }
@@ -163,18 +202,23 @@ std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
 }
 
 bool needs_body(InferenceApi api) {
-  return api != InferenceApi::other && api != InferenceApi::ollama_model;
+  return api != InferenceApi::other && api != InferenceApi::ollama_model &&
+         api != InferenceApi::path_model;
 }
 
-std::string model_in_path(std::string_view path) {
-  constexpr std::string_view openai = "/v1/models/";
-  constexpr std::string_view kserve = "/v2/models/";
-  const std::size_t openai_at = path.find(openai);
-  const std::size_t kserve_at = path.find(kserve);
-  if (openai_at < kserve_at) return percent_decoded(path.substr(openai_at + openai.size()));
-  if (kserve_at == std::string_view::npos) return {};
-  path.remove_prefix(kserve_at + kserve.size());
-  return percent_decoded(path.substr(0, path.find('/')));
+std::string model_in_path(std::string_view method, std::string_view path) {
+  if (const auto kserve = behind("/v2/models/", path))
+    return percent_decoded(kserve->substr(0, kserve->find('/')));
+  std::string_view model = model_before_verb(method, path);
+  for (const std::string_view place : {"/v1/models/", "/v1beta/models/"}) {
+    const auto rest = behind(place, path);
+    if (!model.empty() || !rest) continue;
+    constexpr std::string_view metadata = "/metadata";
+    model = *rest;
+    if (model.ends_with(metadata)) model.remove_suffix(metadata.size());
+    model = without_version(model);
+  }
+  return percent_decoded(model);
 }
 
 std::string model_in_query(std::string_view target) {
@@ -202,6 +246,8 @@ std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
   const std::string model = percent_decoded(target->model);
   into.model = json::utf8_prefix(model, InferenceRequest::max_name);
   if (target->api == InferenceApi::kserve_grpc) return std::make_unique<KserveGrpcRequest>(into);
+
+  if (target->api == InferenceApi::path_model) return nullptr;
 
   auto reader = text_reader(head, target->api, into);
   const std::string_view encoding = head.content_encoding;

@@ -125,6 +125,7 @@ std::span<const Member> root_members(InferenceApi api) {
     case InferenceApi::ollama_model: return ollama_model_members;
     case InferenceApi::kserve_infer: return infer_members;
     case InferenceApi::kserve_generate: return generate_members;
+    case InferenceApi::path_model:
     case InferenceApi::kserve_grpc:
     case InferenceApi::other: break;
   }

@@ -64,14 +64,14 @@ struct HeadClaims {
   }
 };
 
-/// `path` is normalised.
-HeadClaims claims_of(const Request& request, std::string_view path) {
+/// `path` is normalised. `has_body`: it has one, which may be read.
+HeadClaims claims_of(const Request& request, std::string_view path, bool has_body) {
   const auto api = api_of(request, path);
-  if (api && request.body != nullptr) return {.has_body = true, .needs_model = false, .model = {}};
+  if (api && has_body) return {.has_body = true, .needs_model = false, .model = {}};
   HeadClaims claims{.has_body = false, .needs_model = api && needs_body(*api), .model = {}};
   // Preflights are for all that a page may ask for.
   if (request.method == "OPTIONS") return claims;
-  claims.model = model_in_path(path);
+  claims.model = model_in_path(request.method, path);
   if (claims.model.empty()) claims.model = model_in_query(request.path);
   return claims;
 }
@@ -204,7 +204,7 @@ Result<std::size_t> Router::first_match(const Request& request,
 Result<RouteChoice> Router::route(const Request& request) const {
   std::optional<HeadClaims> claims;
   auto found = first_match(request, [&](std::size_t i, std::string_view path) {
-    if (!claims) claims = claims_of(request, path);
+    if (!claims) claims = claims_of(request, path, request.body != nullptr);
     return claims->has_body || claims->meet(*rules_[i].body);
   });
   if (!found) return std::move(found.error());
@@ -216,10 +216,26 @@ Result<std::size_t> Router::route_inspected(const Request& request) const {
   std::optional<HeadClaims> claims;
   return first_match(request, [&](std::size_t i, std::string_view path) {
     const BodyMatch& wanted = *rules_[i].body;
-    if (const InferenceInfo* const info = request.info.inference.get())
-      return wanted.matches(info->request, info->rest_unread);
-    if (!claims) claims = claims_of(request, path);
+    const InferenceInfo* const info = request.info.inference.get();
+    if (info != nullptr && !info->is_empty) return wanted.matches(info->request, info->rest_unread);
+    if (!claims) claims = claims_of(request, path, false);
     return claims->meet(wanted);
+  });
+}
+
+std::optional<std::size_t> Router::first_by_head(
+    const Request& request, const std::function<bool(std::size_t)>& accepts) const {
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  if (!path) return std::nullopt;
+  const InferenceInfo* const info = request.info.inference.get();
+  const std::string model = info != nullptr
+                                ? info->request.model
+                                : claims_of(request, *path, request.body != nullptr).model;
+  return lowest(request, *path, [&](std::size_t i) {
+    const Rule& rule = rules_[i];
+    const bool takes_model = model.empty() || rule.body == nullptr || rule.body->takes_model(model);
+    return takes_model && rule.matches(request, *path) && accepts(i);
   });
 }
 
@@ -256,7 +272,8 @@ RouteRefusal Router::refusal_of(const Request& request) const {
   if (!normalised) return {.error = std::move(normalised.error())};
   const std::string_view path = *normalised;
   const InferenceInfo* const info = request.info.inference.get();
-  const std::string model = info != nullptr ? info->request.model : claims_of(request, path).model;
+  const std::string model =
+      info != nullptr ? info->request.model : claims_of(request, path, false).model;
 
   bool has_host = false;
   bool has_path = false;

@@ -241,6 +241,31 @@ class Routes(Inspect):
         self.assertEqual(self.pool_of(daemon, body, "/v2/models/resnet50/infer"), "a")
         self.assertEqual(self.pool_of(daemon, body, "/v2/models/bert/versions/1/infer"), "b")
 
+    def test_by_the_model_before_a_verb(self):
+        daemon = self.pools([{"match": {"model": ["resnet", "org/name", "gemini-2"]}, "pool": "a"}, {"pool": "b"}],
+                            a={"model": "served"}, b={})
+        for name, pool in (("resnet", "a"), ("resnet/versions/3", "a"), ("resnet/labels/stable", "a"), ("org%2Fname", "a"),
+                           ("gemini-2", "a"), ("other", "b"), ("other/versions/3", "b")):
+            for place, verb in (("/v1/models/", ":predict"), ("/v1/models/", ":explain"), ("/v1beta/models/", ":generateContent"),
+                                ("/v1beta/models/", ":streamGenerateContent?alt=sse")):
+                for body in (b'{"instances": [1], "model": "else"}', b"[", b""):
+                    path = place + name + verb
+                    self.assertEqual(self.pool_of(daemon, body, path), pool, path)
+                    self.assertEqual((self.last(pool).target, self.received(pool)), (path, body))
+            self.assertEqual(exchange(daemon.address, "GET", f"/v1/models/{name}/metadata").body, pool.encode())
+        self.assertEqual(self.pool_of(daemon, b"{}", "/v2/repository/models/resnet/load"), "a")
+        self.assertEqual(self.pool_of(daemon, b"{}", "/v2/repository/models/bert/unload"), "b")
+
+    def test_an_empty_body_is_none(self):
+        daemon = self.pools([{"match": {"model": "tiny"}, "pool": "a"}, {"match": {"model": "big"}, "pool": "b"}], a={}, b={})
+        for path, pool in (("/reset_prefix_cache", "a"), ("/x?model=big", "b"), ("/v1/models/big:explain", "b"), ("/v1/models/big", "b")):
+            self.assertEqual(self.pool_of(daemon, b"", path), pool)
+            with Stream.connect(daemon.address) as stream:
+                stream.send(b"POST %s HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n" % path.encode())
+                self.assertEqual(stream.read_response().body, pool.encode(), path)
+            with http2.Peer.connect(daemon.address) as peer:
+                self.assertEqual(peer.exchange("POST", path, body=b"").body, pool.encode(), path)
+
     def test_encoded_names_in_the_path(self):
         """MLServer decodes all of a path before it looks for the model; Triton takes what stands between two slashes as it is.
         Neither serves a name with a slash, encoded or not, so that no path may hide a name that one of them serves."""

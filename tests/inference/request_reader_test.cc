@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "inference/read_request.h"
 
@@ -386,6 +388,54 @@ TEST(RequestReader, DecodesNamesInPaths) {
   EXPECT_EQ(facts("/v2/models/a%FFb/infer", "{}").model, "a");
   EXPECT_EQ(facts("/v2/models/" + long_name + "/infer", "{}").model,
             long_name.substr(0, InferenceRequest::max_name));
+}
+
+TEST(ModelInPath, IsThatOfEachApi) {
+  struct Case {
+    std::string_view method;
+    std::string_view path;
+    std::string_view model;
+  };
+  for (const auto& [method, path, model] : std::initializer_list<Case>{
+           {"GET", "/v1/models/llama3:latest", "llama3:latest"},
+           {"GET", "/x/v1/models/org/name", "org/name"},
+           {"GET", "/v1/models/resnet/versions/3", "resnet"},
+           {"GET", "/v1/models/resnet/versions/3/metadata", "resnet"},
+           {"GET", "/v1/models/resnet/labels/stable", "resnet"},
+           {"GET", "/v1beta/models/gemini-2", "gemini-2"},
+           {"GET", "/v2/models/bert/versions/1/ready", "bert"},
+           {"GET", "/v1/models", ""},
+           {"GET", "/v1/models/versions/3", "versions/3"},
+           {"DELETE", "/v1/models/ft:gpt:org", "ft:gpt:org"},
+           {"POST", "/v1/models/resnet:predict", "resnet"},
+           {"POST", "/v1/models/a%20b:predict", "a b"},
+           {"POST", "/v1/models/llama3:8b:predict", "llama3:8b"},
+           {"POST", "/v1/models/resnet/versions/3:predict", "resnet"},
+           {"POST", "/v1beta/models/gemini-2:generateContent", "gemini-2"},
+           {"POST", "/v1/projects/p/publishers/google/models/gemini-2:countTokens", "gemini-2"},
+           {"POST", "/v2/models/bert/infer", "bert"},
+           {"POST", "/v2/repository/models/bert/load", "bert"},
+           {"POST", "/v2/repository/models/bert/x", ""},
+           {"POST", "/v1/batches:cancel", ""},
+       }) {
+    EXPECT_EQ(model_in_path(method, path), model) << method << " " << path;
+  }
+}
+
+TEST(ModelInPath, NeedsNoBodyBeforeAVerb) {
+  const auto api = [](std::string_view path) {
+    return inference_api_of({.method = "POST",
+                             .path = path,
+                             .content_type = {},
+                             .content_encoding = {},
+                             .inference_header_length = {}});
+  };
+  EXPECT_EQ(api("/v1/models/resnet:predict"), InferenceApi::path_model);
+  EXPECT_EQ(api("/v1/models/resnet/versions/3:predict"), InferenceApi::path_model);
+  EXPECT_EQ(api("/v1/models/resnet"), InferenceApi::other);
+  EXPECT_EQ(api("/v1/models/resnet:8"), InferenceApi::other);
+  EXPECT_EQ(api("/v2/models/org/name/infer"), InferenceApi::other);
+  EXPECT_FALSE(needs_body(InferenceApi::path_model));
 }
 
 TEST(RequestReader, TellsTheStartOfASequence) {

@@ -127,6 +127,7 @@ struct InferenceInfo : Pooled {
   /// The rest of the body was not read, because the place of the request does not depend on it:
   /// conditions on what it may say count as met.
   bool rest_unread = false;
+  bool is_empty = false;  ///< the body has no bytes: the request counts as one without a body
   /// The client did not ask for the stream's usage: evenkeel asks for it where the engine gives it.
   bool wants_usage = false;
   bool usage_added = false;  ///< the backend that has the request is asked for it

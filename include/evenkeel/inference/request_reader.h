@@ -36,6 +36,7 @@ enum class InferenceApi : std::uint8_t {
   ollama_model,        ///< other paths below Ollama's /api/: `model`, or `name`, or `source`
   kserve_infer,        ///< /v2/models/M[/versions/V]/infer: the model is in the path
   kserve_generate,     ///< /v2/models/M[/versions/V]/generate[_stream]
+  path_model,          ///< /v1/models/M:predict and the like: see model_in_path
   kserve_grpc,         ///< inference.GRPCInferenceService/ModelInfer and ModelStreamInfer
   other,               ///< any other path: JSON or a form that may name a model
 };
@@ -55,12 +56,14 @@ struct RequestHead {
 /// calls). A known path counts behind a prefix, too.
 std::optional<InferenceApi> inference_api_of(const RequestHead& head);
 /// Without a body that names its model, a request of such an API is not complete. Not true of
-/// `other` and `ollama_model`.
+/// `other`, `path_model` and `ollama_model`.
 bool needs_body(InferenceApi api);
 
-/// The model that the path of a request without a body names: /v1/models/ID, /v2/models/M/...
-/// `path` is normalised. Empty: none.
-std::string model_in_path(std::string_view path);
+/// The model that a path names: /v1/models/M[/versions/V|/labels/L][/metadata] and, if it is posted
+/// to, .../models/M[/versions/V|/labels/L]:VERB (OpenAI, TensorFlow Serving, KServe v1, Gemini);
+/// /v2/models/M/... and /v2/repository/models/M/load (KServe v2). `path` is normalised. Empty:
+/// none.
+std::string model_in_path(std::string_view method, std::string_view path);
 /// The `model` in the query of a target, as of /v1/realtime. Empty: none.
 std::string model_in_query(std::string_view target);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,10 @@ class Router {
   /// The index of the first route that matches, also by what `request.info.inference` says of its
   /// body. A request that was not inspected has none to be read. Errors: likewise.
   Result<std::size_t> route_inspected(const Request& request) const;
+  /// The first route for which `accepts(index)` holds of those that match the request's head, and
+  /// the model if it names one. Other conditions on the body do not count.
+  std::optional<std::size_t> first_by_head(const Request& request,
+                                           const std::function<bool(std::size_t)>& accepts) const;
   /// What is known of a request with `info.inference` whose body is being read.
   PossibleRoutes possible_routes(const Request& request) const;
   /// REQUIRES: no route matches.
