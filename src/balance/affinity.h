@@ -57,8 +57,8 @@ class Affinity {
   bool follow(const SessionHint& session, const BackendPtr& backend, Instant now) const;
   /// One of its requests finds the backend gone that alone knows what it is about.
   void count_lost() const { lost_.fetch_add(1, std::memory_order_relaxed); }
-  bool has(std::uint64_t session, Instant now) const {
-    return table_->find(session, spec_.ttl, now) != AffinityTable::none;
+  bool knows(std::uint64_t session, Instant now) const {
+    return (table_->find(session, spec_.ttl, now) & AffinityTable::state_bit) != 0;
   }
   AnswerPins answer_pins(const Backend& backend) const {
     return {table_, AffinityTable::tag_of(backend.id()), spec_.ttl};

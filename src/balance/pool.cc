@@ -236,8 +236,8 @@ std::optional<AffinityStats> PoolState::affinity_stats() const {
   return affinity_->stats();
 }
 
-bool PoolState::is_pinned(std::uint64_t session, Instant now) const {
-  return affinity_->has(session, now);
+bool PoolState::knows(std::uint64_t session, Instant now) const {
+  return affinity_->knows(session, now);
 }
 
 AnswerPins PoolState::answer_pins(const Backend& backend) const {

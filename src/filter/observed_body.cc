@@ -4,7 +4,6 @@
 
 #include "evenkeel/balance/affinity_table.h"
 #include "evenkeel/balance/placed_request.h"
-#include "evenkeel/base/hash.h"
 
 namespace evenkeel {
 
@@ -65,7 +64,7 @@ void ObservedBody::read_output(std::string_view bytes) {
 
 /// Before the client knows the id.
 void ObservedBody::pin_id(Instant now) const {
-  info_.inference->answer_pins->pin(hash_of(info_.inference->response.id), true, now);
+  info_.inference->answer_pins->pin(AnswerPins::key_of_id(info_.inference->response.id), true, now);
   info_.inference->answer_pins.reset();
 }
 

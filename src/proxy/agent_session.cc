@@ -74,19 +74,30 @@ std::string_view name_in_body(const Request& request) {
 
 }  // namespace
 
+bool is_agent_field(std::string_view name) {
+  return std::ranges::any_of(known_fields, [name](const KnownField& each) {
+    return each.role == Role::session && equals_ignore_case(each.name, name);
+  });
+}
+
+std::uint64_t agent_session_key(std::string_view session) {
+  constexpr std::uint64_t salt = 0xbb67ae8584caa73b;
+  return hash_of(session) ^ salt;
+}
+
 std::optional<SessionHint> find_agent_session(const Request& request) {
   const Values values = values_of(request.fields);
   std::string_view session = first_of(values, Role::session);
   if (session.empty()) session = name_in_body(request);
   if (session.empty()) return std::nullopt;
-  SessionHint hint{.key = hash_of(session),
+  SessionHint hint{.key = agent_session_key(session),
                    .ends = equals_ignore_case(first_of(values, Role::end), "true")};
   std::string_view parent = first_of(values, Role::parent);
   // A child of Claude Code's main agent, which is named by the session alone.
   constexpr std::size_t agent = 0;
   constexpr std::size_t main_agent = 2;
   if (parent.empty() && !values[agent].empty()) parent = values[main_agent];
-  if (!parent.empty()) hint.parent = hash_of(parent);
+  if (!parent.empty()) hint.parent = agent_session_key(parent);
   return hint;
 }
 

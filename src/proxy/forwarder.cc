@@ -362,8 +362,8 @@ Hint Forwarder::hint_of(const Request& request) const {
 void Forwarder::find_session(Request& request, Progress& progress) {
   const SessionSources& sources = *options_.sessions;
   Hint& hint = progress.hint;
-  progress.response_id = sources.find_response_id(request);
-  if (progress.response_id && pool_.state().is_pinned(*progress.response_id, loop_.now())) {
+  if (sources.by_response_id()) progress.response_id = find_response_id(request);
+  if (progress.response_id && knows(*progress.response_id)) {
     hint.session = SessionHint{.key = *progress.response_id};
   } else {
     hint.session = sources.find(request);
@@ -376,6 +376,15 @@ void Forwarder::find_session(Request& request, Progress& progress) {
   }
   // Replicas then place the first request of a session alike.
   if (hint.session && !hint.key) hint.key = hint.session->key;
+}
+
+bool Forwarder::knows(std::uint64_t response_id) const {
+  return options_.sessions != nullptr && options_.sessions->by_response_id() &&
+         pool_.state().knows(response_id, loop_.now());
+}
+
+bool Forwarder::awaits_session(const Request& request) const {
+  return options_.sessions != nullptr && options_.sessions->awaits_name(request);
 }
 
 /// Pins what the answer names to its backend, and the id that the request has, if the backend knew

@@ -265,6 +265,7 @@ void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
   }
   ForwarderOptions options = forwarder_options(
       pool, label_uses_.pool(pool.name), config_->limits.held_bodies_bytes, worker.held_bodies);
+  knows_responses_ |= options.sessions != nullptr && options.sessions->by_response_id();
   auto queue = std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
                                            std::move(targets), worker_metrics, std::move(options));
   queues_.push_back(queue.get());
@@ -356,11 +357,13 @@ void Plan::add_route(const RouteConfig& route, LabelIndex& label_index) {
          .observed = observed_[number],
          .grpc_deadline = config_->pools[number].timeouts.grpc_deadline,
          .pool = pool,
+         .pool_number = number,
          .pool_index = pool_index,
          .subset = pool_state.subset_number(subset_of(target)),
          .session_subset = pool_state.subset_number(session_subset_of(route, target.pool)),
          .cumulative_weight = sum += target.weight});
   }
+  plan_route.looks_further = plan_route.splits_by_body || knows_responses_;
   routes_.push_back(std::move(plan_route));
 }
 
@@ -450,11 +453,24 @@ Task<Result<Response>> Plan::handle(Request& request) {
     return ollama_chain_->handle(request);
   const auto route = router_.route(request);
   if (!route) return unrouted_->handle(request);
-  if (route->needs_body || routes_[route->index].splits_by_body) {
+  if (route->needs_body || routes_[route->index].looks_further) {
+    if (const auto place = place_of_head(request, *route))
+      return pass_to(choose_target(request, *place), request);
     request.info.identity.is_streaming = routes_[route->index].grpc_only;
     return by_body_->handle(request);
   }
-  const WeightedTarget& target = choose_target(request, route->index);
+  return pass_to(choose_target(request, {.route = route->index}), request);
+}
+
+/// Nothing: it depends on the body, if there is one.
+std::optional<Plan::Place> Plan::place_of_head(const Request& request,
+                                               const RouteChoice& route) const {
+  if (route.needs_body || routes_[route.index].splits_by_body) return std::nullopt;
+  const auto known = place_of_response(request);
+  return known ? known : Place{.route = route.index};
+}
+
+Task<Result<Response>> Plan::pass_to(const WeightedTarget& target, Request& request) {
   request.info.identity.pool = target.pool;
   request.info.identity.pool_index = target.pool_index;
   request.info.identity.subset = target.subset;
@@ -482,9 +498,13 @@ Task<Result<Response>> Plan::handle_inspected(Request& request) {
   if (inference != nullptr && inference->cut_short && needs_body(request)) {
     return Result<Response>(no_room_for_bodies());
   }
-  const auto route = router_.route_inspected(request);
-  if (!route) return refuse(request);
-  const WeightedTarget& target = choose_target(request, *route);
+  auto place = knows_responses_ ? place_of_response(request) : std::nullopt;
+  if (!place) {
+    const auto route = router_.route_inspected(request);
+    if (!route) return refuse(request);
+    place = {.route = *route};
+  }
+  const WeightedTarget& target = choose_target(request, *place);
   RequestTimings& timings = request.info.timings;
   if (timings.deadline != never) {  // of a gRPC call
     timings.deadline = std::min(timings.deadline, timings.started + target.grpc_deadline);
@@ -525,14 +545,18 @@ bool Plan::needs_more(const Request& request) const {
   const RequestIdentity& identity = request.info.identity;
   const bool names_model = !request.info.inference->request.model.empty();
   if (!identity.pool.empty()) {
-    if (names_model) return false;
     const auto pool = pool_numbers_.find(identity.pool);
-    return pool != pool_numbers_.end() && renames_[pool->second];
+    if (pool == pool_numbers_.end()) return false;
+    const std::size_t number = pool->second;
+    return (renames_[number] && !names_model) || queues_[number]->awaits_session(request);
   }
   const PossibleRoutes possible = router_.possible_routes(request);
   return std::ranges::any_of(possible.routes, [&](std::size_t each) {
     const Route& route = routes_[each];
-    if (route.renames && !names_model) return true;
+    const bool awaits_session = std::ranges::any_of(route.targets, [&](const auto& target) {
+      return queues_[target.pool_number]->awaits_session(request);
+    });
+    if (awaits_session || (route.renames && !names_model)) return true;
     return possible.open && !have_same_targets(routes_[possible.routes.front()], route);
   });
 }
@@ -545,8 +569,8 @@ bool Plan::have_same_targets(const Route& one, const Route& other) {
 }
 
 /// Makes it a request of the route.
-const Plan::WeightedTarget& Plan::choose_target(Request& request, std::size_t route) {
-  const Route& plan_route = routes_[route];
+const Plan::WeightedTarget& Plan::choose_target(Request& request, const Place& place) {
+  const Route& plan_route = routes_[place.route];
   RequestIdentity& identity = request.info.identity;
   identity.route = plan_route.name;
   identity.route_index = plan_route.index;
@@ -554,7 +578,26 @@ const Plan::WeightedTarget& Plan::choose_target(Request& request, std::size_t ro
   identity.priority = priority_of(request, plan_route.priority);
   if (plan_route.retry) identity.retry_policy = &*plan_route.retry;
   identity.slo = plan_route.slo;
-  return draw_target(plan_route, request);
+  return place.target != nullptr ? *place.target : draw_target(plan_route, request);
+}
+
+/// Of a request about a response, or that goes on from one: the first route that may take it to the
+/// pool that knows the response. Nothing if none does.
+std::optional<Plan::Place> Plan::place_of_response(const Request& request) const {
+  const auto id = find_response_id(request);
+  if (!id) return std::nullopt;
+  const auto knows = [&](const Forwarder* pool) { return pool->knows(*id); };
+  if (std::ranges::none_of(queues_, knows)) return std::nullopt;
+  const auto target_of = [&](std::size_t route) {
+    const std::vector<WeightedTarget>& targets = routes_[route].targets;
+    const auto found = std::ranges::find_if(
+        targets, [&](const WeightedTarget& each) { return knows(queues_[each.pool_number]); });
+    return found == targets.end() ? nullptr : &*found;
+  };
+  const auto route =
+      router_.first_by_head(request, [&](std::size_t each) { return target_of(each) != nullptr; });
+  if (!route) return std::nullopt;
+  return Place{.route = *route, .target = target_of(*route)};
 }
 
 /// A conversation stays with its target; a request of none goes to one at random.

@@ -55,6 +55,20 @@ std::string id_in_path(const Request& request) {
   return {};
 }
 
+/// A response or a conversation.
+bool creates_response(const Request& request) {
+  if (request.method != "POST") return false;
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  return path && (path->ends_with(responses) || path->ends_with(conversations));
+}
+
+/// Its body may name a session, as far as the API is known.
+bool has_prompt(InferenceTask task) {
+  return task == InferenceTask::chat || task == InferenceTask::completion ||
+         task == InferenceTask::embedding;
+}
+
 }  // namespace
 
 std::string_view cookie_value(const Fields& fields, std::string_view name) {
@@ -99,6 +113,14 @@ SessionSources::SessionSources(const std::vector<std::string>& by, AffinityMode 
       sources_.push_back({is_sequence ? Kind::sequence_id : Kind::session_id, {}});
     }
   }
+  const bool has_agents = std::ranges::find(by, "agent-session") != by.end();
+  for (Source& source : sources_) {
+    source.is_of_agents = has_agents && source.kind == Kind::header && is_agent_field(source.name);
+  }
+}
+
+std::uint64_t SessionSources::key_of(const Source& source, std::string_view value) {
+  return source.is_of_agents ? agent_session_key(value) : hash_of(value);
 }
 
 std::optional<SessionHint> SessionSources::find(const Request& request) const {
@@ -133,25 +155,33 @@ std::optional<SessionHint> SessionSources::find(const Source& source,
     }
   }
   if (value.empty()) return std::nullopt;
-  return SessionHint{.key = hash_of(value)};
+  return SessionHint{.key = key_of(source, value)};
 }
 
-std::optional<std::uint64_t> SessionSources::find_response_id(const Request& request) const {
-  if (!by_response_id_) return std::nullopt;
+std::optional<std::uint64_t> find_response_id(const Request& request) {
   std::string id = id_in_path(request);
   const InferenceInfo* const info = request.info.inference.get();
   if (id.empty() && info != nullptr) id = info->request.previous_response;
   if (id.empty() && info != nullptr) id = info->request.conversation_id;
   if (id.empty()) return std::nullopt;
-  return hash_of(std::string_view(id).substr(0, InferenceResponse::max_id));
+  return AnswerPins::key_of_id(std::string_view(id).substr(0, InferenceResponse::max_id));
+}
+
+bool SessionSources::awaits_name(const Request& request) const {
+  const InferenceRequest& asked = request.info.inference->request;
+  if (by_response_id_ && creates_response(request)) {
+    return asked.previous_response.empty() && asked.conversation_id.empty();
+  }
+  for (const Source& source : sources_) {
+    if (find(source, request)) return false;
+    if (source.kind == Kind::sequence_id && asked.task == InferenceTask::infer) return true;
+    if (source.kind == Kind::session_id && has_prompt(asked.task)) return true;
+  }
+  return false;
 }
 
 bool SessionSources::reads_answer(const Request& request) const {
-  if (!by_response_id_ || request.info.inference == nullptr) return false;
-  if (request.method != "POST") return false;
-  std::string storage;
-  const auto path = normalised_path(request.path, storage);
-  return path && (path->ends_with(responses) || path->ends_with(conversations));
+  return by_response_id_ && request.info.inference != nullptr && creates_response(request);
 }
 
 void SessionSources::learn(const Request& request, const Response& response, const AnswerPins& pins,
@@ -161,13 +191,13 @@ void SessionSources::learn(const Request& request, const Response& response, con
       const auto value = response.fields.value(source.name);
       const bool is_echo = value && request.fields.value(source.name) == value;
       // A client of a soft session can go on elsewhere.
-      if (value && !value->empty() && !is_echo) pins.pin(hash_of(*value), !is_soft_, now);
+      if (value && !value->empty() && !is_echo) pins.pin(key_of(source, *value), !is_soft_, now);
     } else if (source.kind == Kind::cookie && source.name != own_cookie) {
       for (const Field& field : response.fields) {
         if (!equals_ignore_case(field.name(), "set-cookie")) continue;
         const std::string_view pair = field.value().substr(0, field.value().find(';'));
         const std::string_view value = find_cookie(pair, source.name);
-        if (!value.empty()) pins.pin(hash_of(value), false, now);
+        if (!value.empty()) pins.pin(key_of(source, value), false, now);
       }
     }
   }

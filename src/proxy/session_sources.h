@@ -29,9 +29,11 @@ class SessionSources {
   /// Nothing if the request has none of the sources but `response-id`. Those of its body count only
   /// if that was inspected.
   std::optional<SessionHint> find(const Request& request) const;
-  /// The id of a response or a conversation that the request is about or goes on from, which a
-  /// server has handed out: a key as SessionHint has it.
-  std::optional<std::uint64_t> find_response_id(const Request& request) const;
+  /// Ids of responses and conversations lead to the servers that have handed them out.
+  bool by_response_id() const { return by_response_id_; }
+  /// Of a request whose body is being read: the rest may name the session. True only for sources
+  /// that the file names one by one.
+  bool awaits_name(const Request& request) const;
   /// A request without a session gets one, with a cookie that names it.
   bool sets_cookie() const { return sets_cookie_; }
   /// Answers may name a session.
@@ -48,9 +50,11 @@ class SessionSources {
   struct Source {
     Kind kind;
     std::string name;
+    bool is_of_agents = false;  // a field by which `agent-session` finds the same session
   };
 
   std::optional<SessionHint> find(const Source& source, const Request& request) const;
+  static std::uint64_t key_of(const Source& source, std::string_view value);
 
   std::vector<Source> sources_;
   const bool is_soft_;
@@ -58,6 +62,10 @@ class SessionSources {
   bool learns_ = false;
   bool by_response_id_ = false;
 };
+
+/// The id of a response or a conversation that the request is about or goes on from, which a server
+/// has handed out: a key as SessionHint has it.
+std::optional<std::uint64_t> find_response_id(const Request& request);
 
 /// The value of a cookie; empty: there is none.
 std::string_view cookie_value(const Fields& fields, std::string_view name);

@@ -119,8 +119,8 @@ class Responses(LearnedCase):
         respond = response_server(ids)
         return self.learning(["agent-session", "response-id", "header:x-session-id"], respond, **pool)
 
-    def create(self, daemon, before=None, stream=False, fields=()):
-        body = {"model": "tiny", "input": "hello", "stream": stream}
+    def create(self, daemon, before=None, stream=False, fields=(), model="tiny", text="hello"):
+        body = {"model": model, "input": text, "stream": stream}
         if before:
             body["previous_response_id"] = before
         answer = self.ask(daemon, "POST", "/v1/responses", fields, **body)
@@ -200,7 +200,103 @@ class Responses(LearnedCase):
             self.assertEqual(self.create(daemon, before=name)[1], server)
 
 
+    def test_a_client_that_names_its_session_alike_neither_moves_nor_ends_them(self):
+        daemon = self.serving(affinity={"by": ["agent-session", "response-id"], "mode": "soft"})
+        for name, server in [self.create(daemon) for _ in range(6)]:
+            self.create(daemon, fields=[("x-dynamo-session-id", name), ("x-dynamo-session-final", "true")])
+            for _ in range(3):
+                self.create(daemon, fields=[("x-session-id", name)])
+            self.assertEqual(self.create(daemon, before=name)[1], server)
+
+    def test_an_id_behind_images_is_found(self):
+        """OpenAI's libraries write `previous_response_id` behind the input."""
+        daemon = self.serving()
+        text = "x" * 3_000_000
+        for name, server in [self.create(daemon) for _ in range(3)]:
+            for _ in range(2):
+                self.assertEqual(self.create(daemon, before=name, text=text)[1], server)
+
+    def test_a_session_behind_images_is_found(self):
+        daemon = self.learning(["header:x-session-id", "session_id"], lambda request, number: request.answer(b"%d" % number))
+        text = "x" * 3_000_000
+        for session in SESSIONS[:4]:
+            chat = {"messages": [{"role": "user", "content": text}], "session_id": session}
+            servers = {self.ask(daemon, "POST", "/v1/chat/completions", **chat).body for _ in range(3)}
+            self.assertEqual(len(servers), 1)
+
+    def test_a_sequence_behind_tensors_is_found(self):
+        daemon = self.learning(["sequence_id"], lambda request, number: request.answer(b"%d" % number))
+        tensor = {"name": "x", "datatype": "INT32", "shape": [1_000_000], "data": [7] * 1_000_000}
+        for sequence in range(1, 4):
+            infer = {"inputs": [tensor], "parameters": {"sequence_id": sequence}}
+            servers = {self.ask(daemon, "POST", "/v2/models/m/infer", **infer).body for _ in range(3)}
+            self.assertEqual(len(servers), 1)
+
+
+class SeveralPools(LearnedCase):
+    """What a server knows leads to its pool, which a request about it does not name."""
+
+    def serving(self, *routes, **keys):
+        respond = response_server(itertools.count(1))
+        pools = [{"name": name, "affinity": {"by": ["response-id"]}, "health": {"check": "off"}, "metrics": {"scrape": "off"},
+                  "backends": [self.backend(lambda request, name=name: respond(request, name)).address]} for name in "abc"]
+        return self.daemon({"pools": pools, "routes": list(routes), **keys})
+
+    def assert_known(self, daemon, name, pool):
+        for method, target, body in (("GET", "", {}), ("GET", "/input_items", {}), ("POST", "/cancel", {}),
+                                     ("POST", "/cancel", {"x": 1}), ("DELETE", "", {})):
+            answer = self.ask(daemon, method, f"/v1/responses/{name}{target}", **body)
+            self.assertEqual((answer.status, json.loads(answer.body).get("model")), (200, pool), (method, target))
+
+    def test_by_model(self):
+        daemon = self.serving(*({"match": {"model": name}, "pool": name} for name in "abc"))
+        for model in "abcabc":
+            name, pool = Responses.create(self, daemon, model=model)
+            self.assertEqual(pool, model)
+            self.assert_known(daemon, name, pool)
+            self.assertEqual(Responses.create(self, daemon, before=name, model=model)[1], pool)
+        self.assertEqual(self.ask(daemon, "GET", "/v1/responses/resp_unknown").status, 404)
+        lines = daemon.wait_access(43)
+        self.assertEqual([line["pool"] for line in lines if "resp_unknown" in line["path"]], ["a"])
+
+    def test_in_shares(self):
+        daemon = self.serving({"split": {"a": 1, "b": 1, "c": 1}})
+        created = [Responses.create(self, daemon, text=f"hello {number}") for number in range(20)]
+        self.assertEqual({pool for _, pool in created}, {"a", "b", "c"})
+        for name, pool in created:
+            self.assert_known(daemon, name, pool)
+            for turn in range(3):
+                name, later = Responses.create(self, daemon, before=name, text=f"turn {turn} of {name}")
+                self.assertEqual(later, pool)
+
+    def test_by_the_size_of_the_prompt(self):
+        daemon = self.serving({"match": {"prompt_tokens": {"max": 1000}}, "pool": "a"}, {"pool": "b"})
+        name, pool = Responses.create(self, daemon)
+        self.assertEqual(pool, "a")
+        self.assertEqual(Responses.create(self, daemon, before=name, text="word " * 5000)[1], "a")
+        self.assertEqual(Responses.create(self, daemon, text="word " * 5000)[1], "b")
+
+    def test_never_where_no_route_leads(self):
+        daemon = self.serving({"match": {"header": {"x-team": "one"}}, "pool": "a"}, {"pool": "b"})
+        name, pool = Responses.create(self, daemon, fields=[("x-team", "one")])
+        self.assertEqual(pool, "a")
+        self.assertEqual(self.ask(daemon, "GET", f"/v1/responses/{name}").status, 404)
+        self.assertEqual(self.ask(daemon, "GET", f"/v1/responses/{name}", [("x-team", "one")]).status, 200)
+
+
 class Upgrades(UpgradeCase, LearnedCase):
+    def test_an_upgrade_keeps_cookies_that_have_not_come_back(self):
+        self.backends = [self.backend(lambda request, number=number: request.answer(b"%d" % number)) for number in range(3)]
+        daemon = self.start(*self.backends, pool={"picker": "round-robin", "affinity": {"by": ["cookie"]}})
+        begun = [exchange(daemon.address) for _ in range(6)]
+
+        self.main = upgrade(daemon, self.main)
+
+        for answer in begun:
+            cookie = answer.field("set-cookie").partition(";")[0]
+            for _ in range(2):
+                self.assertEqual(exchange(daemon.address, fields=[("cookie", cookie)]).body, answer.body)
+
     def test_an_upgrade_keeps_them(self):
         respond = response_server(itertools.count(1))
         self.backends = [self.backend(lambda request, number=number: respond(request, number)) for number in range(3)]

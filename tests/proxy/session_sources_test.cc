@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "evenkeel/base/hash.h"
+#include "proxy/agent_session.h"
 
 namespace evenkeel {
 namespace {
@@ -143,7 +144,7 @@ TEST(AgentSession, IsWhatCodingAgentsSend) {
         "x-session-id", "x-session-token"}) {
     const auto session = agent_session_of({{"accept", "*/*"}, {name, "one"}});
     ASSERT_TRUE(session) << name;
-    EXPECT_EQ(session->key, hash_of("one")) << name;
+    EXPECT_EQ(session->key, agent_session_key("one")) << name;
     EXPECT_TRUE(session->is_soft) << name;
   }
   EXPECT_FALSE(agent_session_of({{"x-request-id", "one"}, {"x-session-id", ""}}));
@@ -152,15 +153,15 @@ TEST(AgentSession, IsWhatCodingAgentsSend) {
 TEST(AgentSession, OfAChildNamesItsParent) {
   const auto child =
       agent_session_of({{"x-claude-code-session-id", "main"}, {"x-claude-code-agent-id", "child"}});
-  EXPECT_EQ(child->key, hash_of("child"));
-  EXPECT_EQ(child->parent, hash_of("main"));
+  EXPECT_EQ(child->key, agent_session_key("child"));
+  EXPECT_EQ(child->parent, agent_session_key("main"));
   const auto grandchild = agent_session_of({{"x-claude-code-session-id", "main"},
                                             {"x-claude-code-agent-id", "grandchild"},
                                             {"x-claude-code-parent-agent-id", "child"}});
-  EXPECT_EQ(grandchild->parent, hash_of("child"));
+  EXPECT_EQ(grandchild->parent, agent_session_key("child"));
   const auto codex = agent_session_of({{"thread-id", "two"}, {"x-codex-parent-thread-id", "one"}});
-  EXPECT_EQ(codex->key, hash_of("two"));
-  EXPECT_EQ(codex->parent, hash_of("one"));
+  EXPECT_EQ(codex->key, agent_session_key("two"));
+  EXPECT_EQ(codex->parent, agent_session_key("one"));
 }
 
 TEST(AgentSession, EndsWhenTheClientSaysSo) {
@@ -174,18 +175,43 @@ TEST(AgentSession, IsInTheBodyOtherwise) {
   Request request;
   inspect(request, InferenceTask::chat, "");
   request.info.inference->request.user = "ann";
-  EXPECT_EQ(key_of(sources, request), hash_of("ann"));
+  EXPECT_EQ(key_of(sources, request), agent_session_key("ann"));
   request.info.inference->request.conversation_id = "conv_1";
-  EXPECT_EQ(key_of(sources, request), hash_of("conv_1"));
+  EXPECT_EQ(key_of(sources, request), agent_session_key("conv_1"));
   request.info.inference->request.session = "key";
-  EXPECT_EQ(key_of(sources, request), hash_of("key"));
+  EXPECT_EQ(key_of(sources, request), agent_session_key("key"));
+}
+
+TEST(AgentSession, IsNoneThatAnotherSourceNames) {
+  const std::vector<std::string> others = {"header:x-chat", "cookie:user", "response-id"};
+  const SessionSources sources({"agent-session", others[0], others[1], others[2]},
+                               AffinityMode::soft);
+  const std::string_view name = "resp_1";
+  Request agent;
+  agent.fields.add("x-session-id", name);
+  Request header;
+  header.fields.add("x-chat", name);
+  Request cookie;
+  cookie.fields.add("cookie", "user=resp_1");
+
+  EXPECT_NE(key_of(sources, agent), key_of(sources, header));
+  EXPECT_NE(key_of(sources, agent), key_of(sources, cookie));
+  EXPECT_NE(key_of(sources, agent), AnswerPins::key_of_id(name));
+  EXPECT_NE(key_of(sources, header), AnswerPins::key_of_id(name));
+}
+
+TEST(AgentSession, IsTheOneThatItsFieldNames) {
+  Request request;
+  request.fields.add("X-Session-Id", "one");
+  EXPECT_EQ(key_of(SessionSources({"header:x-session-id", "agent-session"}), request),
+            key_of(SessionSources({"agent-session", "header:x-session-id"}), request));
 }
 
 std::optional<std::uint64_t> response_id_of(std::string_view method, std::string_view path) {
   Request request;
   request.method = method;
   request.path = path;
-  return SessionSources({"header:x-chat", "response-id"}).find_response_id(request);
+  return find_response_id(request);
 }
 
 TEST(SessionSources, KnowTheIdInAPath) {
@@ -193,10 +219,10 @@ TEST(SessionSources, KnowTheIdInAPath) {
        {"/v1/responses/resp_1", "/v1/responses/resp_1?stream=true", "/v1/conversations/resp_1",
         "/v1/responses/resp_1/input_items?limit=2", "/v1//responses/resp%5F1",
         "/openai/v1/responses/resp_1", "/%761/%72esponses/resp_1"}) {
-    EXPECT_EQ(response_id_of("GET", path), hash_of("resp_1")) << path;
+    EXPECT_EQ(response_id_of("GET", path), AnswerPins::key_of_id("resp_1")) << path;
   }
-  EXPECT_EQ(response_id_of("DELETE", "/v1/responses/resp_1"), hash_of("resp_1"));
-  EXPECT_EQ(response_id_of("POST", "/v1/responses/resp_1/cancel"), hash_of("resp_1"));
+  EXPECT_EQ(response_id_of("DELETE", "/v1/responses/resp_1"), AnswerPins::key_of_id("resp_1"));
+  EXPECT_EQ(response_id_of("POST", "/v1/responses/resp_1/cancel"), AnswerPins::key_of_id("resp_1"));
   EXPECT_EQ(response_id_of("POST", "/v1/responses"), std::nullopt);
   EXPECT_EQ(response_id_of("POST", "/v1/responses/compact"), std::nullopt);
   EXPECT_EQ(response_id_of("GET", "/v1/models/resp_1"), std::nullopt);
@@ -209,14 +235,50 @@ TEST(SessionSources, KnowTheIdThatARequestGoesOnFrom) {
   request.path = "/v1/responses";
   inspect(request, InferenceTask::chat, "");
   request.info.inference->request.conversation_id = "conv_1";
-  EXPECT_EQ(sources.find_response_id(request), hash_of("conv_1"));
+  EXPECT_EQ(find_response_id(request), AnswerPins::key_of_id("conv_1"));
   request.info.inference->request.previous_response = "resp_1";
-  EXPECT_EQ(sources.find_response_id(request), hash_of("resp_1"));
+  EXPECT_EQ(find_response_id(request), AnswerPins::key_of_id("resp_1"));
   for (const std::string_view path : {"/v1/responses?x=1", "/v1/%72esponses", "/v1//responses"}) {
     request.path = path;
     EXPECT_TRUE(sources.reads_answer(request)) << path;
   }
-  EXPECT_FALSE(SessionSources({"header:x-chat"}).find_response_id(request));
+  EXPECT_FALSE(SessionSources({"header:x-chat"}).reads_answer(request));
+}
+
+bool awaits_name(const SessionSources& sources, std::string_view path, InferenceTask task) {
+  Request request;
+  request.method = "POST";
+  request.path = path;
+  inspect(request, task, "");
+  return sources.awaits_name(request);
+}
+
+TEST(SessionSources, AwaitTheNamesThatTheFileLists) {
+  constexpr auto chat = InferenceTask::chat;
+  constexpr auto infer = InferenceTask::infer;
+  const SessionSources ids({"response-id"});
+  EXPECT_TRUE(awaits_name(ids, "/v1/responses", chat));
+  EXPECT_FALSE(awaits_name(ids, "/v1/chat/completions", chat));
+  const SessionSources sessions({"session_id", "sequence_id"});
+  EXPECT_TRUE(awaits_name(sessions, "/v1/chat/completions", chat));
+  EXPECT_TRUE(awaits_name(sessions, "/v2/models/m/infer", infer));
+  EXPECT_FALSE(awaits_name(sessions, "/v1/audio/speech", InferenceTask::audio));
+  EXPECT_FALSE(awaits_name(SessionSources({"session_id"}), "/v2/models/m/infer", infer));
+  EXPECT_FALSE(awaits_name(SessionSources({"agent-session"}), "/v1/chat/completions", chat));
+}
+
+TEST(SessionSources, AwaitNothingBehindTheOneThatCounts) {
+  Request request;
+  request.method = "POST";
+  request.path = "/v1/responses";
+  inspect(request, InferenceTask::chat, "");
+  request.fields.add("x-chat", "a");
+  EXPECT_FALSE(SessionSources({"header:x-chat", "session_id"}).awaits_name(request));
+  EXPECT_TRUE(SessionSources({"session_id", "header:x-chat"}).awaits_name(request));
+  const SessionSources ids({"header:x-chat", "response-id"});
+  EXPECT_TRUE(ids.awaits_name(request));
+  request.info.inference->request.previous_response = "resp_1";
+  EXPECT_FALSE(ids.awaits_name(request));
 }
 
 }  // namespace

@@ -187,8 +187,9 @@ class PoolState {
                                                  std::uint64_t request) const;
   /// None if the pool does not pin sessions.
   std::optional<AffinityStats> affinity_stats() const;
-  /// The session is pinned to a backend that is up or not. REQUIRES: the pool pins sessions.
-  bool is_pinned(std::uint64_t session, Instant now) const;
+  /// One of its backends, up or not, alone knows what the session is about. REQUIRES: the pool pins
+  /// sessions.
+  bool knows(std::uint64_t session, Instant now) const;
   /// For what an answer of the backend names. REQUIRES: the pool pins sessions.
   AnswerPins answer_pins(const Backend& backend) const;
   /// Fewer than half of the backends are fit to serve, so ejections are ignored.

@@ -80,6 +80,11 @@ class Forwarder final : public Handler {
   /// in the queue. `plan` owns it. Null: they stay.
   void hand_queue_to(Forwarder* successor, const std::shared_ptr<const void>& plan);
   const PoolState& state() const { return pool_.state(); }
+  /// A backend of the pool has handed out this id of a response or a conversation, a key as
+  /// SessionHint has it, and alone knows what it stands for.
+  bool knows(std::uint64_t response_id) const;
+  /// Of a request whose body is being read: the rest may name its session.
+  bool awaits_session(const Request& request) const;
 
  private:
   class QueuedRequest;

@@ -143,6 +143,7 @@ class Plan final : public Handler {
     Handler* observed;  // behind the filters that every pool has: reads its responses
     Duration grpc_deadline;
     std::string_view pool;
+    std::size_t pool_number;
     std::uint32_t pool_index;
     std::uint32_t subset;             // of the pool: see Hint
     std::uint32_t session_subset;     // of the pool: see Hint
@@ -153,6 +154,7 @@ class Plan final : public Handler {
     std::uint32_t index;          // of LabelIndex
     bool grpc_only;               // matches gRPC calls only
     bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
+    bool looks_further = false;   // its pool may not follow from the head alone
     bool renames = false;         // backends may get another name of the model than clients gave
     std::optional<RetryPolicy> retry;
     const SloConfig* slo;  // null: the pools'
@@ -160,6 +162,12 @@ class Plan final : public Handler {
     std::vector<WeightedTarget> targets;
     std::string_view sticky_header;  // of a split: see conversation_of
     std::uint64_t salt;              // of a split: see split_point
+  };
+
+  /// The route of a request.
+  struct Place {
+    std::size_t route;
+    const WeightedTarget* target = nullptr;  // null: to be drawn
   };
 
   void add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
@@ -170,11 +178,14 @@ class Plan final : public Handler {
   void add_route(const RouteConfig& route, LabelIndex& label_index);
   /// `inspects`: the bodies of its requests are read.
   Handler& build_filter_chain(Handler& last, GrpcFilter& grpc, bool inspects);
+  static Task<Result<Response>> pass_to(const WeightedTarget& target, Request& request);
   Task<Result<Response>> handle_inspected(Request& request);
   bool needs_body(const Request& request) const;
   bool needs_more(const Request& request) const;
   static bool have_same_targets(const Route& one, const Route& other);
-  const WeightedTarget& choose_target(Request& request, std::size_t route);
+  std::optional<Place> place_of_head(const Request& request, const RouteChoice& route) const;
+  std::optional<Place> place_of_response(const Request& request) const;
+  const WeightedTarget& choose_target(Request& request, const Place& place);
   Handler& add_stage(Filter& filter, Handler& next);
   const WeightedTarget& draw_target(const Route& plan_route, const Request& request);
   void add_model_directory(const WorkerContext& worker);
@@ -202,6 +213,7 @@ class Plan final : public Handler {
   PoolNumbers pool_numbers_;
   std::vector<bool> reads_bodies_;  // of each pool: it inspects requests, or what it falls back to
   std::vector<bool> renames_;       // likewise: it gives backends another name of the model
+  bool knows_responses_ = false;    // a pool has affinity by the ids of responses
   std::vector<Forwarder*> queues_;  // of each pool
   std::vector<Handler*> forwarders_;     // the same, behind its filter that changes bodies
   std::vector<Handler*> last_handlers_;  // of each pool: its forwarder, or what falls back from it
