@@ -83,7 +83,7 @@ void warn_of_doubles(const std::vector<std::string>& models, const std::string& 
 // ---- routes to pools that do not have the model
 
 // Comparing a name with thousands of others takes a while.
-constexpr int max_suggestions = 100;
+constexpr int max_suggestions = 25;
 
 // `suggestions`: how many names have been compared with those of a pool.
 void warn_of_missing(const RouteConfig& route, const std::string& path, const PoolsByName& pools,

@@ -103,6 +103,17 @@ std::vector<std::string_view> covering_calls(const std::vector<std::string>& cal
   return {"", call, call.substr(0, slash)};
 }
 
+// What all texts begin with that match the glob; of a name, all of it.
+std::string text_before_star(std::string_view glob) {
+  std::string text;
+  for (std::size_t at = 0; at < glob.size() && glob[at] != '*'; ++at) {
+    const bool escapes =
+        glob[at] == '\\' && at + 1 < glob.size() && (glob[at + 1] == '*' || glob[at + 1] == '\\');
+    text += glob[escapes ? ++at : at];
+  }
+  return text;
+}
+
 std::string place_key(std::string_view host, std::string_view call) {
   return std::string(host) + separator + std::string(call);
 }
@@ -192,8 +203,14 @@ class RouteIndex::Search {
 
   void visit_model(const FieldNode& node) {
     if (match_.model.empty()) return;
-    const auto found = node.by_model.find(match_.model.front());
-    if (found != node.by_model.end()) visit(found->second);
+    const std::string& model = match_.model.front();
+    if (const auto found = node.by_model.find(model); found != node.by_model.end())
+      visit(found->second);
+    if (node.by_model_prefix.empty()) return;
+    for (std::size_t size = 0; size <= model.size(); ++size) {
+      const auto found = node.by_model_prefix.find(model.substr(0, size));
+      if (found != node.by_model_prefix.end()) visit(found->second);
+    }
   }
 
   void visit(const std::vector<Entry>& entries) {
@@ -230,10 +247,10 @@ void RouteIndex::add(std::size_t route, const RouteMatch& match) {
       if (i == fields.size()) break;
       at = &(*at)->children[fields[i]];
     }
-    const bool by_model = !match.model.empty() && std::ranges::none_of(match.model, is_glob);
-    if (!by_model) return (*at)->entries.push_back({route, &match});
+    if (match.model.empty()) return (*at)->entries.push_back({route, &match});
     for (const std::string& model : match.model) {
-      std::vector<Entry>& entries = (*at)->by_model[text_of_glob(model)];
+      auto& by_text = is_glob(model) ? (*at)->by_model_prefix : (*at)->by_model;
+      std::vector<Entry>& entries = by_text[text_before_star(model)];
       if (entries.empty() || entries.back().route != route) entries.push_back({route, &match});
     }
   };

@@ -33,8 +33,9 @@ class RouteIndex {
   // The routes with the header fields on the way here from a root, in their order.
   struct FieldNode {
     std::unordered_map<std::string, FieldNode*> children;  // by name and value
-    std::vector<Entry> entries;
-    std::unordered_map<std::string, std::vector<Entry>> by_model;  // of routes without globs
+    std::vector<Entry> entries;                            // of routes for any model
+    std::unordered_map<std::string, std::vector<Entry>> by_model;
+    std::unordered_map<std::string, std::vector<Entry>> by_model_prefix;  // of a glob, to its star
   };
   using ByHostAndCall = std::unordered_map<std::string, FieldNode*>;  // those of `place_key`
   struct PathNode {

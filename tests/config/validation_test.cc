@@ -100,6 +100,17 @@ TEST(ConfigValidation, WarnsOfAModelThatAnEarlierRouteTakes) {
               IsEmpty());
 }
 
+TEST(ConfigValidation, WarnsOfAModelThatAnEarlierGlobTakes) {
+  for (const char* const glob : {"'*'", "'*-70b'", "'ll*b'", "'llama-70b*'", "[x, 'llama-*']"}) {
+    EXPECT_THAT(warnings_of(models_file("weights: configured", "weights: configured",
+                                        std::string("  - {match: {model: ") + glob +
+                                            "}, pool: a}\n"
+                                            "  - {match: {model: llama-70b}, pool: b}\n")),
+                ElementsAre(HasSubstr("routes[1]: never reached: routes[0] in line 5")))
+        << glob;
+  }
+}
+
 TEST(ConfigValidation, WarnsOfAFallbackWithoutTheModels) {
   EXPECT_THAT(
       warnings_of(models_file("models: [x, y, z], fallback: b", "models: [x]", "  - {pool: a}\n")),
