@@ -5,6 +5,7 @@
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/http/grpc.h"
 #include "proxy/agent_session.h"
 
 namespace evenkeel {
@@ -174,7 +175,9 @@ bool SessionSources::awaits_name(const Request& request) const {
   }
   for (const Source& source : sources_) {
     if (find(source, request)) return false;
-    if (source.kind == Kind::sequence_id && asked.task == InferenceTask::infer) return true;
+    // In a gRPC message, parameters come before tensors.
+    const bool of_infer = asked.task == InferenceTask::infer && !is_grpc(request);
+    if (source.kind == Kind::sequence_id && of_infer) return true;
     if (source.kind == Kind::session_id && has_prompt(asked.task)) return true;
   }
   return false;

@@ -267,6 +267,15 @@ TEST(SessionSources, AwaitTheNamesThatTheFileLists) {
   EXPECT_FALSE(awaits_name(SessionSources({"agent-session"}), "/v1/chat/completions", chat));
 }
 
+TEST(SessionSources, DoNotAwaitAllOfAGrpcMessage) {
+  Request request;
+  request.method = "POST";
+  request.path = "/inference.GRPCInferenceService/ModelInfer";
+  request.fields.add("content-type", "application/grpc");
+  inspect(request, InferenceTask::infer, "");
+  EXPECT_FALSE(SessionSources({"sequence_id"}).awaits_name(request));
+}
+
 TEST(SessionSources, AwaitNothingBehindTheOneThatCounts) {
   Request request;
   request.method = "POST";
