@@ -109,8 +109,8 @@ bool is_normal_authority(std::string_view authority, bool secure) {
     return normal_authority(authority, secure) == authority;
   }
   const std::string_view port = authority.substr(host.size());
-  constexpr std::size_t longest_default = std::string_view(":443").size();
-  if (port.size() > longest_default) return port[1] != '0';
+  constexpr std::size_t max_default_size = std::string_view(":443").size();
+  if (port.size() > max_default_size) return port[1] != '0';
   return port.empty() || normal_authority(authority, secure) == authority;
 }
 
