@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "evenkeel/http/path.h"
+#include "evenkeel/base/path.h"
 
 namespace evenkeel {
 namespace {
