@@ -20,7 +20,14 @@ namespace evenkeel {
 class Credentials {
  public:
   void apply_to(Request& request, std::string_view key) {
-    if (key.empty() && !replaced_) return;
+    if (replaced_ || !key.empty()) [[unlikely]]
+      replace(request, key);
+  }
+  /// The request leaves the pool, whose keys are no other's.
+  void restore(Request& request) { apply_to(request, {}); }
+
+ private:
+  [[gnu::noinline]] void replace(Request& request, std::string_view key) {
     if (!std::exchange(replaced_, !key.empty())) {
       take_from(request);
     } else {
@@ -29,10 +36,6 @@ class Credentials {
     if (!key.empty()) return request.fields.add("authorization", key, FieldId::authorization);
     give_back_to(request);
   }
-  /// The request leaves the pool, whose keys are no other's.
-  void restore(Request& request) { apply_to(request, {}); }
-
- private:
   void take_from(Request& request) {
     Fields& fields = request.fields;
     std::string subprotocols;
