@@ -35,6 +35,25 @@ Error no_list(const char* why, Fault fault = Fault::backend_protocol) {
   return {.fault = fault, .side = Side::backend, .detail = why};
 }
 
+/// What the client sent. A pool that is given up in the middle of an attempt leaves in a request
+/// what it changed for its backend, whose key no other pool's may get.
+class ClientsOwn {
+ public:
+  explicit ClientsOwn(const Request& request) : path_(request.path) {
+    for (const Field& field : request.fields) fields_.add(field);
+  }
+
+  void restore(Request& request) const {
+    request.path = path_;
+    request.fields.remove_if([](const Field&) { return true; });  // keeps what they refer to
+    for (const Field& field : fields_) request.fields.add(field);
+  }
+
+ private:
+  std::string_view path_;
+  Fields fields_;
+};
+
 /// Ollama takes a name without a tag as the latest.
 bool takes(const ModelReach::Pool& pool, std::string_view model) {
   constexpr std::string_view tag = ":latest";
@@ -77,6 +96,7 @@ Task<Result<Response>> OllamaLists::handle(Request& request) {
   const ModelReach::Pools reached = reached_by(request);
   const std::string_view method = std::exchange(request.method, "GET");
   request.fields.remove("accept-encoding");  // the lists are read
+  const ClientsOwn clients_own(request);
   std::string list;
   std::set<std::string, std::less<>> seen;
   bool any = false;
@@ -84,10 +104,14 @@ Task<Result<Response>> OllamaLists::handle(Request& request) {
   for (const ModelReach::Pool& each : reached.list) {
     auto asked = ask(pools_[each.number], request);
     co_await UntilDoneOrDeadline(asked, loop_, loop_.now() + max_wait);
-    auto listed =
-        asked.ready()
-            ? asked.take()
-            : List{.failure = no_list("no list of models within 2 s", Fault::first_byte_timeout)};
+    List listed;
+    if (asked.ready()) {
+      listed = asked.take();
+    } else {
+      asked.drop();
+      clients_own.restore(request);
+      listed.failure = no_list("no list of models within 2 s", Fault::first_byte_timeout);
+    }
     if (!listed.entries) {
       failure = std::move(listed.failure);
       continue;

@@ -17,8 +17,10 @@ def entry(model, server):
 
 
 class OllamaLists(case.Case):
-    def pools(self, routes=BY_MODEL, **models):
-        """A daemon with a pool for each keyword, whose server has these models, hangs, or is a vLLM; None: no server."""
+    def pools(self, routes=BY_MODEL, keys=(), **models):
+        """A daemon with a pool for each keyword, whose server has these models, hangs, or is a vLLM; None: no server.
+
+        `keys`: the pools whose server has a key of its own."""
         self.asked = []
         self.leave = threading.Event()
 
@@ -36,9 +38,18 @@ class OllamaLists(case.Case):
                 return request.answer(name.encode())
             return serve
 
-        return self.daemon({"routes": routes, "pools": [
-            {"name": name, "backends": [refusing_address() if its is None else self.backend(script(name)).address], **QUIET}
-            for name, its in models.items()]})
+        self.servers = {name: self.backend(script(name)) for name, its in models.items() if its is not None}
+
+        def entry_of(name):
+            address = self.servers[name].address if name in self.servers else refusing_address()
+            if name not in keys:
+                return address
+            path = f"{self.folder()}/{name}.key"
+            with open(path, "w", encoding="ascii") as file:
+                file.write(f"key-of-{name}")
+            return {"address": address, "api_key_file": path}
+
+        return self.daemon({"routes": routes, "pools": [{"name": name, "backends": [entry_of(name)], **QUIET} for name in models]})
 
     def listed(self, daemon, target="/api/tags", **kwargs):
         answer = exchange(daemon.address, "GET", target, **kwargs)
@@ -70,6 +81,17 @@ class OllamaLists(case.Case):
         self.assertEqual(self.listed(daemon), [("a:1", "a"), ("c:1", "c")])
         self.assertLess(time.monotonic() - began, 8)
         self.assertEqual([daemon.metric("evenkeel_requests_in_flight", pool=pool) for pool in "abc"], [0, 0, 0])
+
+    def test_ask_no_server_with_the_key_of_one_that_hangs(self):
+        daemon = self.pools(BY_MODEL + [{"match": {"model": "c:1"}, "pool": "c"}], keys="ab", a="hangs", b=["b:1"], c=["c:1"])
+        self.addCleanup(self.leave.set)
+        own = [("authorization", "Bearer mine"), ("x-api-key", "mine")]
+        self.assertEqual(self.listed(daemon, "/api/tags?key=mine", fields=own), [("b:1", "b"), ("c:1", "c")])
+        sent = {name: [(request.head.target, request.head.all("authorization"), request.head.all("x-api-key"))
+                       for request in server.exchanges if request.head.target.startswith("/api/tags")]
+                for name, server in self.servers.items() if name != "a"}
+        self.assertEqual(sent, {"b": [("/api/tags", ["Bearer key-of-b"], [])],
+                                "c": [("/api/tags?key=mine", ["Bearer mine"], ["mine"])]})
 
     def test_are_refused_as_by_the_last_pool_if_none_has_one(self):
         daemon = self.pools(a=None, b="vllm")
