@@ -47,11 +47,14 @@ class WaitForRoom : public Node {
     insert_before(body.all_.waiting_);
     ++body.all_.waiting_count_;
     body.stage_ = HeldBody::Stage::waits;
+    WaitForRoom*& first = body.all_.first_;
+    if (first != nullptr && held_besides() < first->held_besides()) first = this;
   }
   WaitForRoom(const WaitForRoom&) = delete;
   ~WaitForRoom() {
     unlink();
     --body.all_.waiting_count_;
+    if (body.all_.first_ == this) body.all_.first_ = nullptr;
     body.stage_ = HeldBody::Stage::passes;
     body.grew();
     if (body.all_.waiting_.linked()) body.all_.freed();
@@ -84,14 +87,20 @@ std::uint64_t HeldBodies::missing(std::uint64_t bytes, std::uint64_t limit) cons
   return needed - std::min(needed, limit);
 }
 
-/// Of clients that hold the same, the body that waits longest.
-WaitForRoom* HeldBodies::first_in_line() const {
-  WaitForRoom* first = nullptr;
+/// Of clients that hold the same, the body that waits longest. REQUIRES: a body waits.
+const WaitForRoom& HeldBodies::find_first_in_line() {
+  first_ = nullptr;
   for (Node* node = waiting_.next; node != &waiting_; node = node->next) {
     auto& wait = static_cast<WaitForRoom&>(*node);
-    if (first == nullptr || wait.held_besides() < first->held_besides()) first = &wait;
+    if (first_ == nullptr || wait.held_besides() < first_->held_besides()) first_ = &wait;
   }
-  return first;
+  first_found_ = loop_.now();
+  return *first_;
+}
+
+/// Likewise, looked for once in a turn of the loop: each body that waits asks several times.
+const WaitForRoom& HeldBodies::first_in_line() {
+  return first_ != nullptr && first_found_ == loop_.now() ? *first_ : find_first_in_line();
 }
 
 /// Null: none but the first is left.
@@ -107,10 +116,10 @@ WaitForRoom* HeldBodies::last_in_line(const HeldBody& first) const {
 
 /// True if a body must not take so many bytes more: another client is first in line. One that waits
 /// for very much does not hold up those that need little.
-bool HeldBodies::must_wait(const HeldBody& body, std::uint64_t bytes) const {
+bool HeldBodies::must_wait(const HeldBody& body, std::uint64_t bytes) {
   if (!waiting_.linked()) [[likely]]
     return false;
-  const WaitForRoom& first = *first_in_line();
+  const WaitForRoom& first = first_in_line();
   if (first.body.client_ == body.client_) return false;
   return body.client_ == nullptr || body.client_->bytes + bytes > first.bytes / little;
 }
@@ -258,7 +267,7 @@ void HeldBody::end() {
 
 /// Wakes the first in line if there is room for it now. It wakes the next one.
 void HeldBodies::freed() {
-  const WaitForRoom& first = *first_in_line();
+  const WaitForRoom& first = find_first_in_line();
   const std::uint64_t more = first.bytes - std::min(first.bytes, first.body.claimed_);
   if (has_room(more, first.body.large_limit())) first.body.room_.raise();
 }

@@ -56,9 +56,10 @@ class HeldBodies {
   std::uint64_t missing(std::uint64_t bytes, std::uint64_t limit) const;
   bool has_room(std::uint64_t bytes, std::uint64_t limit) const;
   bool memory_is_short(std::uint64_t bytes) const;
-  WaitForRoom* first_in_line() const;
+  const WaitForRoom& find_first_in_line();
+  const WaitForRoom& first_in_line();
   WaitForRoom* last_in_line(const HeldBody& first) const;
-  bool must_wait(const HeldBody& body, std::uint64_t bytes) const;
+  bool must_wait(const HeldBody& body, std::uint64_t bytes);
   void make_room(const HeldBody& needy, std::uint64_t bytes, Duration waited);
   bool may_end(const HeldBody& body, const HeldBody& needy, std::uint64_t bytes,
                Duration waited) const;
@@ -70,6 +71,8 @@ class HeldBodies {
   const MemoryPressureLevel* pressure_;
   Node bodies_;   // HeldBody::Place; the one that has not grown for the longest time first
   Node waiting_;  // WaitForRoom, in the order of arrival
+  WaitForRoom* first_ = nullptr;  // of these, as of `first_found_`; null: not known
+  Instant first_found_{};
   std::unordered_map<std::uint64_t, Client> clients_;  // of `bodies_`
   std::uint64_t taken_ = 0;
   std::uint64_t leaving_ = 0;   // of bodies that have been ended
