@@ -42,7 +42,7 @@ class Credentials {
     fields.remove_if([&](const Field& field) {
       if (!holds_credential(field)) return false;
       clients_.add(field);
-      if (field.name_size == subprotocol_field.size())
+      if (lists_credential(field.name(), field.value()))
         add_other_subprotocols(field.value(), subprotocols);
       return true;
     });

@@ -45,6 +45,17 @@ TEST(CredentialsTest, AreReplacedByEachBackendsOwnAndComeBack) {
   EXPECT_EQ(lines_of(request), before);
 }
 
+TEST(CredentialsTest, AreNoSubprotocolsWhateverTheLengthOfTheirName) {
+  Request request;
+  request.fields.add("x-subscription-api-key", "mine");
+  ASSERT_EQ(request.fields.begin()->name_size, subprotocol_field.size());
+  Credentials credentials;
+
+  credentials.apply_to(request, "Bearer backend");
+
+  EXPECT_EQ(lines_of(request), std::vector<std::string>{"authorization: Bearer backend"});
+}
+
 TEST(CredentialsTest, InTheQueryAreReplacedToo) {
   const char* const targets[][2] = {
       {"/v1/models?key=mine", "/v1/models"},
