@@ -18,22 +18,35 @@ char folded(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
 }
 
+/// Whatever a lenient server may read as the name: escaped, with spaces, or as of a list.
 bool names_credential_in_query(std::string_view parameter) {
-  std::string_view name = parameter.substr(0, parameter.find('='));
-  std::string decoded;
-  if (name.find('%') != std::string_view::npos) name = decoded = percent_decoded(name);
-  return is_spelling_of(name, "key") || names_credential(name);
+  std::string decoded = percent_decoded(parameter);
+  std::replace(decoded.begin(), decoded.end(), '+', ' ');
+  std::string_view name = std::string_view(decoded).substr(0, decoded.find_first_of("=["));
+  constexpr std::string_view blank(" \t\0", 3);
+  name.remove_prefix(std::min(name.find_first_not_of(blank), name.size()));
+  name = name.substr(0, name.find_last_not_of(blank) + 1);
+  return is_spelling_of(name, "key") || is_spelling_of(name, "token") || names_credential(name);
 }
 
-/// Calls `use` for each parameter of a query.
+/// Calls `use` for each parameter of a query, with the separator before it. Lenient servers know
+/// others than '&'.
 template <class Use>
 void each_parameter(std::string_view query, const Use& use) {
+  char separator = '?';
   while (true) {
-    const std::size_t end = query.find('&');
-    use(query.substr(0, end));
+    const std::size_t end = query.find_first_of("&;?#");
+    use(separator, query.substr(0, end));
     if (end == std::string_view::npos) return;
+    separator = query[end];
     query.remove_prefix(end + 1);
   }
+}
+
+/// The name of a parameter with a credential, for the log; empty if more than a name may be in it.
+std::string_view plain_name(std::string_view parameter) {
+  const std::string_view name = parameter.substr(0, parameter.find('='));
+  return percent_decoded(name).find('=') == std::string::npos ? name : std::string_view();
 }
 
 /// Calls `use` for each item of a list of subprotocols.
@@ -85,7 +98,8 @@ void add_other_subprotocols(std::string_view subprotocols, std::string& to) {
 bool query_holds_credential(std::string_view target) {
   const std::string_view query = target.substr(target.find('?') + 1);
   bool found = false;
-  each_parameter(query, [&](std::string_view each) { found |= names_credential_in_query(each); });
+  each_parameter(query,
+                 [&](char, std::string_view each) { found |= names_credential_in_query(each); });
   return found;
 }
 
@@ -93,11 +107,11 @@ std::string target_without_credentials(std::string_view target) {
   const std::size_t mark = target.find('?');
   std::string changed(target.substr(0, mark));
   if (mark == std::string_view::npos) return changed;
-  char separator = '?';
-  each_parameter(target.substr(mark + 1), [&](std::string_view each) {
+  bool is_first = true;
+  each_parameter(target.substr(mark + 1), [&](char separator, std::string_view each) {
     if (names_credential_in_query(each)) return;
-    changed.append(1, separator).append(each);
-    separator = '&';
+    changed.append(1, is_first ? '?' : separator).append(each);
+    is_first = false;
   });
   return changed;
 }
@@ -106,12 +120,10 @@ std::string target_with_hidden_credentials(std::string_view target) {
   const std::size_t mark = target.find('?');
   std::string changed(target.substr(0, mark));
   if (mark == std::string_view::npos) return changed;
-  char separator = '?';
-  each_parameter(target.substr(mark + 1), [&](std::string_view each) {
+  each_parameter(target.substr(mark + 1), [&](char separator, std::string_view each) {
     const bool secret = names_credential_in_query(each);
-    changed.append(1, separator).append(secret ? each.substr(0, each.find('=')) : each);
+    changed.append(1, separator).append(secret ? plain_name(each) : each);
     if (secret) changed.append("=***");
-    separator = '&';
   });
   return changed;
 }
