@@ -258,9 +258,9 @@ struct AddressForm : ScalarForm {
   std::string help_for(const std::string& text) const;
 
   static std::string written(const Address& address) {
-    const std::string text = (address.secure ? "https://" : "") + to_string(address);
-    if (!address.host.ends_with('.')) return text;
-    return std::string(text).insert(text.rfind(':'), ".");  // it is resolved with its dot
+    std::string text = (address.secure ? "https://" : "") + to_string(address);
+    if (address.host.ends_with('.')) text.insert(text.rfind(':'), ".");  // it is resolved with it
+    return text;
   }
 };
 

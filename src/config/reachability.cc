@@ -155,7 +155,8 @@ bool covers(const RouteMatch& first, const RouteMatch& second) {
 // One search for the first cover of a match.
 class RouteIndex::Search {
  public:
-  explicit Search(const RouteMatch& match) : match_(match), fields_(field_keys(match.header)) {
+  Search(const RouteMatch& match, std::size_t& comparisons_left)
+      : match_(match), fields_(field_keys(match.header)), comparisons_left_(comparisons_left) {
     for (const std::string& host : covering_hosts(match.host)) {
       for (const std::string_view call : covering_calls(match.grpc)) {
         places_.push_back(place_key(host, call));
@@ -216,6 +217,9 @@ class RouteIndex::Search {
   void visit(const std::vector<Entry>& entries) {
     for (const Entry& entry : entries) {
       if (first_ && *first_ <= entry.route) return;  // they are in the order of the file
+      const std::size_t cost = entry.match->model.size() * match_.model.size();
+      if (cost > comparisons_left_) return;
+      comparisons_left_ -= cost;
       if (covers(*entry.match, match_)) first_ = entry.route;
     }
   }
@@ -223,6 +227,7 @@ class RouteIndex::Search {
   const RouteMatch& match_;
   std::vector<std::string> fields_;
   std::vector<std::string> places_;
+  std::size_t& comparisons_left_;
   std::optional<std::size_t> first_;
 };
 
@@ -258,8 +263,8 @@ void RouteIndex::add(std::size_t route, const RouteMatch& match) {
   for (const std::string& call : match.grpc) add_at(call);
 }
 
-std::optional<std::size_t> RouteIndex::first_cover(const RouteMatch& match) const {
-  Search search(match);
+std::optional<std::size_t> RouteIndex::first_cover(const RouteMatch& match) {
+  Search search(match, comparisons_left_);
   std::vector<const PathNode*> level{&nodes_.front()};
   search.visit(nodes_.front().below);
   if (match.path.empty()) return search.first();

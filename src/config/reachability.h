@@ -22,8 +22,10 @@ class RouteIndex {
   // Adds a route, which outlives the index. Routes are added in the order of the file.
   void add(std::size_t route, const RouteMatch& match);
 
-  // The first of the added routes that matches every request that `match` does.
-  std::optional<std::size_t> first_cover(const RouteMatch& match) const;
+  // The first of the added routes that matches every request that `match` does. Globs that begin
+  // alike are compared one by one; after so many of them in all, nothing is found any more.
+  std::optional<std::size_t> first_cover(const RouteMatch& match);
+  static constexpr std::size_t max_comparisons = 2'000'000;
 
  private:
   struct Entry {
@@ -47,6 +49,7 @@ class RouteIndex {
 
   std::deque<PathNode> nodes_{1};  // the first one is the root
   std::deque<FieldNode> field_nodes_;
+  std::size_t comparisons_left_ = max_comparisons;  // of models
 };
 
 }  // namespace evenkeel::config_file

@@ -591,6 +591,19 @@ TEST(RouteIndex, FindsTheSameRouteAsComparingAllPairs) {
   EXPECT_GT(reached, 500u);
 }
 
+TEST(RouteIndex, ComparesGlobsThatBeginAlikeUpToALimit) {
+  constexpr std::size_t count = 3000;  // of which each pair would be compared
+  std::vector<RouteMatch> routes(count);
+  config_file::RouteIndex index;
+  for (std::size_t i = 0; i < count; ++i) {
+    routes[i].model = {"*-" + std::to_string(i)};
+    EXPECT_EQ(index.first_cover(routes[i]), std::nullopt);
+    index.add(i, routes[i]);
+  }
+
+  EXPECT_EQ(index.first_cover(routes[count - 1]), std::nullopt);
+}
+
 TEST(ConfigValidation, AcceptsAPoolThatIsOnlyAFallback) {
   EXPECT_THAT(problems_of("pools: [{name: a, fallback: b, backends: [127.0.0.1:1]}, " + pool_b +
                           "]\nroutes: [{match: {path: /**}, pool: a}]\n"),
