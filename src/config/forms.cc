@@ -447,6 +447,7 @@ AddressForm name_server_address() {
 void AddressForm::read(const Node& node, Value& value) const {
   const auto scalar = node.scalar(what);
   if (!scalar) return;
+  node.hide_password();
   std::string why;
   if (auto address = parse(scalar->text, why)) {
     node.hide(address->host);

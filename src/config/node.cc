@@ -170,6 +170,18 @@ void Node::hide_secret() const {
   if (tree_.is_scalar()) context_.report.hide_secret(tree_.scalar);
 }
 
+void Node::hide_password() const {
+  if (!tree_.is_scalar()) return;
+  const std::string& url = tree_.scalar;
+  const std::size_t end = url.rfind('@');
+  if (end == url.npos) return;
+  const std::size_t scheme = url.find("://");
+  const std::size_t user = scheme < end ? scheme + 3 : 0;
+  const std::size_t colon = std::min(url.find(':', user), end);
+  const std::size_t begin = colon < end ? colon + 1 : user;
+  context_.report.hide_secret(url.substr(begin, end - begin));
+}
+
 // How to make a list of what is none.
 std::string Node::help_for_list(const std::vector<KnownKey>& keys) const {
   if (!is_scalar() && (!is_map() || tree_.keys.empty())) return {};

@@ -82,6 +82,8 @@ class Node {
 
   // Keeps this value, as the file has it, out of messages and of the lines that they show.
   void hide_secret() const;
+  // The same for the password, or token, of a URL's user.
+  void hide_password() const;
 
   // The elements of a list. Otherwise reports what was expected and returns nothing; `keys` are
   // those of an element, if it is a struct.
