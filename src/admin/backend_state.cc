@@ -69,10 +69,10 @@ std::string reason_of(const PoolState& pool, const Backend& backend,
   if (backend_status != nullptr && !backend_status->models_problem.empty()) {
     return "its list of models is not known: " + backend_status->models_problem;
   }
-  const std::string refusal = describe_client_errors(load.client_errors());
+  std::string refusal = describe_client_errors(load.client_errors());
   if (!refusal.empty()) return refusal;
   const Slowness slowness = load.slowness();
-  const std::string few = describe_few_requests(pool, backend, now);
+  std::string few = describe_few_requests(pool, backend, now);
   if (slowness.ratio == 0) return few;
   return few.empty() ? describe_slowness(slowness) : describe_slowness(slowness) + "; " + few;
 }
