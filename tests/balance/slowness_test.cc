@@ -72,7 +72,7 @@ TEST_F(SlownessTest, NoticesWithinSecondsOfFewSlowTokensAndThatTheyAreFastAgain)
   const auto run = [&](Duration second) {
     each_second(
         [&] {
-          for (const std::size_t i : {0, 1, 2}) {
+          for (std::size_t i = 0; i < 3; ++i) {
             load(i).record_output_interval(i == 1 ? second : 20ms, now_);
             load(i).record_output_interval(i == 1 ? second : 20ms, now_);
           }
@@ -162,7 +162,7 @@ TEST_F(FewRequestsTest, NamesWhatThePickerGoesBy) {
   };
   EXPECT_EQ(reason_with("least-latency",
                         [&] {
-                          for (const std::size_t i : {0, 1, 2}) {
+                          for (std::size_t i = 0; i < 3; ++i) {
                             load(i).record_first_byte(i == 1 ? 400ms : 100ms, now_);
                           }
                         }),
@@ -173,7 +173,7 @@ TEST_F(FewRequestsTest, NamesWhatThePickerGoesBy) {
   EXPECT_EQ(reason_with("round-robin", [] {}), "") << "nothing explains it";
 
   const auto poll = [&](double waiting, double kv) {
-    for (const std::size_t i : {0, 1, 2}) {
+    for (std::size_t i = 0; i < 3; ++i) {
       load(i).signals().publish(
           {.running = 4, .waiting = i == 1 ? waiting : 0, .kv_cache_ratio = i == 1 ? kv : 0.5},
           now_, 0);
