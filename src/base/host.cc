@@ -4,7 +4,10 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+
+#include "evenkeel/base/byte_vector.h"
 
 namespace evenkeel {
 namespace {
@@ -12,25 +15,24 @@ namespace {
 constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 constexpr char lower(char c) { return is_upper(c) ? static_cast<char>(c | 0x20) : c; }
 
-/// True if no letter of it is in upper case. Eight bytes at a time: it runs for every request.
+bool has_upper(ByteVector bytes) { return any_of((bytes - 'A') <= 'Z' - 'A'); }
+
+/// True if no letter of it is in upper case. It is asked of every request.
 inline bool has_no_upper(std::string_view text) {
-  using Word = std::uint64_t;
-  constexpr Word high_bits = 0x8080808080808080;
-  constexpr Word each = 0x0101010101010101;
-  const auto upper_in = [](const char* begin) {
-    Word word = 0;
-    std::memcpy(&word, begin, sizeof word);
-    const Word low = word & ~high_bits;
-    const Word from_a = low + each * (0x80 - 'A');
-    const Word after_z = low + each * (0x80 - 'Z' - 1);
-    return from_a & ~after_z & ~word & high_bits;
-  };
-  if (text.size() < sizeof(Word)) return std::none_of(text.begin(), text.end(), is_upper);
-  Word upper = upper_in(text.data() + text.size() - sizeof(Word));  // may overlap the one before
-  for (std::size_t at = 0; at + sizeof(Word) <= text.size(); at += sizeof(Word)) {
-    upper |= upper_in(text.data() + at);
+  constexpr std::size_t half = sizeof(ByteVector) / 2;
+  if (text.size() < half) return std::none_of(text.begin(), text.end(), is_upper);
+  const char* const last = text.data() + text.size();
+  if (text.size() < sizeof(ByteVector)) {
+    std::array<char, sizeof(ByteVector)> both;  // halves, which may overlap
+    std::memcpy(both.data(), text.data(), half);
+    std::memcpy(both.data() + half, last - half, half);
+    return !has_upper(load_bytes(both.data()));
   }
-  return upper == 0;
+  constexpr auto size = static_cast<std::ptrdiff_t>(sizeof(ByteVector));
+  for (const char* at = text.data(); last - at > size; at += size) {
+    if (has_upper(load_bytes(at))) return false;
+  }
+  return !has_upper(load_bytes(last - sizeof(ByteVector)));
 }
 
 constexpr std::string_view default_port(bool secure) { return secure ? "443" : "80"; }
