@@ -98,7 +98,8 @@ const WaitForRoom& HeldBodies::find_first_in_line() {
   return *first_;
 }
 
-/// Likewise, looked for once in a turn of the loop: each body that waits asks several times.
+/// The first in line, looked for once in a turn of the loop: each body that waits asks several
+/// times.
 const WaitForRoom& HeldBodies::first_in_line() {
   return first_ != nullptr && first_found_ == loop_.now() ? *first_ : find_first_in_line();
 }

@@ -10,10 +10,10 @@ namespace evenkeel {
 
 /// A hash of an address, of IPv6 of its network of 64 bits: one client has all addresses of it.
 std::uint64_t client_key(const IpBytes& address);
-/// Likewise; of an address without port.
+/// Of an address in text, without port.
 std::uint64_t client_key(std::string_view address);
 
-/// Likewise; of the tenant, if there is one (not 0).
+/// A hash of the tenant, or of the address if there is none (0).
 std::uint64_t client_key(std::uint32_t tenant, std::string_view address);
 
 }  // namespace evenkeel

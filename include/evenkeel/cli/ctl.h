@@ -21,7 +21,7 @@ struct RequestFilter {
   std::string tenant;       ///< empty: any
   std::string model;        ///< likewise
   std::string pool;         ///< likewise
-  std::string backend;      ///< likewise: the one of the last attempt
+  std::string backend;      ///< the one of the last attempt; empty: any
 
   bool operator==(const RequestFilter&) const = default;
   /// All requests pass.
