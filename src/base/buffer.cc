@@ -18,7 +18,7 @@ constexpr unsigned max_cached_small = 1024;
 constexpr unsigned max_cached_large = 64;
 constexpr unsigned max_cached_huge = 48;
 
-// In use on one thread, for callers that can do with less: 16 MiB.
+// The number of huge blocks in use on one thread from which large ones must do: 16 MiB.
 constexpr int many_huge = 64;
 
 /// Blocks that start a power of two apart would compete for the same cache lines.
@@ -26,7 +26,7 @@ constexpr std::size_t stagger = 192;
 
 constexpr std::size_t page_size = 4096;
 
-/// Large blocks are mapped, so that memory taken for many slow readers returns to the system after
+/// True for large blocks, so that memory taken for many slow readers returns to the system after
 /// them; heap fragmentation would keep it. Pages that were never written take none.
 constexpr bool is_mapped(std::uint32_t size) { return size >= Block::large; }
 

@@ -56,7 +56,7 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-/// From /proc/self/mountinfo; where that lists none, the usual place.
+/// Reads /proc/self/mountinfo; where that lists none, the usual place is taken.
 std::vector<CgroupMount> mounts_of(std::string_view controller, bool unified,
                                    const std::string& root) {
   std::vector<CgroupMount> mounts;

@@ -37,7 +37,7 @@ std::optional<std::string> first_line(const std::string& path) {
   return line;
 }
 
-/// In CPUs; nothing: there is no limit.
+/// The quota in CPUs; nothing if there is no limit.
 std::optional<double> ratio(const std::string& quota, const std::string& period) {
   double time = 0;
   double in = 0;

@@ -8,7 +8,7 @@ namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
-/// A backslash makes the star or the backslash behind it that character.
+/// True if the backslash at `at` escapes the star or backslash behind it.
 bool escapes(std::string_view pattern, std::size_t at) {
   if (at + 1 >= pattern.size() || pattern[at] != '\\') return false;
   return pattern[at + 1] == '*' || pattern[at + 1] == '\\';

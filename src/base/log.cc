@@ -18,7 +18,7 @@ namespace evenkeel::log {
 namespace {
 
 constexpr const char* pattern = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
-/// Of lines that wait for a reader of stderr.
+/// The most bytes of lines that wait for a reader of stderr.
 constexpr std::size_t queue_bytes = 1024 * 1024;
 /// How long the exit waits for a reader that takes nothing.
 constexpr std::chrono::milliseconds exit_patience{500};

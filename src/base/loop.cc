@@ -19,7 +19,7 @@
 namespace evenkeel {
 namespace {
 
-/// Of events and waiters, before the waiters of `wake_last`.
+/// The most events and waiters that run before the waiters of `wake_last`.
 constexpr unsigned max_before_last = 32;
 /// Timers wait for at most this many iterations in a row that fill the event array.
 constexpr unsigned max_full_iterations = 16;
@@ -451,7 +451,8 @@ void Loop::run_last_if_due() {
   if (++run_before_last_ >= max_before_last || last_is_due_) run_last();
 }
 
-/// While these run, `has_more_work` is false, so that what they write is sent at once.
+/// Runs the waiters of `wake_last`. `has_more_work` is false meanwhile, so that what they write is
+/// sent at once.
 void Loop::run_last() {
   last_is_due_ = false;
   run_before_last_ = 0;

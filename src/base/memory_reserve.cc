@@ -43,7 +43,7 @@ void wait_for_memory() {
   wait_ended = Clock::now();
 }
 
-/// When it returns, the allocation is tried again.
+/// The new-handler: when it returns, the allocation is tried again.
 void on_failed_allocation() {
   if (MemoryPressureLevel* const pressure = reported_to.load()) {
     pressure->set(MemoryPressure::critical);

@@ -59,8 +59,8 @@ constexpr auto path_marks = [] {
   return marks;
 }();
 
-/// Whether one of sixteen bytes ends a path or keeps it from being normal. `next`: the bytes one
-/// further, since it depends on the next one what a slash begins.
+/// True if one of sixteen bytes ends a path or keeps it from being normal. `next`: the bytes one
+/// further, since what a slash begins depends on the next one.
 bool has_path_mark(ByteVector bytes, ByteVector next) {
   return any_of((bytes == '?') | (bytes == '%') |
                 ((bytes == '/') & ((next == '/') | (next == '.'))));

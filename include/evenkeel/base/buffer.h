@@ -22,7 +22,7 @@ class Block {
 
   Block() = default;
   static Block take(std::uint32_t size);
-  /// This thread uses so many huge blocks that large ones must do.
+  /// True if this thread uses so many huge blocks that large ones must do.
   static bool huge_ones_are_scarce();
   Block(Block&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

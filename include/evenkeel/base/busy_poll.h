@@ -8,10 +8,10 @@
 
 namespace evenkeel {
 
-/// Under load the next event comes within microseconds, while falling asleep and being woken takes
-/// longer than that, for the process that wakes this one too. So a loop all of whose last waits
-/// were short polls first. Polling in vain costs CPU time: after it the loop needs twice as many
-/// short waits as before until it polls again.
+/// Decides whether a loop polls before it sleeps: it does after several short waits in a row. Under
+/// load the next event comes within microseconds, while falling asleep and being woken takes
+/// longer, for the process that wakes this one too. Polling in vain costs CPU time: after it the
+/// loop needs twice as many short waits as before until it polls again.
 ///
 /// Thread: its loop's.
 class BusyPoll {
@@ -22,7 +22,7 @@ class BusyPoll {
   static constexpr unsigned max_short_sleeps = 8192;
   static constexpr unsigned successes_that_restore = 64;
 
-  /// The next wait begins with polling.
+  /// True if the next wait begins with polling.
   bool is_due() const { return enabled_ && short_sleeps_ >= needed_; }
   void enable(bool enabled) { enabled_ = enabled; }
 

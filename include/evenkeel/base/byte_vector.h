@@ -8,7 +8,7 @@ namespace evenkeel {
 
 using ByteVector [[gnu::vector_size(16)]] = unsigned char;
 
-/// Also what a comparison gives: all bits of a byte are set where it is true.
+/// Sixteen signed bytes, as a comparison gives them: all bits of a byte are set where it is true.
 using SignedByteVector [[gnu::vector_size(16)]] = signed char;
 
 inline ByteVector load_bytes(const char* from) {

@@ -10,7 +10,7 @@ namespace evenkeel {
 
 /// A hash of an address, of IPv6 of its network of 64 bits: one client has all addresses of it.
 std::uint64_t client_key(const IpBytes& address);
-/// Of an address in text, without port.
+/// The key of an address in text, without port.
 std::uint64_t client_key(std::string_view address);
 
 /// A hash of the tenant, or of the address if there is none (0).

@@ -31,13 +31,14 @@ inline char* put_pair(char* at, unsigned value) {
   return at + 2;
 }
 
-/// Three digits. REQUIRES: value < 1000.
+/// Writes three digits. REQUIRES: value < 1000.
 inline char* put_triple(char* at, unsigned value) {
   *at = static_cast<char>('0' + value / 100);
   return put_pair(at + 1, value % 100);
 }
 
-/// As many digits as the number has. Most are short: statuses, lengths, milliseconds.
+/// Writes as many digits as the number has. Most numbers are short: statuses, lengths,
+/// milliseconds.
 inline char* put_number(char* at, std::uint64_t value) {
   const auto small = static_cast<unsigned>(value);
   if (value < 10) {

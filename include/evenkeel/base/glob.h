@@ -8,12 +8,12 @@ namespace evenkeel {
 
 enum class LetterCase : bool { exact, ignored };
 
-/// Whether `pattern` matches all of `text`; '*' stands for any text, none included. Takes at most
+/// True if `pattern` matches all of `text`; '*' stands for any text, none included. Takes at most
 /// the product of their sizes. `letters`: of ASCII.
 bool matches_glob(std::string_view pattern, std::string_view text,
                   LetterCase letters = LetterCase::exact);
 
-/// Whether the pattern has a star that stands for any text.
+/// True if the pattern has a star that stands for any text.
 bool is_glob(std::string_view pattern);
 
 /// The pattern that matches this text alone.

@@ -34,7 +34,8 @@ class BlockHash {
   void add(std::string_view bytes, std::vector<std::uint64_t>& blocks, std::size_t max_blocks);
   void add(std::string_view bytes);
   void reset();
-  /// Of all bytes so far, those behind the last whole block included; 0 if there were none.
+  /// The hash of all bytes so far, those behind the last whole block included; 0 if there were
+  /// none.
   std::uint64_t value() const;
 
  private:

@@ -13,7 +13,7 @@ namespace evenkeel {
 /// order.
 using IpBytes = std::array<std::uint8_t, 16>;
 
-/// Without brackets and port. Nothing: it is not an IP address.
+/// Reads an address without brackets and port. Nothing: it is not an IP address.
 std::optional<IpBytes> parse_ip(std::string_view text);
 
 /// "192.0.2.1", also of an IPv4-mapped address, or "2001:db8::1" (RFC 5952).

@@ -79,7 +79,7 @@ class JsonWalk {
     const char folded = static_cast<char>(byte | 0x20);
     return byte == '"' || folded == '{' || folded == '}';
   }
-  /// Between a key and its value.
+  /// True if the byte may stand between a key and its value.
   static bool is_gap(char byte) {
     if (byte > ' ') return byte == ':';
     return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
@@ -245,7 +245,7 @@ const char* JsonWalk<Visitor>::read_string(const char* at, const char* end) {
   }
 }
 
-/// Of a string that is cut.
+/// Keeps a part of a string that is cut.
 template <class Visitor>
 void JsonWalk<Visitor>::keep(std::string_view part) {
   cut_ = true;

@@ -156,26 +156,26 @@ class Watch {
 
   /// False when the kernel cannot watch another descriptor.
   [[nodiscard]] bool try_open(Loop& loop, int fd);
-  /// As `try_open`, but throws std::system_error.
+  /// Does what `try_open` does, but throws std::system_error.
   void open(Loop& loop, int fd);
   /// Stops watching the descriptor without closing it; waiters are not woken.
   void release();
-  /// As `release`, without the system call: for a descriptor that the caller closes at once, which
-  /// also removes it from the kernel's set.
+  /// Does what `release` does without the system call, for a descriptor that the caller closes at
+  /// once, which also removes it from the kernel's set.
   void release_before_close();
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   Loop& loop() const { return *loop_; }
 
   bool readable() const { return readable_ || buffered_; }
-  /// The kernel may have bytes, whether or not TLS holds decrypted ones.
+  /// True if the kernel may have bytes, whether or not TLS holds decrypted ones.
   bool kernel_readable() const { return readable_; }
-  /// TLS holds bytes that it has read already: `readable` regardless of the kernel.
+  /// Tells whether TLS holds bytes that it has read already: `readable` regardless of the kernel.
   void set_buffered(bool buffered) { buffered_ = buffered; }
   bool writable() const { return writable_; }
-  /// The peer will send no more (FIN), or the connection is broken.
+  /// True if the peer will send no more (FIN), or the connection is broken.
   bool peer_closed() const { return peer_closed_; }
-  /// The connection is broken or closed both ways.
+  /// True if the connection is broken or closed both ways.
   bool broken() const { return broken_; }
   /// A read took everything; after a FIN the end of file is still to be read.
   void mark_drained() { readable_ = peer_closed_; }
@@ -300,11 +300,11 @@ class Loop {
 
   /// Owns the task until it is done; drops it with the loop. Thread: the loop's.
   void spawn(Task<void> task);
-  /// From now on a task or callback that runs out of memory ends, and the loop goes on. Otherwise
-  /// the process ends. Thread: the loop's.
+  /// Lets a task or callback that runs out of memory end from now on, while the loop goes on.
+  /// Otherwise the process ends. Thread: the loop's.
   void survive_out_of_memory() { survives_out_of_memory_ = true; }
-  /// Whether it may poll for a moment before it sleeps (see BusyPoll); by default it may. Thread:
-  /// the loop's.
+  /// Lets the loop poll for a moment before it sleeps (see BusyPoll), as by default, or not.
+  /// Thread: the loop's.
   void set_busy_polling(bool allowed) { busy_poll_.enable(allowed); }
   /// Drops the spawned tasks that are not done. REQUIRES: not called from inside an iteration.
   void drop_spawned();
@@ -332,7 +332,7 @@ class Loop {
   void wake_last(Waiter& waiter);
   /// Wakes the waiters of `wake_last` as soon as the current event or waiter is done.
   void hasten_last() { last_is_due_ = true; }
-  /// Whether this iteration has more events or waiters to run. False to the waiters of `wake_last`.
+  /// True if this iteration has more events or waiters to run. False to the waiters of `wake_last`.
   bool has_more_work() const {
     return phase_ == Phase::events ? more_events_ || ready_.linked() : more_ready_;
   }
@@ -380,7 +380,7 @@ class Loop {
   void leave(Watch& watch);
   void dispatch(std::uint64_t token, std::uint32_t events);
 
-  /// Of an iteration.
+  /// The parts of an iteration.
   enum class Phase : std::uint8_t { events, others };
 
   struct Slot {

@@ -5,10 +5,10 @@
 
 namespace evenkeel {
 
-/// While it exists, a failed `operator new` sets the pressure to `critical`. On a thread that has
-/// called `fail_allocations_at_once` it then throws std::bad_alloc. Others, which cannot do
-/// without, first use up a reserve of some MiB, and then wait up to 3 s until there is memory
-/// again. One at a time.
+/// Handles failed allocations while it exists: a failed `operator new` sets the pressure to
+/// `critical`. On a thread that has called `fail_allocations_at_once` it then throws
+/// std::bad_alloc. Others, which cannot do without, first use up a reserve of some MiB, and then
+/// wait up to 3 s until there is memory again. One at a time.
 class MemoryReserve {
  public:
   /// `pressure` outlives it.
@@ -21,8 +21,8 @@ class MemoryReserve {
   void refill();
 };
 
-/// While one exists, a failed allocation on its thread does not wait until there is memory: it
-/// throws std::bad_alloc. For the time of a lock that other threads need to free memory.
+/// Makes a failed allocation on its thread throw std::bad_alloc instead of waiting for memory,
+/// while it exists. For the time of a lock that other threads need to free memory.
 class NoWaitForMemory {
  public:
   NoWaitForMemory();
@@ -34,7 +34,7 @@ class NoWaitForMemory {
   bool before_;
 };
 
-/// This thread survives a failed allocation: it ends the request that needed the memory.
+/// True if this thread survives a failed allocation: it ends the request that needed the memory.
 void fail_allocations_at_once();
 
 }  // namespace evenkeel

@@ -18,7 +18,7 @@ Result<std::string_view> normalised_path(std::string_view target, std::string& s
 /// the result where it differs from `path`.
 std::string_view with_decoded_slashes(std::string_view path, std::string& storage);
 
-/// Without percent-encoding; what is no encoding stays as it is.
+/// Decodes percent-encoding; what is no encoding stays as it is.
 std::string percent_decoded(std::string_view text);
 
 /// Cuts the first segment off `rest`, a path without its leading slash.

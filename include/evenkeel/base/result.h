@@ -41,7 +41,7 @@ enum class Fault : std::uint8_t {
   backend_protocol,
   stream_error,  ///< the backend reported an error within its stream
   server_error,  ///< an answer of 5xx that was not passed on: the request was sent again
-  overloaded,    ///< likewise, of 429 or 503; with Side::proxy: no descriptor, memory or local port
+  overloaded,    ///< the same, of 429 or 503; with Side::proxy: no descriptor, memory or local port
                  ///< was left for a connection to a backend
   client_gone,
   flood,
@@ -62,15 +62,16 @@ enum class Side : std::uint8_t { client, backend, proxy };
 struct Error {
   Fault fault = Fault::internal;
   Side side = Side::proxy;
-  /// The backend did not act on the request: it may be sent to another one.
+  /// True if the backend did not act on the request: it may be sent to another one.
   bool not_processed = false;
-  /// The reused connection closed before any response: the request was probably not processed.
+  /// True if the reused connection closed before any response: the request was probably not
+  /// processed.
   bool idle_close_race = false;
-  /// Of a refusal: when the client should come back, in milliseconds; 0: not known.
+  /// The time after which a refused client should come back, in milliseconds; 0: not known.
   std::uint32_t retry_after_ms = 0;
   /// The HTTP/2 error code with which the backend reset the stream (RFC 9113, section 7).
   std::optional<std::uint32_t> reset_code = std::nullopt;
-  /// The backend ended the request after it had waited for more of it from the client.
+  /// True if the backend ended the request after it had waited for more of it from the client.
   bool awaited_client = false;
   std::string detail = {};  ///< for the log and for people; never parsed
 };

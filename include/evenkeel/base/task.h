@@ -19,7 +19,7 @@ namespace evenkeel {
 template <class T>
 class Task;
 
-/// Within the handler of an exception: aborts unless it is std::bad_alloc. Errors are values; any
+/// Aborts, within the handler of an exception, unless it is std::bad_alloc. Errors are values; any
 /// other exception here is a bug.
 [[gnu::cold, gnu::noinline]] inline void require_bad_alloc() noexcept {
   try {
@@ -101,9 +101,9 @@ class [[nodiscard]] Task {
   }
   ~Task() { drop(); }
 
-  /// It holds a coroutine or a value.
+  /// True if the task holds a coroutine or a value.
   bool valid() const { return handle_ || value_.has_value(); }
-  /// It has its value: awaiting does not suspend.
+  /// True if the value is there: awaiting does not suspend.
   bool ready() const { return value_.has_value() || (handle_ && handle_.done()); }
   /// Cancels the task: destroys its frame.
   void drop() {
@@ -171,7 +171,7 @@ class [[nodiscard]] Task<void> {
 
   bool valid() const { return static_cast<bool>(handle_); }
   bool ready() const { return !handle_ || handle_.done(); }
-  /// It is done because it ran out of memory.
+  /// True if the task is done because it ran out of memory.
   bool out_of_memory() const { return handle_ && handle_.promise().out_of_memory; }
   void drop() {
     if (handle_) std::exchange(handle_, {}).destroy();

@@ -5,8 +5,8 @@
 
 namespace evenkeel {
 
-/// While it lives, SIGINT and SIGTERM do not end the process but make `fd` readable. Threads that
-/// start meanwhile inherit that. A child process must call `unblock_in_child` before it execs.
+/// Makes `fd` readable on SIGINT and SIGTERM while it lives; they do not end the process. Threads
+/// that start meanwhile inherit that. A child process must call `unblock_in_child` before it execs.
 /// Thread: the one that created it.
 class TerminationSignals {
  public:
