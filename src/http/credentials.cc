@@ -18,7 +18,7 @@ char folded(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
 }
 
-/// Whatever a lenient server may read as the name: escaped, with spaces, or as of a list.
+/// True for whatever a lenient server may read as the name: escaped, with spaces, or as of a list.
 bool names_credential_in_query(std::string_view parameter) {
   std::string decoded = percent_decoded(parameter);
   std::replace(decoded.begin(), decoded.end(), '+', ' ');
@@ -61,7 +61,7 @@ void each_subprotocol(std::string_view list, const Use& use) {
   }
 }
 
-/// OpenAI's clients in browsers send their key so.
+/// True for the way in which OpenAI's clients in browsers send their key.
 bool is_key(std::string_view subprotocol) {
   constexpr std::string_view prefix = "openai-insecure-api-key.";
   return subprotocol.size() > prefix.size() &&

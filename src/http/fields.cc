@@ -21,7 +21,7 @@ bool words_match(const char* a, const char* b) {
          (right | static_cast<Word>(0x2020202020202020u));
 }
 
-/// Whether a token equals `candidate` in any case. `candidate` has the same length and consists of
+/// True if a token equals `candidate` in any case. `candidate` has the same length and consists of
 /// lower-case letters, digits and dashes, for which setting bit 5 folds the case of token
 /// characters.
 bool is_known(std::string_view name, std::string_view candidate) {
@@ -89,7 +89,8 @@ struct NameTable {
 
   std::array<Entry, places> entries{};
 
-  /// Of length, first and last letter; the factors are such that no two names share a place.
+  /// The place by length, first and last letter; the factors are such that no two names share a
+  /// place.
   static constexpr std::size_t place_of(std::string_view name) {
     const auto letter = [](char c) {
       return static_cast<std::size_t>(static_cast<unsigned char>(c | 0x20));

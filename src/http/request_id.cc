@@ -30,7 +30,8 @@ bool may_be_in_id(char c) {
          c == '_' || c == '.';
 }
 
-/// All sixteen. Each term is an unsigned number, which is large for what is below its range.
+/// True if all sixteen bytes may be in an id. Each term is an unsigned number, which is large for
+/// what is below its range.
 bool may_be_in_id(ByteVector bytes) {
   const ByteVector letters = (bytes | 0x20) - 'a';
   const ByteVector digits = bytes - '0';

@@ -45,7 +45,7 @@ std::string_view anthropic_type(int status) {
   }
 }
 
-/// Whether `path`, which may have a query, is `prefix` or below it.
+/// True if `path`, which may have a query, is `prefix` or below it.
 bool is_below(std::string_view path, std::string_view prefix) {
   if (!path.starts_with(prefix)) return false;
   return path.size() == prefix.size() || path[prefix.size()] == '/' || path[prefix.size()] == '?';

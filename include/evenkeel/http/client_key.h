@@ -1,4 +1,4 @@
-// Whose share of a budget a request takes.
+// The client whose share of a budget a request takes.
 #pragma once
 
 #include <cstdint>

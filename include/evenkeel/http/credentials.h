@@ -9,13 +9,14 @@
 
 namespace evenkeel {
 
-/// Equal apart from ASCII case, and underscores count as dashes, as CGI and WSGI servers read them.
+/// True if equal apart from ASCII case; underscores count as dashes, as CGI and WSGI servers read
+/// them.
 bool is_spelling_of(std::string_view a, std::string_view b);
 
-/// As `names_credential`, for the names that its look at the last letter lets pass.
+/// Does the work of `names_credential` for names whose last letter does not rule it out.
 bool ends_as_credential(std::string_view name);
 
-/// Whether a field of this name, in any spelling, holds a credential: `authorization`, the API keys
+/// True if a field of this name, in any spelling, holds a credential: `authorization`, the API keys
 /// of clouds and gateways (`x-api-key`, `api-key`, `x-goog-api-key`, `ocp-apim-subscription-key`),
 /// and whatever else ends as they do.
 inline bool names_credential(std::string_view name) {
@@ -26,7 +27,7 @@ inline bool names_credential(std::string_view name) {
 /// The subprotocols of a WebSocket: the one field that browsers can set there.
 inline constexpr std::string_view subprotocol_field = "sec-websocket-protocol";
 
-/// Whether a key is among the subprotocols of a WebSocket.
+/// True if a key is among the subprotocols of a WebSocket.
 bool lists_credential(std::string_view name, std::string_view value);
 
 /// Adds the subprotocols that are no keys to a list.
@@ -45,10 +46,11 @@ inline bool holds_credential(const Field& field) {
   }
 }
 
-/// As `target_holds_credential`, of one with a query.
+/// Does the work of `target_holds_credential` for a target with a query.
 bool query_holds_credential(std::string_view target);
 
-/// Inline and without a call: hardly any target of a request to a model has a query.
+/// True if the target has a query. Inline and without a call: hardly any target of a request to a
+/// model has a query.
 inline bool has_query(std::string_view target) {
   const char* at = target.data();
   const char* const end = at + target.size();
@@ -62,7 +64,7 @@ inline bool has_query(std::string_view target) {
   return at != end;
 }
 
-/// Whether the query of a request target has a parameter `key`, or one whose name, percent-encoded
+/// True if the query of a request target has a parameter `key`, or one whose name, percent-encoded
 /// or not, is that of a credential: `api_key`, `access_token`.
 inline bool target_holds_credential(std::string_view target) {
   return has_query(target) && query_holds_credential(target);

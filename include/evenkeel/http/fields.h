@@ -54,7 +54,7 @@ FieldId field_id(std::string_view name);
 /// The name of an id in lower case; empty for `other`.
 std::string_view lower_case_name(FieldId id);
 
-/// Equal apart from ASCII case.
+/// True if equal apart from ASCII case.
 bool equals_ignore_case(std::string_view a, std::string_view b);
 
 /// One field; a view (see Fields).
@@ -64,7 +64,8 @@ struct Field {
   std::uint32_t value_size = 0;
   std::uint16_t name_size = 0;
   FieldId id = FieldId::other;
-  /// It arrived as never indexed: no hop may add it to an HPACK table (RFC 7541, section 6.2.3).
+  /// True if the field arrived as never indexed: no hop may add it to an HPACK table (RFC 7541,
+  /// section 6.2.3).
   bool never_indexed = false;
 
   std::string_view name() const { return {name_begin, name_size}; }

@@ -43,8 +43,8 @@ std::string_view grpc_status_digits(GrpcStatus status);
 /// The status of a `grpc-status` value; nothing if it is not the number of a status.
 std::optional<GrpcStatus> parse_grpc_status(std::string_view value);
 
-/// Whether it is `application/grpc`, with or without a suffix such as `+proto` or parameters. Not
-/// gRPC-Web, which carries its trailers in the body.
+/// True if the content type is `application/grpc`, with or without a suffix such as `+proto` or
+/// parameters. Not gRPC-Web, which carries its trailers in the body.
 bool is_grpc_content(std::string_view content_type);
 bool is_grpc(const Request& request);
 

@@ -14,8 +14,8 @@
 
 namespace evenkeel {
 
-class AnswerPins;     // of the room balance
-class PlacedRequest;  // likewise
+class AnswerPins;     // of the module balance
+class PlacedRequest;  // of the module balance
 
 /// What a model is asked to do. `other`: nothing that is known.
 enum class InferenceTask : std::uint8_t {
@@ -46,7 +46,7 @@ struct InferenceRequest {
   InferenceTask task = InferenceTask::other;
   bool complete = false;  ///< the body was read to its end, and is well-formed
   bool stream = false;    ///< the client asks for a stream of events
-  /// The client asks for usage at the end of the stream (OpenAI's `stream_options`).
+  /// True if the client asks for usage at the end of the stream (OpenAI's `stream_options`).
   bool include_usage = false;
   std::string model;                        ///< empty: none was given
   bool model_mistyped = false;              ///< it was given, but not as a string
@@ -56,7 +56,7 @@ struct InferenceRequest {
   std::uint64_t prompt_tokens = 0;          ///< of the part that was given as token ids
   std::uint32_t images = 0;                 ///< their data does not count as text
   std::uint64_t tensor_bytes = 0;           ///< KServe: data of the input tensors
-  /// Of the whole prompt, from what is known of it: see TokenEstimates.
+  /// The estimate for the whole prompt: see TokenEstimates.
   std::uint64_t estimated_prompt_tokens = 0;
   /// What names the session: `session_id`, else `prompt_cache_key`, else SGLang's `rid` without its
   /// turn, else KServe's `sequence_id`.
@@ -88,8 +88,8 @@ struct InferenceResponse {
   Instant last_output{};
   Duration max_gap{};  ///< the longest time between two of them
 
-  /// Between the first and the last output, by the tokens between them. Nothing without a stream of
-  /// at least two outputs and the engine's count.
+  /// The time between the first and the last output, divided by the tokens between them. Nothing
+  /// without a stream of at least two outputs and the engine's count.
   std::optional<Duration> time_per_output_token() const {
     if (output_events < 2 || completion_tokens.value_or(0) < 2) return std::nullopt;
     if (last_output <= first_output) return std::nullopt;
@@ -106,7 +106,7 @@ struct BodyRange {
 /// Where a JSON body can be changed. Of other bodies: nowhere.
 struct JsonPlaces {
   bool is_json = false;
-  /// The body may name the model. False: it is in the path (KServe), or none is given.
+  /// True if the body may name the model. False: it is in the path (KServe), or none is given.
   bool names_model = true;
   std::vector<BodyRange> model_values;  ///< of each `model` of the outermost object, with quotes
   /// Where a member `stream_options` can be inserted: behind the brace that opens the object.
@@ -114,27 +114,31 @@ struct JsonPlaces {
   std::optional<std::uint64_t> object_begin;
 };
 
-/// Of a request to a model whose body is inspected.
+/// The facts about a request to a model whose body is inspected.
 struct InferenceInfo : Pooled {
   InferenceRequest request;
   JsonPlaces places;
   /// Random: tells its placements from those of others with the same x-request-id. 0: none yet.
   std::uint64_t number = 0;
-  /// What was read of the body can be read again, as far as memory allows; no other copy is needed.
+  /// True if what was read of the body can be read again, as far as memory allows; no other copy is
+  /// needed.
   bool body_is_held = false;
-  /// Memory for held bodies, or for decompressing this one, ran out before enough of it was read.
+  /// True if memory for held bodies, or for decompressing this one, ran out before enough of it was
+  /// read.
   bool cut_short = false;
-  /// The rest of the body was not read, because the place of the request does not depend on it:
-  /// conditions on what it may say count as met.
+  /// True if the rest of the body was not read, because the place of the request does not depend on
+  /// it: conditions on what it may say count as met.
   bool rest_unread = false;
   bool is_empty = false;  ///< the body has no bytes: the request counts as one without a body
-  /// The client did not ask for the stream's usage: evenkeel asks for it where the engine gives it.
+  /// True if the client did not ask for the stream's usage: evenkeel asks for it where the engine
+  /// gives it.
   bool wants_usage = false;
   bool usage_added = false;  ///< the backend that has the request is asked for it
-  /// With `usage_added`: `"usage":null` in the stream's other events is the engine's habit.
+  /// True if, with `usage_added`, `"usage":null` in the stream's other events is the engine's
+  /// habit.
   bool keeps_null_usage = false;
   InferenceResponse response;
-  /// Of the attempt whose response this is, in a pool with a scheduler, which learns from it.
+  /// The attempt whose response this is, in a pool with a scheduler, which learns from it.
   std::shared_ptr<PlacedRequest> placed;
   /// Pins the id of the response to the backend whose it is; null: no pin is needed.
   std::shared_ptr<const AnswerPins> answer_pins;

@@ -41,10 +41,10 @@ class Body : public Pooled {
   virtual std::optional<std::uint64_t> length() const { return std::nullopt; }
   /// Goes back to the first byte, for a retry; false when bytes are no longer held.
   virtual bool rewind() { return false; }
-  /// `rewind` will succeed, also after everything was read: all bytes are here and stay.
+  /// True if `rewind` will succeed, also after everything was read: all bytes are here and stay.
   virtual bool rewindable() const { return false; }
-  /// It will not be rewound: bytes that were kept for that may be freed. `sent`: it was read to its
-  /// end, and the last chunk is not in use any more either.
+  /// Promises that the body will not be rewound: bytes kept for that may be freed. `sent`: the body
+  /// was read to its end, and the last chunk is not in use any more either.
   virtual void commit(bool /*sent*/) {}
   /// Gives up the block in which the bytes of the last chunk lie, if it holds nothing else; they
   /// stay where they are. Empty: they can only be copied.
@@ -55,10 +55,10 @@ using BodyPtr = std::unique_ptr<Body>;
 /// A body that holds all its bytes.
 BodyPtr make_body(std::string bytes);
 
-struct BackendMetrics;  // of the room stats
-struct RetryPolicy;     // of the room proxy
-struct SloConfig;       // of the room config
-struct TenantConfig;    // likewise
+struct BackendMetrics;  // of the module stats
+struct RetryPolicy;     // of the module proxy
+struct SloConfig;       // of the module config
+struct TenantConfig;    // of the module config
 
 /// Where a request came from and where it goes. The frontend fills in the first part, the filters
 /// and the router the rest, all before the request reaches a backend.
@@ -70,8 +70,8 @@ struct RequestIdentity {
   std::string_view request_id;
   std::string_view protocol;  ///< of the client's connection: "HTTP/1.1"
   bool secure = false;        ///< the client's connection uses TLS
-  /// Of the client's verified certificate: the subject as RFC 2253 writes it, and the SHA-256 of
-  /// its DER form in hexadecimal. Empty without one.
+  /// The client's verified certificate: the subject as RFC 2253 writes it, and the SHA-256 of its
+  /// DER form in hexadecimal. Empty without one.
   std::string_view certificate_subject;
   std::string_view certificate_hash;
 
@@ -115,12 +115,12 @@ struct RequestOutcome {
   AttemptList attempts;                       ///< backends that the request was offered to
   std::uint64_t bytes_in = 0;                 ///< of the request body, as read
   std::uint64_t bytes_out = 0;                ///< of the response body, as written
-  /// As written to the client; 0 = nothing was written. 101 for every tunnel, also over HTTP/2,
-  /// where the client reads 200.
+  /// The status written to the client; 0 = nothing was written. 101 for every tunnel, also over
+  /// HTTP/2, where the client reads 200.
   int status = 0;
   std::optional<Fault> fault;  ///< what ended the request, if it failed
   bool stream_reset = false;   ///< the last attempt's backend reset its stream (HTTP/2)
-  /// Of a gRPC call, as its client sees it; above 16: not a status that gRPC defines.
+  /// The status of a gRPC call, as its client sees it; above 16: not a status that gRPC defines.
   std::optional<std::uint8_t> grpc_status;
 };
 
@@ -156,10 +156,11 @@ struct Request {
   std::string_view path;               ///< the target in origin form with its query, as received
   std::string_view upgrade;     ///< "websocket" when the client asks for a tunnel, else empty
   bool wants_trailers = false;  ///< TE: trailers
-  /// As `Field::never_indexed`, of the target: its query may have a key in it.
+  /// True if the target is never indexed (see `Field`), since its query may have a key in it.
   bool path_never_indexed = false;
-  /// The client asked for the tunnel by extended CONNECT (RFC 8441). `method` is GET and `fields`
-  /// have a `sec-websocket-key` as over HTTP/1.1, but the client does not see the answer to it.
+  /// True if the client asked for the tunnel by extended CONNECT (RFC 8441). `method` is GET and
+  /// `fields` have a `sec-websocket-key` as over HTTP/1.1, but the client does not see the answer
+  /// to it.
   bool is_extended_connect = false;
   Fields fields;
   BodyPtr body;  ///< null: none

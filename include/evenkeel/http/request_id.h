@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-/// Whether a client's x-request-id is used: 1 to 128 of [A-Za-z0-9._-].
+/// True if a client's x-request-id is used: 1 to 128 of [A-Za-z0-9._-].
 bool is_valid_request_id(std::string_view id);
 
 using RequestIdText = std::array<char, 36>;

@@ -27,7 +27,7 @@ std::string_view phrase_of(int status);
 /// The shape of error that a client's library parses.
 enum class ErrorFormat : std::uint8_t { plain, openai, anthropic, kserve, ollama, grpc };
 
-/// By the path alone, for a request that was not parsed completely: never gRPC.
+/// The format by the path alone, for a request that was not parsed completely: never gRPC.
 ErrorFormat error_format_of(std::string_view path);
 /// Never gRPC for an extended CONNECT: its status 200 would open a tunnel. Anthropic's below
 /// `/v1/models` for a client with `anthropic-version`: both APIs have that path.
