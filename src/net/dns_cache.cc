@@ -8,9 +8,9 @@
 namespace evenkeel {
 namespace {
 
-/// Between failed lookups; doubles with each failure.
+/// The delay after a failed lookup; doubles with each failure.
 constexpr Duration min_retry_delay = std::chrono::milliseconds(500);
-/// Of one name, since each address becomes a backend with its checks and links.
+/// The most addresses of one name, since each address becomes a backend with its checks and links.
 constexpr std::size_t max_addresses = 1024;
 /// Empty answers in a row before the addresses of one family are dropped, while there are others.
 constexpr int empty_answers_required = 3;
@@ -41,7 +41,7 @@ struct DnsCache::FamilyRecord {
 struct DnsCache::Entry {
   bool found() const { return !v4.addresses.empty() || !v6.addresses.empty(); }
   bool known() const { return v4.known && v6.known; }
-  /// Nothing more is worth waiting for.
+  /// True if nothing more is worth waiting for.
   bool resolved(Instant now) const {
     return (v4.resolved && v6.resolved) || (found() && now >= resolution_delay_ends);
   }
@@ -115,7 +115,7 @@ Task<void> DnsCache::refresh(Entry& entry, FamilyRecord& record, const FamilyRec
   }
 }
 
-/// Whether the addresses of a family stay although name servers have just answered that there are
+/// True if the addresses of a family stay although name servers have just answered that there are
 /// none. A name server that has just started, is loading a zone, or has lost one, denies names that
 /// exist. If the servers are really gone, their checks fail.
 bool DnsCache::holds(Entry& entry, FamilyRecord& record, const FamilyRecord& other) {

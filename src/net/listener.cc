@@ -26,7 +26,7 @@ const char* cure_of(int number) {
   }
 }
 
-/// From errno.
+/// Makes an error of errno.
 Error listen_error(const Endpoint& endpoint) {
   const int number = errno;
   return Error{.fault = Fault::internal,
@@ -146,7 +146,7 @@ void Listener::accept_kept() {
   if (kept_fd_ >= 0) accepted_(std::exchange(kept_fd_, -1), kept_peer_);
 }
 
-/// False: there is no room, and the connection is kept.
+/// False if there is no room, and the connection is kept.
 bool Listener::offer(int fd, const Endpoint& peer) {
   const Room room = has_room_ ? has_room_(fd, peer) : Room::free;
   if (room == Room::none) {
@@ -164,7 +164,8 @@ bool Listener::offer(int fd, const Endpoint& peer) {
   return true;
 }
 
-/// Room is judged by the number, and a kept connection's is from when descriptors were scarce.
+/// Gives the kept connection the lowest free number: room is judged by it, and this one is from
+/// when descriptors were scarce.
 void Listener::take_lower_number() {
   const int other = fcntl(kept_fd_, F_DUPFD_CLOEXEC, 0);
   if (other < 0) return;

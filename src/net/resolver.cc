@@ -91,7 +91,8 @@ struct Resolver::State {
 
 namespace {
 
-/// "localhost" and the names below it never reach a name server (RFC 6761, section 6.3).
+/// True for "localhost" and the names below it, which never reach a name server (RFC 6761, section
+/// 6.3).
 bool is_localhost(std::string_view host) {
   const std::string name = normal_host(host);
   return name == "localhost" || name.ends_with(".localhost");

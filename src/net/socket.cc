@@ -56,11 +56,11 @@ class WriteDeadline {
       : loop_(loop), timeout_(timeout), queued_(queued) {
     extend();
   }
-  /// Until when to wait before the queue is looked at again. In parts of the timeout: a queue that
-  /// shrinks once, as what was just written is on its way, may not extend it by a whole one.
+  /// The time at which the queue is looked at again. A part of the timeout: a queue that shrinks
+  /// once, as what was just written is on its way, may not extend it by a whole one.
   Instant next_look() const { return std::min(deadline_, loop_.now() + timeout_ / 8); }
-  /// At `next_look`. The kernel reports a socket as writable only when much of its buffer is free;
-  /// a slow peer takes bytes long before that.
+  /// True if the peer is to be given up, called at `next_look`. The kernel reports a socket as
+  /// writable only when much of its buffer is free; a slow peer takes bytes long before that.
   bool expired(int queued) {
     if (std::exchange(queued_, queued) > queued) extend();
     return loop_.now() >= deadline_;
@@ -364,9 +364,9 @@ bool is_lack(int number) {
   return number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS;
 }
 
-/// Why `connect` failed: no local port is left. The kernel gives the same number if the host has no
-/// address from which it could reach the server, such as ::1 where IPv6 is off: UDP, whose ports
-/// are others, then gets it too.
+/// True if `connect` failed because no local port is left. The kernel gives the same number if the
+/// host has no address from which it could reach the server, such as ::1 where IPv6 is off: UDP,
+/// whose ports are others, then gets it too.
 bool is_lack_of_ports(int number, const Endpoint& server) {
   if (number == EAGAIN) return true;
   if (number != EADDRNOTAVAIL) return false;

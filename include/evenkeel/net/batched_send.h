@@ -29,7 +29,7 @@ class BatchedSend {
     bool was_idle = true;  // false: nothing was sent
   };
 
-  /// Whether a send of this size should be batched: there is other work to do first, and room.
+  /// True if a send of this size should be batched: there is other work to do first, and room.
   static bool suits(Socket& socket, std::size_t size);
 
   /// `bytes` are copied before the coroutine suspends. `only_if_idle`: nothing is sent if the peer

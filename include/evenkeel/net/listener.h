@@ -29,7 +29,7 @@ class Listener {
   /// The first socket on a port, which no process may use yet, another evenkeel included. Port 0:
   /// the kernel chooses. Errors give the reason ("Address already in use").
   static Result<int> bind(const Endpoint& endpoint);
-  /// One more socket on the same port.
+  /// Binds one more socket on the same port.
   static Result<int> bind_shared(const Endpoint& endpoint);
   /// The same, but the kernel gives it no connection before `begin_listening`: while another
   /// process serves the port, connections must not wait for this one.

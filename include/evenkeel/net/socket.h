@@ -24,7 +24,7 @@ class Socket {
   /// Takes over a connected, non-blocking descriptor. Null, with the descriptor closed, if there is
   /// no memory, or the kernel cannot watch another one.
   static std::unique_ptr<Socket> adopt(Loop& loop, int fd);
-  /// As `adopt`, but throws std::system_error and leaves the descriptor open.
+  /// Does what `adopt` does, but throws std::system_error and leaves the descriptor open.
   Socket(Loop& loop, int fd);
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
@@ -75,7 +75,7 @@ class Socket {
   /// Limits what the kernel holds for a slow peer, in bytes that are not yet sent.
   void limit_unsent(int bytes);
 
-  /// Whether an idle connection is open and has received nothing. Calls the kernel only if an event
+  /// True if an idle connection is open and has received nothing. Calls the kernel only if an event
   /// was reported, or always with `probe_kernel`. Over TLS, session tickets and the like are read
   /// and do not count.
   bool is_idle_and_open(bool probe_kernel);

@@ -30,8 +30,8 @@ struct TlsConnectionInfo {
   std::string sni;           ///< the server name that the client sent, in lower case; or empty
   bool resumed = false;
   bool verified = false;  ///< the peer sent a certificate and it is valid
-  /// Of the peer's certificate, if it sent one: the subject as RFC 2253 writes it, and the SHA-256
-  /// of its DER form as 64 lower-case hexadecimal digits.
+  /// The peer's certificate, if it sent one: the subject as RFC 2253 writes it, and the SHA-256 of
+  /// its DER form as 64 lower-case hexadecimal digits.
   std::string certificate_subject;
   std::string certificate_hash;
 };
