@@ -24,8 +24,8 @@ class ChunkedDecoder {
 
   Decoded decode(char* bytes, std::size_t size);
 
-  /// After `done`: the trailer section without the fields that are forbidden in trailers (framing,
-  /// routing, authentication, content).
+  /// The trailer section without the fields that are forbidden in trailers (framing, routing,
+  /// authentication, content).
   Fields& trailers() { return trailers_; }
   const char* detail() const { return detail_; }
 

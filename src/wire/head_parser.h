@@ -51,14 +51,14 @@ class HeadParser {
   bool grow_buffer(ReadBuffer& buffer);
 
   Head& head() { return head_; }
-  /// After `failed`.
+  /// The fault, after `failed`.
   Fault fault() const { return fault_; }
   const char* detail() const { return detail_; }
-  /// After `failed`: the limit that the head exceeds, if that is why.
+  /// The limit, after `failed`, that the head exceeds, if that is why.
   MessageLimit exceeded_limit() const { return exceeded_limit_; }
-  /// Whether any byte of a message was seen.
+  /// True if any byte of a message was seen.
   bool started() const { return started_; }
-  /// After `failed`: the request line seems to be of another protocol.
+  /// True if, after `failed`, the request line seems to be of another protocol.
   bool other_protocol() const { return other_protocol_; }
 
  private:
@@ -98,17 +98,18 @@ class HeadParser {
 /// REQUIRES: is_field_text(line).
 bool split_field_line(std::string_view line, std::string_view& name, std::string_view& value);
 
-/// Whether it has no control character except HTAB, as field lines and values require.
+/// True if the text has no control character except HTAB, as field lines and values require.
 bool is_field_text(std::string_view text);
 
 bool is_token(std::string_view text);
 
-/// Of HTTP/2's preface, which servers take for the beginning of a connection: no request has it.
+/// The method of HTTP/2's preface, which servers take for the beginning of a connection: no request
+/// has it.
 inline constexpr std::string_view preface_method = "PRI";
-/// Whether it is a token of bounded length.
+/// True if the text is a token of bounded length.
 bool is_method(std::string_view text);
 
-/// Whether it has only characters that a request target may have.
+/// True if the text has only characters that a request target may have.
 bool is_target_text(std::string_view text);
 
 }  // namespace evenkeel

@@ -26,7 +26,7 @@ constexpr Kind never_indexed{0x10, 4};
 constexpr Kind table_size{0x20, 5};
 constexpr Kind plain_string{0x00, 7};
 
-/// Behind the static table.
+/// The first index behind the static table.
 constexpr std::uint32_t first_dynamic_index = 62;
 
 /// The names of the static table with their first index, and their id.
@@ -84,7 +84,7 @@ constexpr struct {
     {"www-authenticate", 61},
 };
 
-/// 0: the name is not in the static table.
+/// 0 if the name is not in the static table.
 std::uint32_t find_static(std::string_view name) {
   for (const auto& known : static_names) {
     if (known.name.size() == name.size() && equals_ignore_case(known.name, name)) {
@@ -94,7 +94,7 @@ std::uint32_t find_static(std::string_view name) {
   return 0;
 }
 
-/// As `find_static`, for the names that have an id.
+/// The indices of `find_static` by id, for the names that have one.
 constexpr auto static_by_id = [] {
   std::array<std::uint8_t, 64> indexes{};
   for (const auto& known : static_names) {
@@ -327,7 +327,7 @@ HpackEncoder::Match HpackEncoder::find(const Name& name, std::string_view value)
   return match;
 }
 
-/// Whether the value was among the last that were sent; from now on it is.
+/// True if the value was among the last that were sent, as it is from now on.
 bool HpackEncoder::seen_before(std::uint32_t hash) {
   if (table_ == nullptr) table_ = std::make_unique<Table>();
   return std::exchange(table_->seen[hash % table_->seen.size()], hash) == hash;

@@ -18,7 +18,7 @@ namespace evenkeel {
 /// Strings are not Huffman-coded. No I/O.
 class HpackEncoder {
  public:
-  /// Of the dynamic table; also the initial limit of every peer.
+  /// The size of the dynamic table; also the initial limit of every peer.
   static constexpr std::uint32_t max_table_bytes = 4096;
 
   HpackEncoder() = default;

@@ -91,7 +91,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   bool timed_out_ = false;  // the client sent the last request too slowly
   ClientAddress client_;
   ConnectionBudget budget_;
-  // Among the idle connections, or among those that a drain wakes.
+  // The entry in the list of idle connections, or of those that a drain wakes.
   MethodEvent<IdleWaiter, &Http1Connection::interrupt_wait> idle_{*this};
 };
 

@@ -14,19 +14,19 @@
 namespace evenkeel {
 namespace {
 
-/// Without a byte of the rest of a request that was answered early, as in nginx.
+/// The longest wait for more of a request that was answered early, as in nginx.
 constexpr Duration max_linger_pause = std::chrono::seconds(5);
 /// The same rest must not hold up the end of the process.
 constexpr Duration max_linger_in_drain = std::chrono::seconds(1);
-/// After a 408: a client that sent too slowly must not hold its connection by going on so.
+/// The time after a 408: a client that sent too slowly must not hold its connection by going on so.
 constexpr Duration max_linger_after_timeout = std::chrono::seconds(1);
 constexpr int reads_between_yields = 16;
-/// In a drain, for the first byte of a new connection and for the rest of a request head.
+/// The time in a drain for a new connection's first byte, and for the rest of a request head.
 constexpr Duration head_drain_timeout = std::chrono::seconds(1);
 /// A client that always has a request ready lets other connections run after this many.
 constexpr int exchanges_between_yields = 16;
 
-/// REQUIRES: not empty.
+/// True if the bytes are CR, or CRLF. REQUIRES: not empty.
 bool is_part_of_empty_line(std::string_view bytes) {
   return bytes.front() == '\r' && (bytes.size() == 1 || bytes == "\r\n");
 }
@@ -238,7 +238,7 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser
   }
 }
 
-/// Whether to close without a response: the client left, or does not speak HTTP.
+/// True if the connection is closed without a response: the client left, or does not speak HTTP.
 bool Http1Connection::closes_silently(HeadOutcome outcome, HeadParser& parser, RequestInfo& info) {
   if (outcome == HeadOutcome::gone) return true;
   if (outcome != HeadOutcome::failed || !parser.other_protocol()) return false;

@@ -34,7 +34,7 @@ Error attribute_to_backend(Error error) {
   return error;
 }
 
-/// Whether the backend may have lost its place in the stream of requests: its parser, not its API,
+/// True if the backend may have lost its place in the stream of requests: its parser, not its API,
 /// has refused the request. (llama.cpp answers a large header twice, and reads what follows as the
 /// next request.) An API says in JSON what is wrong.
 bool may_be_out_of_step(const Response& response) {
@@ -368,7 +368,8 @@ Result<std::string_view> Http1Link::start_sending(Request& request) {
   return std::string_view();
 }
 
-/// After the first write. `more`: it was not all of the body; `pending` is the next read of that.
+/// Sends what follows the first write. `more`: it was not all of the body; `pending` is the next
+/// read of that.
 Result<Done> Http1Link::continue_sending(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                                          Request& request, bool chunked, bool more) {
   if (written.ready() && !more) {
@@ -544,7 +545,7 @@ Error Http1Link::closed(const HeadParser& parser, Socket::ReadStatus got) {
   return error;
 }
 
-/// The backend was probably ending an idle connection and has not read the request.
+/// True if the backend was probably ending an idle connection and has not read the request.
 bool Http1Link::may_be_idle_close_race() {
   return served_ && interim_left_ == max_interim_responses &&
          loop().now() - sent_at_ < max_idle_close_race;
@@ -558,7 +559,8 @@ Error Http1Link::ended_while_idle() {
   return error;
 }
 
-/// The backend has all that has come of an upload that has not ended, and has waited for more.
+/// True if the backend has all that has come of an upload that has not ended, and has waited for
+/// more.
 bool Http1Link::has_awaited_client() {
   const bool awaits = uploading_ && awaits_client_since_ != never;
   if (!awaits && !upload_broken_) return false;

@@ -52,7 +52,7 @@ class ConnectionOptions {
   }
 
  private:
-  /// Unlike a std::string_view it has no value until it gets one: most messages nominate nothing.
+  /// A name that, unlike a std::string_view, is not initialised: most messages nominate nothing.
   struct Name {
     const char* begin;
     std::size_t size;
@@ -184,8 +184,9 @@ std::optional<HeadError> read_target(const Head& head, Request& request) {
   return std::nullopt;
 }
 
-/// Without a key no answer could be told from one that opens a tunnel by mistake (RFC 6455, 4.1),
-/// and with several the backend and we could go by different ones.
+/// Drops the upgrade of a request without a key, whose answer could not be told from one that opens
+/// a tunnel by mistake (RFC 6455, 4.1). Of several keys the backend and we could use different
+/// ones.
 std::optional<HeadError> check_websocket_key(Request& request) {
   const auto keys = std::count_if(
       request.fields.begin(), request.fields.end(),

@@ -44,8 +44,8 @@ std::optional<HeadError> accept_request(Head& head, Request& request,
 std::optional<HeadError> accept_response(Head& head, std::string_view method, Response& response,
                                          Http1MessageInfo& message_info);
 
-/// As memcpy, without a call for what is short, as most names and values are: two words that may
-/// overlap.
+/// Copies as memcpy does, without a call for short text, as most names and values are: two words
+/// that may overlap.
 inline void copy_text(char* to, const char* from, std::size_t size) {
   const auto copy = [&]<class Word>(Word word) {
     std::memcpy(&word, from, sizeof word);

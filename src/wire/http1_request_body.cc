@@ -75,7 +75,7 @@ Task<Result<Chunk>> Http1RequestBody::read() {
   return read_more();
 }
 
-/// Part of a long body lies behind its head, and the next part has come.
+/// True if part of a long body lies behind its head, and the next part has come.
 bool Http1RequestBody::continues_in_socket() {
   const ReadBuffer& in = transport_.in;
   return !chunked_ && left_ > Block::small && !in.empty() && left_ > in.end - in.begin &&

@@ -45,16 +45,16 @@ class Http1RequestBody final : public Body {
     return !chunked_ && !broken_ && transport_.in.end - transport_.in.begin >= left_;
   }
 
-  /// Every byte of the message was read; the next message begins here.
+  /// True if every byte of the message was read; the next message begins here.
   bool finished() const { return finished_; }
-  /// Whether the connection can be kept after an early response, by discarding the rest of the
+  /// True if the connection can be kept after an early response, by discarding the rest of the
   /// body. Not if a client that expects 100 (Continue) may or may not send its body.
   bool drainable() const {
     return finished_ ||
            (!broken_ && !awaits_continue_ && (chunked_ || left_ <= max_drained_body_bytes));
   }
-  /// From now on only the connection's next message counts: reads fail at `deadline`, or when the
-  /// connection is interrupted.
+  /// Discards what is left: only the connection's next message counts, and reads fail at
+  /// `deadline`, or when the connection is interrupted.
   void discard_until(Instant deadline) {
     deadline_ = deadline;
     discards_ = true;

@@ -235,7 +235,7 @@ struct Http2Callbacks {
     return 0;
   }
 
-  /// nghttp2 will not send a head: the stream must not wait for it.
+  /// Called when nghttp2 will not send a head: the stream must not wait for it.
   static int frame_not_sent(nghttp2_session* session, const nghttp2_frame* frame, int error,
                             void* user_data) {
     if (frame->hd.type != NGHTTP2_HEADERS) return 0;
@@ -355,7 +355,7 @@ struct Http2Callbacks {
 
 namespace {
 
-/// nghttp2 allocates some twenty times per request: it uses the thread's free lists. The size,
+/// Serves nghttp2's allocations, some twenty per request, from the thread's free lists. The size,
 /// which freeing needs, precedes each piece.
 struct PooledMemory {
   static constexpr std::size_t prefix_bytes = alignof(std::max_align_t);

@@ -183,7 +183,8 @@ void Http2Frontend::finish_handshake(Request& request, Response& response) {
   response = std::move(refusal);  // the end of its body is the end of the request in the log
 }
 
-/// One request and its response. If there is no memory for it, the client sees its stream reset.
+/// Handles one request and its response. If there is no memory for it, the client sees its stream
+/// reset.
 Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
   try {
     Request& request = stream.request_;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Duration settings_timeout = std::chrono::seconds(10);
 constexpr Duration goaway_timeout = std::chrono::seconds(1);  // for the response to our ping
-/// In a drain, for the rest of the preface and of a request head.
+/// The time in a drain for the rest of the preface and of a request head.
 constexpr Duration head_drain_timeout = std::chrono::seconds(1);
 constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, for a slow reader
 
@@ -257,7 +257,7 @@ std::optional<Instant> Http2Frontend::check_deadlines() {
   return next_deadline();
 }
 
-/// For a preface or request head that began to arrive at `begun`.
+/// The deadline of a preface or request head that began to arrive at `begun`.
 Instant Http2Frontend::head_deadline(Instant begun) const {
   const Instant deadline = begun + options_.header_timeout;
   if (!draining_) return deadline;

@@ -75,7 +75,7 @@ class Http2Guard {
   /// Checks a frame whose header was read. `payload`: as many bytes as `payload_bytes_needed` says.
   /// `alive`: its stream, if it names one that was opened before, is not closed.
   Verdict frame(const Http2FrameHeader& head, std::string_view payload, bool alive, Instant now);
-  /// Whether `frame` needs `alive`; the caller must then process all earlier frames first.
+  /// True if `frame` needs `alive`; the caller must then process all earlier frames first.
   bool needs_stream_state(const Http2FrameHeader& head) const {
     return (head.type == data || head.type == headers) && head.stream != 0 &&
            head.stream <= highest_stream_;

@@ -27,7 +27,7 @@ class Http2Keepalive {
   }
   /// Pings at once, unless an answer is awaited. REQUIRES: requests are open.
   void expect_answer();
-  /// A ping was not answered in time.
+  /// True if a ping was not answered in time.
   bool failed() const { return failed_; }
 
  private:

@@ -63,9 +63,9 @@ class ClientStream final : public Http2Stream, public Node {
   void wake_reader() { arrived(); }
   using Http2Stream::has_trailers;
 
-  /// The final response's head has arrived.
+  /// True if the final response's head has arrived.
   bool answered() const { return answered_; }
-  /// RFC 9110, 9.2.1: the request changes nothing, so it may be sent again.
+  /// True if the request changes nothing (RFC 9110, 9.2.1), so it may be sent again.
   bool is_safe() const {
     return request_.method == "GET" || request_.method == "HEAD" || request_.method == "OPTIONS";
   }
@@ -367,7 +367,7 @@ void Http2Link::count_reset() {
   if (resets_ > max_resets) worn_ = true;
 }
 
-/// Whether the head is larger than the backend's SETTINGS allow: some servers end the connection
+/// True if the head is larger than the backend's SETTINGS allow: some servers end the connection
 /// for such a request, and with it all others on it.
 bool Http2Link::exceeds_header_limit(const Request& request) {
   constexpr std::size_t per_field = 32;  // RFC 9113, section 6.5.2
@@ -386,7 +386,7 @@ bool Http2Link::exceeds_header_limit(const Request& request) {
   return size > limit;
 }
 
-/// Whether the backend takes an upgrade as extended CONNECT (RFC 8441).
+/// True if the backend takes an upgrade as extended CONNECT (RFC 8441).
 bool Http2Link::offers_tunnels() {
   return nghttp2_session_get_remote_settings(session_.nghttp2(),
                                              NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) == 1;
@@ -548,7 +548,7 @@ void ClientStream::handle_interim(bool last) {
   status_ = 0;
 }
 
-/// Whether the deadline of a gRPC call is so near that it may have passed for the backend.
+/// True if the deadline of a gRPC call is so near that it may have passed for the backend.
 bool ClientStream::near_deadline() const {
   const RequestTimings& timings = request_.info.timings;
   if (timings.deadline == never) return false;
@@ -558,8 +558,8 @@ bool ClientStream::near_deadline() const {
   return link_.loop().now() >= timings.deadline - tolerance;
 }
 
-/// The backend has all that has come of an upload, and has waited for more. That it does not wait
-/// for ever says nothing of it.
+/// True if the backend has all that has come of an upload, and has waited for more. That it does
+/// not wait for ever says nothing of it.
 bool ClientStream::awaits_client() const {
   if (!uploading_ || end_sent() || !all_sent() || awaits_body_since() == never) return false;
   const Instant now = link_.loop().now();
@@ -613,7 +613,8 @@ void Http2Link::on_event(Http2Event event) {
   }
 }
 
-/// In the loop's next step, since the pool may destroy the link, whose code may be running now.
+/// Notifies the pool in the loop's next step, since it may destroy the link, whose code may be
+/// running now.
 void Http2Link::notify_pool() {
   if (idle_close_waiter_ != nullptr) loop().wake_soon(*idle_close_waiter_);
 }

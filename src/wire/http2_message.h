@@ -26,12 +26,12 @@ class Http2Section final : public Node, public Pooled {
            bool never_indexed = false) {
     fields_.add(name, kept(value), id, never_indexed);
   }
-  /// Copied in any case, as is the length.
+  /// Adds the status, which is copied in any case, as is the length.
   void add_status(int status);
   void add_length(std::uint64_t length);
   /// Removes the fields with that name.
   void remove(std::string_view name) { fields_.remove(name); }
-  /// All fields of a message except those that HTTP/2 forbids.
+  /// Adds all fields of a message except those that HTTP/2 forbids.
   void add_all(const Fields& fields);
 
   const Fields& fields() const { return fields_; }

@@ -32,7 +32,7 @@ bool is_value(std::string_view value) {
   return !is_blank(value.front()) && !is_blank(value.back()) && is_field_text(value);
 }
 
-/// As RFC 3986, section 3.1.
+/// True if the value is a scheme of RFC 3986, section 3.1.
 bool is_scheme(std::string_view value) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (value.empty() || !is_letter(value.front())) return false;
@@ -41,7 +41,7 @@ bool is_scheme(std::string_view value) {
   });
 }
 
-/// One of nghttp2's checks of characters.
+/// True if one of nghttp2's checks of characters accepts the value.
 template <auto check>
 bool accepts(std::string_view value) {
   return check(reinterpret_cast<const std::uint8_t*>(value.data()), value.size()) != 0;

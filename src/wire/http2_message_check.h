@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-/// Whether a name is a literal, compared without a call: pseudo-header fields come with every
+/// True if a name is a literal, compared without a call: pseudo-header fields come with every
 /// message.
 template <std::size_t N>
 bool is_name(std::string_view name, const char (&literal)[N]) {
@@ -34,14 +34,14 @@ class Http2MessageCheck {
   enum class Finding : std::uint8_t { fine, ignored, malformed };
   /// The next field of a header section. `id`: of the name.
   Finding field(std::string_view name, FieldId id, std::string_view value);
-  /// A header section has ended, and with it the message if `last`. False: malformed.
+  /// Ends a header section, and with it the message if `last`. False: malformed.
   bool end_section(bool last);
   /// Bytes of the body were received. False: malformed.
   bool data(std::size_t size) {
     received_ += static_cast<std::int64_t>(size);
     return head_done_ && (length_ == unknown || received_ <= length_);
   }
-  /// The message has ended after a part of its body. False: malformed.
+  /// Ends the message after a part of its body. False: malformed.
   bool end() const { return head_done_ && (length_ == unknown || received_ == length_); }
 
  private:
@@ -62,7 +62,7 @@ class Http2MessageCheck {
   bool parse_status(std::string_view value);
   bool request_complete() const;
   bool end_response_head();
-  /// False: it was there before.
+  /// False if the field was there before.
   bool mark(Seen which) {
     if ((seen_ & which) != 0) return false;
     seen_ = static_cast<std::uint8_t>(seen_ | which);

@@ -17,7 +17,7 @@ class Http2PriorityField {
 
   /// The next of these fields. One that cannot be read makes all of them void.
   void add(std::string_view value);
-  /// Nothing: there is none that can be read.
+  /// Nothing if none can be read.
   std::optional<Priority> value() const;
 
  private:

@@ -115,7 +115,7 @@ Task<void> Http2Session::run(ReadBuffer received) {
   end();
 }
 
-/// Both sides have sent GOAWAY and have nothing left to send or receive.
+/// True if both sides have sent GOAWAY and have nothing left to send or receive.
 bool Http2Session::session_finished() const {
   return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
 }

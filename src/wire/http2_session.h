@@ -92,7 +92,7 @@ class Http2Session {
   /// Sends the queued frames now. Not within nghttp2's callbacks.
   void flush();
   void ping();
-  /// As `ping`, by an empty SETTINGS frame: servers limit pings, and must acknowledge this.
+  /// Pings by an empty SETTINGS frame: servers limit pings, and must acknowledge this.
   void ping_by_settings();
   /// The last of our GOAWAYs: newer streams of the peer are ignored from now on.
   void submit_final_goaway();
@@ -101,8 +101,7 @@ class Http2Session {
   /// Ends `run` without telling the peer.
   void end();
   bool ended() const { return ended_; }
-  /// The peer ended the connection, not this side for a rule that the peer broke or for its
-  /// silence.
+  /// True if the peer ended the connection, not this side for the peer's silence or a broken rule.
   bool closed_by_peer() const { return closed_by_peer_; }
   /// Ends sending, then discards input until the peer closes, so that our last frames arrive.
   Task<void> linger();
@@ -123,12 +122,12 @@ class Http2Session {
 
   /// Detaches a stream from the session; further frames on it are ignored.
   void detach(Http2Stream& stream);
-  /// As `detach`, and sends RST_STREAM.
+  /// Detaches a stream and sends RST_STREAM.
   void reset(Http2Stream& stream, std::uint32_t code);
-  /// As `reset`, because the peer broke a rule: the session ends if that happens too often. Only
-  /// within `Http2Stream::headers_complete`.
+  /// Resets a stream because the peer broke a rule: the session ends if that happens too often.
+  /// Only within `Http2Stream::headers_complete`.
   void reset_invalid(Http2Stream& stream, std::uint32_t code);
-  /// As `reset`, after our last frame on the stream is sent, since a reset would discard it. Then
+  /// Resets a stream after our last frame on it is sent, since a reset would discard that. Then
   /// calls `Http2Stream::closed`.
   void reset_when_sent(Http2Stream& stream, std::uint32_t code);
   /// The reader of a stream consumed bytes: lets the peer send more.
@@ -183,7 +182,7 @@ class Http2Session {
   std::string unsent_block_;  // the rest of a header block of which a part is written
   std::int32_t unsent_block_stream_ = 0;
   Task<void> writing_;
-  // Of the frame whose header or payload is being read:
+  // The frame whose header or payload is being read:
   std::array<char, Http2FrameHeader::size + Http2Guard::max_inspected_bytes> head_bytes_{};
   std::uint8_t head_size_ = 0;
   std::uint32_t payload_left_ = 0;

@@ -19,7 +19,7 @@ constexpr std::uint64_t min_progress_bytes = 1024;
 /// A response whose backend sends a window of it within this time, which is more than a round trip
 /// to it takes, may be limited by the window.
 constexpr Duration fast_window = std::chrono::milliseconds(250);
-/// One that was not as fast for so long needs no wide window.
+/// A response that was not as fast for so long needs no wide window.
 constexpr Duration slow_after = std::chrono::seconds(5);
 
 }  // namespace
@@ -46,8 +46,8 @@ bool Http2Stream::append(std::string_view bytes) {
   return true;
 }
 
-/// For a block that is the last of `blocks_`. A response has a large block only with a wide window,
-/// which it was charged for.
+/// The size of the block that becomes the last of `blocks_`. A response has a large block only with
+/// a wide window, which it was charged for.
 std::uint32_t Http2Stream::next_block_size(bool tiny) const {
   if (tiny) return Block::tiny;
   const bool charged = wide_ || session_.settings_.side == Http2Guard::Side::server;

@@ -37,7 +37,7 @@ class Http2Stream : public Pooled {
 
   Http2Session& session() { return session_; }
   std::int32_t id() const { return id_; }
-  /// Whether the session knows it, so that frames may be submitted.
+  /// True if the session knows the stream, so that frames may be submitted.
   bool attached() const { return attached_; }
 
   // ---- in ----
@@ -49,11 +49,11 @@ class Http2Stream : public Pooled {
   Signal::Wait arrival(Instant deadline) { return arrived_.wait(deadline); }
   /// Goes back to the first byte; false when bytes are no longer held.
   bool rewind();
-  /// Whether `rewind` will succeed: the whole message is here, in one block.
+  /// True if `rewind` will succeed: the whole message is here, in one block.
   bool rewindable() const {
     return reads_ == 0 ? remote_ended_ && blocks_ <= 1 : reads_ == 1 && delivered_last_;
   }
-  /// Whether the peer has ended its message.
+  /// True if the peer has ended its message.
   bool received_all() const { return remote_ended_; }
   std::uint64_t received() const { return received_; }
   /// Ends the stream's reads and writes with an error.
@@ -76,13 +76,13 @@ class Http2Stream : public Pooled {
   void submit_response(std::unique_ptr<Http2Section> head, bool last);
   /// Sends the head of a 1xx response.
   void submit_interim(std::unique_ptr<Http2Section> head);
-  /// As `submit_response`, for a request on a new stream; false: no stream ids are left.
+  /// Submits a request on a new stream; false: no stream ids are left.
   bool submit_request(std::unique_ptr<Http2Section> head, bool last);
   /// Since when `pump` waits for the body, of which everything is written; `never`: it does not.
   Instant awaits_body_since() const { return awaits_body_since_; }
-  /// How long it has waited before that.
+  /// How long `pump` had waited for the body before that.
   Duration awaited_body() const { return awaited_body_; }
-  /// Whether everything that was offered is written, with the end of the message if offered.
+  /// True if everything that was offered is written, with the end of the message if offered.
   bool all_sent() const { return pending_.empty() && (!last_ || end_sent_); }
   bool end_sent() const { return end_sent_; }
   std::uint64_t sent() const { return sent_; }
@@ -110,7 +110,7 @@ class Http2Stream : public Pooled {
   friend struct Http2Callbacks;
 
   void arrived() { arrived_.raise(); }
-  /// What the peer's response answers.
+  /// Sets the request that the peer's response answers.
   void expect_answer_to(Http2MessageCheck::RequestMethod method) { check_.answers(method); }
   bool has_trailers() const { return trailers_.size() > 0; }
 

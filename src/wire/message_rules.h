@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-/// Whether it is host[:port] with a name, an IPv4 address or a bracketed IPv6 address.
+/// True if the text is host[:port] with a name, an IPv4 address or a bracketed IPv6 address.
 bool is_authority(std::string_view text);
 
 /// What a backend gets as the request's authority: what its pool says, the client's or, if it sent
@@ -31,11 +31,11 @@ inline std::optional<std::uint64_t> parse_length(std::string_view text) {
   return length;
 }
 
-/// Whether a backend might read the underscores of a name as dashes, as CGI and WSGI servers do:
+/// True if a backend might read the underscores of a name as dashes, as CGI and WSGI servers do:
 /// such a field could bypass our checks and headers.
 bool is_underscore_alias(std::string_view name);
 
-/// Whether a field must not be in a trailer: those for framing, routing, authentication, content or
+/// True if a field must not be in a trailer: those for framing, routing, authentication, content or
 /// caching (RFC 9110 6.5.1), and those that identify the client to a backend, credentials too. By
 /// name, since some servers merge trailers into the header section; names with underscores count
 /// too.

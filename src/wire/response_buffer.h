@@ -16,7 +16,7 @@ class ResponseBudget {
  public:
   static constexpr std::int64_t bytes_per_thread = std::int64_t{8} * 1024 * 1024;
 
-  /// False: too much is taken already.
+  /// False if too much is taken already.
   static bool take(std::uint32_t bytes) {
     if (taken_ + bytes > bytes_per_thread) return false;
     taken_ += bytes;
@@ -38,7 +38,7 @@ class ConnectionBudget {
   ConnectionBudget(const ConnectionBudget&) = delete;
   ConnectionBudget& operator=(const ConnectionBudget&) = delete;
 
-  /// False: too much is taken already.
+  /// False if too much is taken already.
   bool take(std::uint32_t bytes) {
     if (bytes > left_) return false;
     left_ -= bytes;
@@ -62,7 +62,7 @@ class ResponseCharge {
   ResponseCharge& operator=(const ResponseCharge&) = delete;
   ~ResponseCharge() { give_back(); }
 
-  /// False: one of the budgets is spent.
+  /// False if one of the budgets is spent.
   bool take(std::uint32_t bytes) {
     if (connection_ != nullptr && !connection_->take(bytes)) return false;
     if (ResponseBudget::take(bytes)) {
@@ -72,7 +72,7 @@ class ResponseCharge {
     if (connection_ != nullptr) connection_->give_back(bytes);
     return false;
   }
-  /// Only where half of both budgets is left afterwards, for those that need less.
+  /// Takes bytes only where half of both budgets is left afterwards, for those that need less.
   bool take_of_first_half(std::uint32_t bytes) {
     const bool fits = connection_ == nullptr || connection_->half_left(bytes);
     return fits && ResponseBudget::half_left(bytes) && take(bytes);

@@ -12,13 +12,13 @@ namespace evenkeel {
 /// A backend that ends a request in the middle of its upload has waited for the client if it had
 /// all that had come for at least this long.
 constexpr Duration min_upload_pause = std::chrono::milliseconds(100);
-/// Or if it had waited for the client for at least this long in all, and for most of the time.
+/// The same holds if the backend had waited for at least this long in all, and most of the time.
 constexpr Duration min_slow_upload = std::chrono::milliseconds(500);
 /// A backend that breaks a response has waited for the client if the reader of the response
 /// held it up for at least this long.
 constexpr Duration min_reader_pause = std::chrono::milliseconds(100);
 
-/// Whether a backend that had all that had come of an upload waited for the client: just now for
+/// True if a backend that had all that had come of an upload waited for the client: just now for
 /// `pause`, and for `total` of the request's `age`.
 constexpr bool waited_for_upload(Duration pause, Duration total, Duration age) {
   return pause >= min_upload_pause || (total >= min_slow_upload && total >= age / 2);
@@ -34,7 +34,7 @@ class ReaderDelay {
     delay_ = std::min(delay_ + (now - since_), max_delay);
     since_ = now;
   }
-  /// It has waited for the backend since `asked`, or the last call.
+  /// The reader has waited for the backend since `asked`, or the last call.
   void waited(Instant now) {
     delay_ = std::max(delay_ - (now - since_), Duration{});
     since_ = now;
@@ -50,7 +50,7 @@ class ReaderDelay {
 
 class SilenceLimit {
  public:
-  /// From now on silence may last at most this long; `Duration::max()` lifts the limit.
+  /// Limits silence to this long from now on; `Duration::max()` lifts the limit.
   void set(Duration longest, Instant now) {
     longest_ = longest;
     since_ = now;

@@ -57,7 +57,7 @@ inline __m128i in_range(__m128i bytes, unsigned char first, unsigned char last) 
 
 inline __m128i equal_to(__m128i bytes, char c) { return _mm_cmpeq_epi8(bytes, _mm_set1_epi8(c)); }
 
-/// Whether `outsiders` leaves out every member of the class.
+/// True if `outsiders` leaves out every member of the class.
 template <CharClass wanted>
 constexpr bool is_exact = wanted != token_char;
 

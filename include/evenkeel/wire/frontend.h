@@ -22,13 +22,13 @@ struct FrontendOptions {
   Duration idle_timeout = std::chrono::seconds(75);    ///< between requests
   Duration body_timeout = std::chrono::seconds(60);    ///< between bytes of a request body
   Duration write_timeout = std::chrono::seconds(60);   ///< for the client to read any bytes
-  /// For the rest of a request that was answered before its end.
+  /// The time for the rest of a request that was answered before its end.
   Duration linger_timeout = std::chrono::seconds(30);
   std::size_t header_bytes = 32 * 1024;  ///< of the whole head; <= 64 KiB
   std::size_t header_fields = 100;
   std::size_t uri_bytes = 8 * 1024;
   std::uint64_t body_bytes = 32 * 1024 * 1024;
-  /// Of a request body, per second, on average after 10 s of waiting for it; 0: any.
+  /// The least rate of a request body, per second, on average after 10 s of waiting for it; 0: any.
   std::uint64_t body_rate_bytes = 1024;
   /// Discarded of a request that was answered before its end.
   std::uint64_t linger_bytes = 256 * 1024 * 1024;
@@ -51,7 +51,7 @@ struct Refusal {
   const RequestInfo& info;
 };
 
-/// What its worker calls the client of a connection; 0: nothing.
+/// The worker's number for the client of a connection; 0: none.
 using ClientNumber = std::uint16_t;
 
 /// What a connection needs from its worker. Outlives its connections.
@@ -62,9 +62,9 @@ class FrontendCallbacks {
   virtual std::shared_ptr<Handler> plan() = 0;
   /// Called once the response of a refused request is written, or its connection given up.
   virtual void refused(const Refusal& refusal) = 0;
-  /// Whether responses carry `connection: close`, and HTTP/2 connections end after their requests.
+  /// True if responses carry `connection: close`, and HTTP/2 connections end after their requests.
   virtual bool draining() const = 0;
-  /// Whether HTTP/1 connections close between two requests. Holds only while `draining` does.
+  /// True if HTTP/1 connections close between two requests. Holds only while `draining` does.
   virtual bool closes_idle() const { return draining(); }
   /// Connections between two requests, the one idle longest first, among which one of this client
   /// belongs. Waking one closes it.
@@ -81,7 +81,7 @@ class FrontendCallbacks {
 Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
                       FrontendCallbacks& callbacks, ClientNumber client = 0);
 
-/// As `serve_http`, but HTTP/1.1 and 1.0 only.
+/// Serves a connection as `serve_http` does, but HTTP/1.1 and 1.0 only.
 Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
                        const FrontendOptions& options, FrontendCallbacks& callbacks);
 

@@ -12,7 +12,8 @@ namespace evenkeel {
 
 /// Timeouts towards a backend and limits for its responses.
 struct LinkOptions {
-  /// From the request's end to the head and, for a body of unannounced length, to its first byte.
+  /// The time from the request's end to the head and, for a body of unannounced length, to its
+  /// first byte.
   Duration first_byte_timeout = std::chrono::seconds(600);
   Duration idle_timeout =
       std::chrono::seconds(300);  ///< between later bytes, and those of an upload
@@ -40,12 +41,12 @@ class Link {
   virtual Task<Result<Response>> send(Request& request) = 0;
   /// How many more requests it takes now. 0: it is busy or has ended.
   virtual std::size_t available_capacity() const = 0;
-  /// Whether several requests may use it at a time.
+  /// True if several requests may use the link at a time.
   virtual bool multiplexed() const { return false; }
-  /// Whether the link is usable as far as the loop has seen; with `probe_socket`, a system call
+  /// True if the link is usable as far as the loop has seen; with `probe_socket`, a system call
   /// checks for a close that the loop has not seen yet.
   virtual bool alive(bool probe_socket) = 0;
-  /// Whether the backend has ended the link after a GOAWAY without an error, or for too much of it
+  /// True if the backend has ended the link after a GOAWAY without an error, or for too much of it
   /// (ENHANCE_YOUR_CALM), so that what this cut off says nothing of it. A stream that the backend
   /// has reset before was not cut off by that.
   virtual bool ended_in_order() const { return false; }
