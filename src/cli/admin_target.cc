@@ -11,7 +11,7 @@ namespace evenkeel {
 
 namespace {
 
-/// Whether the file's own `admin` section can be relied on although the file has mistakes. After
+/// True if the file's own `admin` section can be relied on although the file has mistakes. After
 /// one in the syntax it may be incomplete, and a long list ends with the number of those that it
 /// leaves out: both have no path.
 bool admin_section_is_right(const std::vector<Problem>& problems) {

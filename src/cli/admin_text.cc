@@ -95,7 +95,8 @@ std::string rung_text(const BackendRow& row) {
 constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
-/// From left to right. Id, state and reason are in every table; the others go when it is narrow.
+/// The columns from left to right. Id, state and reason are in every table; the others go when it
+/// is narrow.
 constexpr std::array<BackendColumn, 22> backend_columns = {{
     {{"POOL", left, 2}, [](const BackendRow& row) { return row["pool"].text(); }},
     {{"BACKEND", left}, [](const BackendRow& row) { return row["id"].text(); }},

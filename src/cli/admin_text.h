@@ -31,7 +31,7 @@ Lines problems_text(const JsonValue& problems);
 /// Why a request was refused with this status, and the option that helps.
 std::string error_text(const JsonValue& document, int status);
 
-/// In which order backends are listed.
+/// The order in which backends are listed.
 enum class BackendOrder {
   daemon,
   state,

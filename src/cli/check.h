@@ -22,7 +22,7 @@ struct CheckOptions {
 
 /// Reads the file. With `strict`, what was a warning is an error.
 LoadResult load_for_check(const CheckOptions& options, const Environment& environment);
-/// Every problem of the file. Exit codes: 0 none or only warnings, 1 errors.
+/// Reports every problem of the file. Exit codes: 0 none or only warnings, 1 errors.
 CommandOutput check_command(const CheckOptions& options, const Environment& environment);
 /// The same for a file that has been read.
 CommandOutput report_check(const CheckOptions& options, const LoadResult& loaded);

@@ -46,7 +46,7 @@ void print_lines(const Lines& lines) {
   for (const std::string& line : lines) fmt::print("{}\n", line);
 }
 
-/// Whether `known` lacks the name, which has been printed then.
+/// True if `known` lacks the name; prints it then.
 bool is_unknown(std::string_view what, const std::string& name,
                 const std::vector<std::string>& known) {
   if (std::ranges::find(known, name) != known.end()) return false;
@@ -86,7 +86,7 @@ std::string requests_left(const JsonValue& backend) {
                      before);
 }
 
-/// Null: the list has no such backend.
+/// Null if the list has no such backend.
 const JsonValue* find_backend(const JsonValue& backends, std::string_view pool,
                               std::string_view id) {
   for (const JsonValue& backend : backends.items()) {
@@ -95,7 +95,7 @@ const JsonValue* find_backend(const JsonValue& backends, std::string_view pool,
   return nullptr;
 }
 
-/// The daemon that answers was started with this file.
+/// True if the daemon that answers was started with this file.
 bool runs_file(AdminClient& client, const std::string& file) {
   const auto answer = client.get("/api/v1/status", request_timeout);
   if (!answer || answer->status != 200) return false;
@@ -261,7 +261,8 @@ int Ctl::wait_until_idle(const JsonValue& drained, std::optional<Instant> deadli
   }
 }
 
-/// To each backend, also after one that was refused. Returns the first exit code that is not 0.
+/// Posts the action to each backend, also after one that was refused. Returns the first exit code
+/// that is not 0.
 int Ctl::post_actions(std::string_view action, const std::string& body) {
   auto backends = options_.backends;
   if (backends.empty()) {

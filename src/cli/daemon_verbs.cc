@@ -43,7 +43,7 @@ void add_target_options(CLI::App& verb, Options& options) {
       ->type_name("FILE");
 }
 
-/// What `ctl` and all of its commands take.
+/// Adds the options that `ctl` and all of its commands take.
 void add_admin_options(CLI::App& verb, CtlOptions& options) {
   add_target_options(verb, options);
   verb.add_flag("--json", options.json, "Print the daemon's JSON documents");

@@ -66,7 +66,7 @@ std::string outcome_text(const JsonValue& attempt) {
   return fmt::format("{}, on {}", state, backend_text(attempt["backend"]));
 }
 
-/// Empty: it was not held.
+/// Empty if the request was not held.
 std::string held_text(const JsonValue& held) {
   if (held["seconds"].number().value_or(0) <= 0) return "";
   std::string reasons;

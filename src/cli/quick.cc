@@ -68,7 +68,7 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// Whether a connection to the server would reach the listener.
+/// True if a connection to the server would reach the listener.
 bool overlaps(const Address& listener, const Address& server) {
   if (listener.port != server.port) return false;
   const bool is_wildcard = listener.host == "0.0.0.0" || listener.host == "::";
@@ -76,7 +76,7 @@ bool overlaps(const Address& listener, const Address& server) {
          (is_loopback(server.host) && is_loopback(listener.host));
 }
 
-/// llama-server's default port is 8080, like ours.
+/// Refuses servers on our own address: llama-server's default port is 8080, like ours.
 void check_listen_conflicts(const char* option, const Address& listener,
                             const std::vector<ProbedServer>& servers,
                             std::vector<std::string>& errors) {

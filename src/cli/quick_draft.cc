@@ -26,7 +26,7 @@ bool answered(const ProbedServer& server) {
 
 const EngineIdentity& identity_of(const ProbedServer& server) { return server.result.identity; }
 
-/// Its engine will be detected when it answers.
+/// True if the server's engine will be detected when it answers.
 bool engine_unknown(const ProbedServer& server) {
   return !answered(server) || (identity_of(server).loading && identity_of(server).evidence.empty());
 }
@@ -35,7 +35,7 @@ bool lists_models(const ProbedServer& server) {
   return answered(server) && !identity_of(server).models.empty();
 }
 
-/// Control characters are replaced: models are named by servers.
+/// Joins names, with control characters replaced: models are named by servers.
 std::string joined(const Models& models) {
   if (models.size() <= max_models_listed) {
     return printable(fmt::format("{}", fmt::join(models, ", ")));
@@ -71,8 +71,8 @@ struct ModelGroup {
   Servers servers;
 };
 
-/// Every listed model is in one group, with every server that lists it. Groups and their models
-/// are in the order of the servers and of their lists.
+/// Groups servers by model: every listed model is in one group, with every server that lists it.
+/// Groups and their models are in the order of the servers and of their lists.
 std::vector<ModelGroup> group_by_servers(const Servers& servers) {
   std::map<std::string_view, Servers> holders;
   std::vector<std::string_view> order;
@@ -179,7 +179,7 @@ void note_mixed_engines(const PoolConfig& pool, std::vector<std::string>& notes)
       pool.name));
 }
 
-/// All servers in one pool, which gets every request.
+/// Drafts one pool of all servers, which gets every request.
 void draft_one_pool(Draft& draft, const Models& models, const Servers& all,
                     const std::string& picker) {
   PoolConfig pool = pool_of(models, all, engine_of(all, all), picker);
@@ -235,7 +235,7 @@ void draft_pools_by_model(Draft& draft, const std::vector<ModelGroup>& groups,
   note_servers_in_several_pools(groups, unlisted, draft.notes);
 }
 
-/// The file can name it: requests name no longer ones, and the file is text.
+/// True if the file can name the model: requests name no longer ones, and the file is text.
 bool can_be_named(const std::string& model) {
   constexpr std::size_t max_size = 256;
   return !model.empty() && glob_of(model).size() <= max_size && printable_utf8(model) == model;

@@ -1,4 +1,4 @@
-// From the engines and models of servers to a configuration that balances over them.
+// Drafts a configuration that balances over servers, from their engines and models.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint32_t max_searched_backends = 1024;
 
-// Of speeds and slowdowns: beyond these a replay says nothing.
+// The least factor of speeds and slowdowns: beyond these a replay says nothing.
 constexpr double min_factor = 1e-3;
 constexpr double max_factor = 1e3;
 constexpr double max_slowdown_seconds = 1e9;
@@ -49,7 +49,7 @@ std::vector<std::string> words_of_presets() {
   return names;
 }
 
-/// All of the text as a number.
+/// Reads all of the text as a number.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number{};
@@ -61,7 +61,7 @@ std::optional<Number> parse_number(std::string_view text) {
 
 bool is_factor(double number) { return number >= min_factor && number <= max_factor; }
 
-/// CLI::Range takes NaN for a number in any range.
+/// Checks the range of a factor: CLI::Range takes NaN for a number in any range.
 CLI::Validator factor_validator() {
   const auto check = [](const std::string& text) -> std::string {
     const auto number = parse_number<double>(text);

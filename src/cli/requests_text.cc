@@ -23,7 +23,7 @@ std::string count_text(const JsonValue& count) {
   return count.number() ? amount_text(*count.number()) : "-";
 }
 
-/// As the engine counted; an estimate has a tilde.
+/// The tokens of the prompt as the engine counted; an estimate has a tilde.
 std::string prompt_text(const JsonValue& request) {
   const auto estimate = request["estimated_prompt_tokens"].number().value_or(0);
   if (request["prompt_tokens"].number() || estimate <= 0) {
@@ -49,7 +49,7 @@ std::string backend_text(const JsonValue& request) {
 constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
-/// Of "2026-11-23T05:30:00.123Z" the time of day.
+/// The time of day of "2026-11-23T05:30:00.123Z".
 std::string clock_text(const JsonValue& request) {
   const std::string& time = request["time"].text();
   return time.size() > 20 ? time.substr(11, 12) : time;

@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-/// Those of GET /api/v1/requests/recent that the filter lets pass, in its order.
+/// The requests of GET /api/v1/requests/recent that the filter lets pass, in its order.
 JsonValue filtered_requests(const JsonValue& requests, const RequestFilter& filter);
 
 /// A row for each of GET /api/v1/requests/recent, the last one first.

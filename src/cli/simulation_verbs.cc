@@ -38,7 +38,8 @@ void add_batching_options(CLI::App& verb, const std::shared_ptr<SimOptions>& opt
       [options](Duration time) { options->batching.item_seconds = seconds_of(time); });
 }
 
-/// What `load` to send: an open loop by rate or trace, or a closed one by concurrency.
+/// Adds the options for what `load` sends: an open loop by rate or trace, or a closed one by
+/// concurrency.
 void add_arrival_options(CLI::App& verb, const std::shared_ptr<LoadOptions>& options) {
   auto* rate = verb.add_option("--rate", options->rate, "Requests per second (open loop)")
                    ->check(above_zero());

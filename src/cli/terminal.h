@@ -23,8 +23,8 @@ struct TerminalSize {
 std::optional<TerminalSize> terminal_size();
 std::optional<std::size_t> terminal_width();
 
-/// If stdout is a terminal and `draw_screen`, draws on its second screen and reads single keys, and
-/// restores both when destroyed; otherwise it only waits. While it lives, signals that end a
+/// Draws on the terminal's second screen and reads single keys, if stdout is one and `draw_screen`,
+/// and restores both when destroyed; otherwise only waits. While it lives, signals that end a
 /// process and SIGWINCH are blocked; `wait` reports them.
 ///
 /// Thread: the only one of the process.

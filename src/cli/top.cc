@@ -108,7 +108,8 @@ class TopLoop {
     return true;
   }
 
-  /// Once a second, while they are shown. If they cannot be had, the snapshots say why.
+  /// Fetches the last requests once a second, while they are shown. If they cannot be had, the
+  /// snapshots say why.
   void refresh_requests() {
     const Instant now = Clock::now();
     if (!shows_requests_ || !error_.empty() || now < requests_fetched_ + retry_interval) return;

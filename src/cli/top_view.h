@@ -35,7 +35,7 @@ std::vector<double> pick_rates(const TopSnapshot& before, const TopSnapshot& now
 std::vector<std::string> top_lines(const std::optional<TopSnapshot>& before, const TopSnapshot& now,
                                    const TopLayout& layout);
 
-/// As many of `lines` as fit the screen; the last line says how many are left out.
+/// Keeps as many of `lines` as fit the screen; the last line says how many are left out.
 std::string fit(const std::vector<std::string>& lines, std::size_t columns, std::size_t rows);
 
 }  // namespace evenkeel

@@ -19,12 +19,12 @@ struct RequestFilter {
   Duration min_duration{};  ///< that they took
   bool errors = false;      ///< only those that failed: a fault, or a status of 400 or more
   std::string tenant;       ///< empty: any
-  std::string model;        ///< likewise
-  std::string pool;         ///< likewise
+  std::string model;        ///< empty: any
+  std::string pool;         ///< empty: any
   std::string backend;      ///< the one of the last attempt; empty: any
 
   bool operator==(const RequestFilter&) const = default;
-  /// All requests pass.
+  /// True if all requests pass.
   bool empty() const {
     return !errors && min_duration == Duration{} && tenant.empty() && model.empty() &&
            pool.empty() && backend.empty();
@@ -35,7 +35,7 @@ struct CtlOptions {
   CtlVerb verb = CtlVerb::status;
   AdminTarget target;       ///< what is empty: as `config_file` says, else 127.0.0.1:9901
   std::string config_file;  ///< the daemon's, for its admin listener; empty: none
-  /// For drain, undrain and weight: ids; empty: all backends of `pool`.
+  /// The ids to drain, undrain or weight; empty: all backends of `pool`.
   std::vector<std::string> backends;
   std::string pool;     ///< theirs; empty: the only one that has each
   std::string request;  ///< for explain: a request's id
@@ -49,8 +49,8 @@ struct CtlOptions {
   bool operator==(const CtlOptions&) const = default;
 };
 
-/// Blocks. Exit codes: 0 done, 1 refused, 2 the options make no sense, 3 `timeout` passed with
-/// requests in flight, 5 the daemon does not answer.
+/// Runs `evenkeel ctl`. Blocks. Exit codes: 0 done, 1 refused, 2 the options make no sense, 3
+/// `timeout` passed with requests in flight, 5 the daemon does not answer.
 int run_ctl(const CtlOptions& options);
 
 }  // namespace evenkeel
