@@ -176,7 +176,7 @@ int BalancerProcess::stop(Duration timeout) {
   return exit_code_;
 }
 
-// Without /proc (a bare chroot): the path that this program was started with.
+// The path of this program; without /proc (a bare chroot), as it was started with.
 std::string executable_path() {
   constexpr const char* itself = "/proc/self/exe";
   // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the kernel hands it over

@@ -225,7 +225,7 @@ class Blast {
   const std::string& start_error() const { return start_error_; }
 
  private:
-  /// Nothing: go on with the next phase.
+  /// Nothing, to go on with the next phase.
   std::optional<End> run_phase(Phase& phase, Instant end) {
     const auto index = static_cast<std::uint64_t>(&phase - phases_.data());
     auto run = LoadRun::start(load_options(phase, balancer_, seed_ + index));
