@@ -35,12 +35,12 @@ class OpenRecord {
   Request* request_;
 };
 
-/// Most requests have the same.
+/// The priority as logged; empty for the one that most requests have.
 std::string_view logged_priority(Priority priority) {
   return priority == Priority::standard ? std::string_view() : to_string(priority);
 }
 
-/// Of the tenant that is logged; empty: none.
+/// The name of the tenant that is logged; empty: none.
 std::string_view tenant_of(const RequestIdentity& identity) {
   return identity.tenant == nullptr ? std::string_view() : identity.tenant->name;
 }

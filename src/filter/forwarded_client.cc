@@ -16,7 +16,7 @@ std::string_view unquote(std::string_view text) {
   return quoted ? text.substr(1, text.size() - 2) : text;
 }
 
-/// Of "192.0.2.1:80" and "[2001:db8::1]:80" the address; an address without a port stays.
+/// The address of "192.0.2.1:80" or "[2001:db8::1]:80"; an address without a port stays.
 std::string_view without_port(std::string_view address) {
   if (address.starts_with('[')) {
     const auto end = address.find(']');

@@ -31,7 +31,7 @@ std::string_view extend_forwarded_for(Fields& fields, std::string_view peer) {
   return fields.keep(chain.append(peer));
 }
 
-/// As Envoy writes it: Hash=...;Subject="...".
+/// Writes the certificate as Envoy does: Hash=...;Subject="...".
 void append_certificate(std::string& text, const RequestIdentity& identity) {
   text.append("Hash=").append(identity.certificate_hash).append(";Subject=\"");
   for (const char c : identity.certificate_subject) {

@@ -40,7 +40,7 @@ class CallBody final : public Body {
     if (next.ready()) return on_chunk(next.take());
     return wait(std::move(next));
   }
-  // Of unknown length even if the backend announced one, because trailers follow.
+  // The length is unknown even if the backend announced one, because trailers follow.
 
  private:
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next) {

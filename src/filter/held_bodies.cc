@@ -19,7 +19,7 @@ constexpr Duration long_stall = std::chrono::seconds(5);
 /// more than its own.
 constexpr Duration patience = std::chrono::seconds(5);
 constexpr Duration max_wait = std::chrono::seconds(30);
-/// They are looked for one by one.
+/// The most bodies that are ended at once, since they are looked for one by one.
 constexpr int max_ended_at_once = 64;
 /// A client that takes no more than the first in line waits for, divided by this, goes before it.
 constexpr std::uint64_t little = 8;
@@ -87,7 +87,8 @@ std::uint64_t HeldBodies::missing(std::uint64_t bytes, std::uint64_t limit) cons
   return needed - std::min(needed, limit);
 }
 
-/// Of clients that hold the same, the body that waits longest. REQUIRES: a body waits.
+/// The body whose client holds least; of those that hold the same, the one that waits longest.
+/// REQUIRES: a body waits.
 const WaitForRoom& HeldBodies::find_first_in_line() {
   first_ = nullptr;
   for (Node* node = waiting_.next; node != &waiting_; node = node->next) {
@@ -104,7 +105,7 @@ const WaitForRoom& HeldBodies::first_in_line() {
   return first_ != nullptr && first_found_ == loop_.now() ? *first_ : find_first_in_line();
 }
 
-/// Null: none but the first is left.
+/// Null if none but the first is left.
 WaitForRoom* HeldBodies::last_in_line(const HeldBody& first) const {
   WaitForRoom* last = nullptr;
   for (Node* node = waiting_.next; node != &waiting_; node = node->next) {
@@ -177,7 +178,7 @@ HeldBody::~HeldBody() {
   if (--client_->bodies == 0) all_.clients_.erase(client_key_);
 }
 
-/// From now on the body is looked at when memory runs short.
+/// Registers the body, which is looked at from now on when memory runs short.
 void HeldBody::enter() {
   client_key_ = client_key(identity_);
   client_ = &all_.clients_[client_key_];
@@ -227,7 +228,7 @@ bool HeldBody::take(std::uint64_t bytes, bool small) {
   return true;
 }
 
-/// What was claimed beyond what is held stays claimed.
+/// Gives held bytes back; what was claimed beyond them stays claimed.
 void HeldBody::give(std::uint64_t bytes) {
   const bool claims_more = has_claim();
   held_ -= bytes;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kserve_models = "/v2/models/";
 
-/// What decides whether a body is read. `path` is normalised.
+/// The facts that decide whether a body is read. `path` is normalised.
 RequestHead head_of(const Request& request, std::string_view path) {
   return {.method = request.method,
           .path = path,
@@ -27,7 +27,7 @@ RequestHead head_of(const Request& request, std::string_view path) {
           .is_grpc = is_grpc(request)};
 }
 
-/// What decides how it is read.
+/// Adds the facts that decide how a body is read.
 void complete_head(RequestHead& head, const Fields& fields) {
   head.content_type = fields.value(FieldId::content_type).value_or("");
   head.content_encoding = fields.value(FieldId::content_encoding).value_or("");
@@ -39,7 +39,7 @@ void complete_head(RequestHead& head, const Fields& fields) {
   head.inference_header_length = fields.value("inference-header-content-length").value_or("");
 }
 
-/// OpenAI's, which alone have `stream_options`.
+/// True for OpenAI's paths, which alone have `stream_options`.
 bool takes_stream_options(std::string_view path) {
   return path.ends_with("/v1/chat/completions") || path.ends_with("/v1/completions");
 }
@@ -50,12 +50,12 @@ bool names_model_elsewhere(InferenceApi api) {
          api == InferenceApi::kserve_generate || api == InferenceApi::kserve_grpc;
 }
 
-/// Nothing is known of the API.
+/// True if nothing is known of the API.
 bool is_other(InferenceApi api) {
   return api == InferenceApi::other || api == InferenceApi::ollama_model;
 }
 
-/// A body that is no JSON is malformed.
+/// True if a body that is no JSON is malformed.
 bool must_be_json(InferenceApi api, std::string_view content_type) {
   if (!is_other(api)) return is_json_type(content_type);
   std::string_view type = content_type.substr(0, content_type.find(';'));
@@ -92,7 +92,7 @@ JsonPlaces places_of(RequestReader& reader, bool names_model, bool takes_stream_
   return places;
 }
 
-/// For a request that is passed on. `last`: the body has ended.
+/// The counter of a request that is passed on. `last`: the body has ended.
 Counter& counter_of(InspectionMetrics& metrics, RequestReader::Decoded decoded, bool last) {
   if (decoded == RequestReader::Decoded::none) return metrics.unread;
   const bool complete = last && decoded == RequestReader::Decoded::all;
@@ -206,7 +206,7 @@ bool InspectFilter::wants_more(const Inspection& inspection) const {
          inspection.has_room() && !inspection.reader->done();
 }
 
-/// What follows can be read, and decides where the request goes.
+/// True if what follows can be read, and decides where the request goes.
 bool InspectFilter::needs_more(const Request& request, const Inspection& inspection) const {
   return inspection.is_read && !inspection.last && !inspection.reader->done() &&
          placement_.need_more(request);

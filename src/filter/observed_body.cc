@@ -62,7 +62,7 @@ void ObservedBody::read_output(std::string_view bytes) {
   }
 }
 
-/// Before the client knows the id.
+/// Pins the response's id before the client knows it.
 void ObservedBody::pin_id(Instant now) const {
   info_.inference->answer_pins->pin(AnswerPins::key_of_id(info_.inference->response.id), true, now);
   info_.inference->answer_pins.reset();
@@ -127,7 +127,7 @@ Task<Result<Chunk>> UsageFreeBody::read_until_some(Task<Result<Chunk>> next) {
   co_return chunk;
 }
 
-/// False: nothing is left of the chunk, and there is more to read.
+/// False if nothing is left of the chunk, and there is more to read.
 bool UsageFreeBody::edit(Result<Chunk>& chunk) {
   if (chunk) {
     chunk->bytes = remover_.pass(chunk->bytes, chunk->last);

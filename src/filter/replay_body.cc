@@ -188,7 +188,7 @@ Chunk ReplayBody::replay() {
   return chunk;
 }
 
-/// A body that was held beyond what may be kept for a retry is kept until it is read.
+/// Rewinds; a body that was held beyond what may be kept for a retry is kept until it is read.
 bool ReplayBody::rewind() {
   if (!whole_) return false;
   end_claim();

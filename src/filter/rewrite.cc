@@ -54,7 +54,7 @@ Task<Result<Response>> RewriteFilter::handle(Request& request, Handler& next) {
   return rewrite(request, std::move(edits), next);
 }
 
-/// In the order of their places.
+/// The edits in the order of their places.
 std::vector<BodyEdit> RewriteFilter::edits_of(const InferenceInfo& info) const {
   std::vector<BodyEdit> edits;
   const InferenceRequest& asked = info.request;

@@ -16,8 +16,7 @@ class RequestRecorder {
   RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring)
       : loop_(loop), worker_metrics_(worker_metrics), ring_(ring) {}
 
-  /// From now on a request that is dropped is recorded with the fault `draining`, not
-  /// `client_gone`.
+  /// Records requests that are dropped from now on with the fault `draining`, not `client_gone`.
   void start_draining() { draining_ = true; }
   bool draining() const { return draining_; }
   /// A request was accepted for its pool.

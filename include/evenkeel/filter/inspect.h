@@ -19,8 +19,8 @@ namespace evenkeel {
 class PlacementNeeds {
  public:
   virtual ~PlacementNeeds() = default;
-  /// What follows in the body decides where the request goes, or has to be changed on its way.
-  /// REQUIRES: it has `info.inference`.
+  /// True if what follows in the body decides where the request goes, or has to be changed on its
+  /// way. REQUIRES: it has `info.inference`.
   virtual bool need_more(const Request& request) const = 0;
 };
 

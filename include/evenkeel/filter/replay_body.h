@@ -57,10 +57,10 @@ class ReplayBody final : public Body, private HeldBody {
   /// Holds it however large the body is, and waits until there is room. What is still to come will
   /// find room too. Errors: see HeldBody::wait_to_claim.
   Task<Result<Done>> hold_all(const Chunk& chunk);
-  /// What was received last is not held, but stays to be read after `rewind`. Nothing more can be
-  /// received.
+  /// Lends what was received last: it is not held, but stays to be read after `rewind`. Nothing
+  /// more can be received.
   void lend(const Chunk& chunk);
-  /// Further bytes can be held.
+  /// True if further bytes can be held.
   bool holds() const { return !lent_; }
   /// Bytes that are held.
   std::uint64_t size() const { return kept_bytes_; }
