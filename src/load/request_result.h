@@ -36,7 +36,7 @@ struct RequestResult {
   void use(const ResponseUsage& usage);
 };
 
-/// Whether a stream that succeeded was as fast as the options want. Never without targets.
+/// True if a stream that succeeded was as fast as the options want. Never without targets.
 bool meets_targets(const LoadOptions& options, Instant due, const RequestResult& result);
 
 /// A JSON object and a newline. Times in seconds: `due_seconds` from the start of the load, the

@@ -158,7 +158,7 @@ class JsonCursor {
     rest_.remove_prefix(end);
     return found;
   }
-  /// Any value: what is in brackets, a string, or a bare one. False: there is none.
+  /// Skips a value: what is in brackets, a string, or a bare one. False: there is none.
   bool skip_value() {
     std::size_t depth = 0;
     do {
@@ -285,7 +285,7 @@ bool read_json_lines(std::string_view first, Lines& lines, Trace& trace, std::st
 
 // ---- CSV --------------------------------------------------------------------------------------
 
-/// Without the blanks and quotes around a cell.
+/// The cell without the blanks and quotes around it.
 std::string_view trimmed(std::string_view cell) {
   const auto outside = [](char c) { return c == ' ' || c == '\t' || c == '"'; };
   while (!cell.empty() && outside(cell.front())) cell.remove_prefix(1);

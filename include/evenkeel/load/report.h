@@ -31,7 +31,7 @@ struct LoadReport {
   std::uint64_t started = 0;
   std::uint64_t succeeded = 0;
   std::uint64_t failed = 0;
-  /// In flight when the load was interrupted or its drain time was over.
+  /// Requests in flight when the load was interrupted or its drain time was over.
   std::uint64_t abandoned = 0;
   std::uint64_t prompt_tokens = 0;  ///< sent, by requests that succeeded
   std::uint64_t cached_tokens = 0;  ///< of these, found in prefix caches, by the responses' `usage`
@@ -48,7 +48,7 @@ struct LoadReport {
   HdrHistogram e2e_latency;          ///< to the end of the response, of requests that succeeded
   HdrHistogram lateness;             ///< from due to started; open loop only
 
-  /// By kind: connect, timeout, reset, truncated, stream_error, protocol, status_<code>.
+  /// Failures by kind: connect, timeout, reset, truncated, stream_error, protocol, status_<code>.
   std::map<std::string, LoadFailures, std::less<>> failures;
   /// `x-evenkeel-reason` of failed responses.
   std::map<std::string, std::uint64_t, std::less<>> reasons;

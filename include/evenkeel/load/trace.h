@@ -27,7 +27,8 @@ inline constexpr std::uint32_t trace_block_tokens = 512;
 /// A trace, ordered by time.
 struct Trace {
   std::vector<TraceRow> rows;
-  /// Many rows share each timestamp (Mooncake's recorder wrote every 3 s); see spread_bursts.
+  /// True if many rows share each timestamp (Mooncake's recorder wrote every 3 s); see
+  /// spread_bursts.
   bool quantised = false;
   /// Lines of an access log without counts of tokens.
   std::size_t left_out = 0;
