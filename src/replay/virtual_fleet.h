@@ -34,7 +34,8 @@ class VirtualFleet final : private RequestSink {
                std::vector<std::unique_ptr<ReplayedRequest>>& requests,
                const DispatcherMaker& make_dispatcher);
 
-  /// Until every request has ended, or 10 minutes after the last arrival. Returns the time then.
+  /// Runs until every request has ended, or 10 minutes after the last arrival. Returns the time
+  /// then.
   Instant run();
   const std::vector<std::unique_ptr<VirtualEngine>>& engines() const { return engines_; }
 

@@ -19,8 +19,8 @@
 
 namespace evenkeel {
 
-/// From then on every step of one engine takes `factor` times as long, at most 1000 times with
-/// those before. Of an engine that does not exist: nothing happens.
+/// A slowdown of one engine: from `at` on every step takes `factor` times as long, at most 1000
+/// times with those before. Without such an engine nothing happens.
 struct EngineSlowdown {
   std::uint32_t backend = 0;
   double factor = 1;
@@ -50,8 +50,8 @@ struct ReplayRow {
   std::string picker;
   std::uint32_t backends = 0;
   std::size_t requests = 0;
-  /// Of all requests, refused ones included: TTFT within max(SLO, 3 times the unloaded prefill),
-  /// and mean time per output token within its SLO.
+  /// The share of all requests, refused ones included: TTFT within max(SLO, 3 times the unloaded
+  /// prefill), and mean time per output token within its SLO.
   double goodput_ratio = 0;
   double ttft_p50 = 0;
   double ttft_p90 = 0;
