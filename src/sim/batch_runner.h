@@ -23,7 +23,7 @@ class BatchedRequest : private QueuedRequest {
   BatchedRequest(const BatchedRequest&) = delete;
   ~BatchedRequest();
 
-  /// The queue was full: it will not run.
+  /// True if the queue was full: the request will not run.
   bool rejected() const { return state_ == State::rejected; }
   bool finished() const { return state_ == State::finished; }
   /// Raised when it has finished.

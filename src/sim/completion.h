@@ -19,7 +19,7 @@ class CompletionObserver {
   virtual ~CompletionObserver() = default;
   /// The last token was generated.
   virtual void completed() = 0;
-  /// It was destroyed before: its client has left. `client_fd` may be closed already.
+  /// The completion was destroyed before: its client has left. `client_fd` may be closed already.
   virtual void aborted(int client_fd) = 0;
 };
 
@@ -50,7 +50,7 @@ class Completion {
   std::string& pending() { return pending_; }
 
   std::vector<ChoiceText> texts() const;
-  /// Of all choices; each distinct prompt counts once.
+  /// The usage of all choices; each distinct prompt counts once.
   Usage usage(bool with_cached, std::uint32_t choices_per_prompt) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace evenkeel {
 
 std::string gpu_uuid(std::uint64_t seed, std::uint32_t index);
-/// Of each GPU: memory in use, power draw, energy since the start.
+/// The readings of each GPU: memory in use, power draw, energy since the start.
 double gpu_used_bytes(const EngineSnapshot& snapshot);
 double gpu_watts(const EngineSnapshot& snapshot);
 double gpu_joules(const EngineSnapshot& snapshot);

@@ -25,7 +25,7 @@ class DynamicBatcher {
 
   bool full() const { return spec_.max_queue_size > 0 && queue_.size() >= spec_.max_queue_size; }
   std::size_t waiting() const { return queue_.size(); }
-  /// Whether a batch can hold so many items.
+  /// True if a batch can hold so many items.
   bool fits(std::uint32_t items) const {
     return spec_.max_batch_size == 0 || items <= spec_.max_batch_size;
   }

@@ -122,7 +122,7 @@ std::size_t StepEngine::deferred() const {
       waiting_, [this](const Sequence* each) { return !has_adapter_slot(*each); }));
 }
 
-/// One that is loaded takes the place of the one that was not used for longest.
+/// Loads an adapter where needed, in the place of the one that was not used for longest.
 void StepEngine::use_adapter(std::uint32_t adapter) {
   if (std::ranges::find(step_adapters_, adapter) != step_adapters_.end()) return;
   step_adapters_.push_back(adapter);

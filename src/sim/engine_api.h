@@ -89,21 +89,24 @@ struct SimulatedEngine {
   std::string_view model_owner;  ///< `owned_by` in /v1/models; empty: the model's name
   std::chrono::seconds idle_timeout{75};
   bool refuses_connections_while_loading = false;
-  /// Sends the head of a stream with its first token, else at once. See docs/simulator.md.
+  /// True if the head of a stream is sent with its first token, else at once. See
+  /// docs/simulator.md.
   bool head_with_first_token = false;
   bool writes_null_usage = false;     ///< `"usage":null` in every event of a stream
   std::string_view fingerprint = {};  ///< `system_fingerprint` in the last event of a stream
-  /// Gauges change with prefills, with every 40th decode step and when the engine becomes idle.
+  /// True if gauges change with prefills, with every 40th decode step and when the engine becomes
+  /// idle.
   bool publishes_gauges_by_step = false;
   std::string_view metrics_type = "text/plain; version=0.0.4; charset=utf-8";
-  /// `/metrics/` answers too and selects samples by `name[]`, as prometheus_client's ASGI app does.
+  /// True if `/metrics/` answers too and selects samples by `name[]`, as prometheus_client's ASGI
+  /// app does.
   bool mounts_metrics_app = false;
   HistogramBuckets buckets;
 };
 
 /// Every engine that can be simulated. A new one is a file beside vllm.cc and an entry here.
 std::span<const SimulatedEngine* const> simulated_engines();
-/// Null: no engine of that name.
+/// Null if there is no engine of that name.
 const SimulatedEngine* find_simulated_engine(std::string_view name);
 /// "vllm, sglang, ..."
 std::string simulated_engine_names();

@@ -88,7 +88,7 @@ void EngineRunner::begin_step(Instant at) {
   }
 }
 
-/// With each step, as vLLM does.
+/// Notes the adapters in use with each step, as vLLM does.
 void EngineRunner::note_adapters() {
   AdapterUse use;
   const auto add = [](std::vector<std::uint32_t>& into, const Sequence* sequence) {

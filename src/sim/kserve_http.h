@@ -23,7 +23,7 @@ class KserveHttp {
  public:
   explicit KserveHttp(SimulatedModel& model) : model_(model) {}
 
-  /// Whether a request is one that `handle` answers.
+  /// True if `handle` answers the request.
   static bool handles(const Request& request);
   Task<Result<Response>> handle(Request& request, int client_fd);
   /// {"error": "..."}.

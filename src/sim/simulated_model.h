@@ -58,7 +58,7 @@ class SimulatedModel final : private CompletionObserver {
   const SimulatedEngine& traits() const { return traits_; }
   EngineRunner& runner() { return runner_; }
   const SimState& state() const { return state_; }
-  /// Of streams.
+  /// True if the head of a stream comes with the first token.
   bool sends_head_with_first_token() const {
     return options_.stream_head == StreamHead::as_engine
                ? traits_.head_with_first_token
@@ -89,7 +89,7 @@ class SimulatedModel final : private CompletionObserver {
   /// Starts to generate. The result must not outlive this object.
   std::unique_ptr<Completion> start(std::vector<ChoiceSpec> plans, bool streams, int client_fd);
 
-  /// Whether one batch can hold so many items.
+  /// True if one batch can hold so many items.
   bool fits_batch(std::uint32_t items) const { return batches_.fits(items); }
   /// Waits for a batch with these items and for its end. False: the queue is full.
   Task<bool> run_batch(std::uint32_t items, int client_fd);

@@ -172,7 +172,7 @@ Task<Result<Response>> Vllm::handle_with_report(Request& request, int client_fd,
   co_return response;
 }
 
-/// As with VLLM_SERVER_DEV_MODE=1.
+/// Puts the engine to sleep or wakes it, as with VLLM_SERVER_DEV_MODE=1.
 Response Vllm::sleep(bool sleeps) {
   SimState state = model_.state();
   if (state.fault == SimFault::none || state.fault == SimFault::sleep) {

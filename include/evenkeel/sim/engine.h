@@ -41,8 +41,8 @@ struct EngineSpec {
   std::uint32_t max_model_tokens = 131'072;
   double watermark_ratio = 0;  ///< share of the blocks that admitting another request keeps free
   bool evict_empty_blocks_first = false;  ///< see KvCache
-  /// A request that is admitted gets the blocks of its whole prompt; not, as in vLLM, those of each
-  /// chunk when it is computed.
+  /// True if an admitted request gets the blocks of its whole prompt; not, as in vLLM, those of
+  /// each chunk when it is computed.
   bool allocate_whole_prompts = false;
   std::uint32_t adapters = 0;       ///< LoRA adapters that it offers: 1, 2 and so on
   std::uint32_t adapter_slots = 0;  ///< that it keeps loaded, and that one step has: `max_loras`
@@ -135,9 +135,9 @@ class StepEngine {
   bool stepping() const { return stepping_; }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size(); }
-  /// Of those that wait, the ones for whose adapters the last step had no slot.
+  /// The number of waiting requests for whose adapters the last step had no slot.
   std::size_t deferred() const;
-  /// In order of admission: those that the last step admitted come last.
+  /// The running requests in order of admission, the last step's at the end.
   std::span<Sequence* const> running_sequences() const { return running_; }
   const std::deque<Sequence*>& waiting_sequences() const { return waiting_; }
   /// Tokens of the running requests whose keys and values are in the cache.

@@ -16,8 +16,8 @@ class KvCache {
  public:
   using Block = std::uint32_t;
 
-  /// With `evict_empty_first`, a released block without published content is allocated before all
-  /// others; without, as in vLLM, in LRU order.
+  /// Allocates released blocks in LRU order, as in vLLM; with `evict_empty_first`, those without
+  /// published content before all others.
   explicit KvCache(std::uint32_t blocks, bool evict_empty_first = false);
 
   std::uint32_t size() const { return size_; }

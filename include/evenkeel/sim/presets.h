@@ -28,7 +28,7 @@ struct Preset {
 /// simulations that the scheduler was designed with (an 8B model on an H100, blocks of 512 tokens).
 const std::vector<Preset>& presets();
 
-/// Null: no preset of that name.
+/// Null if there is no preset of that name.
 const Preset* find_preset(std::string_view name);
 
 /// All of them, for messages.

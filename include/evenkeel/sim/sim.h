@@ -11,7 +11,8 @@
 namespace evenkeel {
 
 struct SimOptions {
-  /// Of the first server; the others take the following ports, or free ones where the port is 0.
+  /// The address of the first server; the others take the following ports, or free ones where the
+  /// port is 0.
   std::string listen = "127.0.0.1:8000";
   unsigned count = 1;
   std::string engine = "vllm";
