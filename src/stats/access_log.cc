@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds max_nap{50};       // between two rounds: the most that a line is delayed
 constexpr milliseconds retry{250};        // until the next write to a full disk
 constexpr milliseconds reader_wait{100};  // for a pipe whose reader does not read
-/// Between two reports that lines cannot be written, if they were written in between.
+/// The least time between two reports of lost lines, if lines were written in between.
 constexpr std::chrono::minutes report_interval{1};
 constexpr milliseconds no_timeout = milliseconds::max();
 
@@ -136,7 +136,7 @@ void AccessLogRing::copy(std::uint64_t position, std::string_view line) {
   }
 }
 
-/// Whether the ring is more than half full, so that the writer should not nap. Sets `recheck_at` to
+/// True if the ring is more than half full, so that the writer should not nap. Sets `recheck_at` to
 /// the position from which the answer may be another.
 bool AccessLogRing::more_than_half_full() {
   const std::uint64_t end = worker_.end.load(std::memory_order_relaxed);
@@ -352,7 +352,7 @@ AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
   return Outcome::some;
 }
 
-/// Once, until a write succeeds.
+/// Reports a failure once, until a write succeeds.
 void AccessLog::report_failure(int error, const char* effect) {
   if (failure_reported_) return;
   const Instant now = Clock::now();
@@ -406,7 +406,7 @@ bool AccessLog::empty() const {
   });
 }
 
-/// Whether there is work, so that the writer must not sleep.
+/// True if there is work, so that the writer must not sleep.
 bool AccessLog::wanted(State state) const {
   return closing_.load(std::memory_order_seq_cst) ||
          reopened_.load(std::memory_order_seq_cst) >= 0 || (state == State::asleep && !empty());

@@ -42,7 +42,8 @@ void add_states(MetricsPage& page, const EachBackend& each_backend) {
   });
 }
 
-/// Each worker moves its gauges in its own time, so the sum may be below 0 for a moment.
+/// The sum of links, at least 0: each worker moves its gauges in its own time, so the sum may be
+/// below 0 for a moment.
 std::uint64_t links(std::int64_t count) {
   return count < 0 ? 0 : static_cast<std::uint64_t>(count);
 }
@@ -105,7 +106,7 @@ void add_traffic(MetricsPage& page, const EachBackend& each_backend) {
   });
 }
 
-/// Of a backend whose responses are not read, nothing.
+/// Adds nothing for a backend whose responses are not read.
 void add_tokens(MetricsPage& page, const EachBackend& each_backend) {
   page.counters("evenkeel_backend_tokens_total",
                 "Tokens that a backend's engine reported, by direction.");
@@ -178,7 +179,7 @@ void add_polled(MetricsPage& page, const EachBackend& each_backend) {
   }
 }
 
-/// What an engine does not say has no series.
+/// Adds no series for what an engine does not report.
 void add_engine(MetricsPage& page, const EachBackend& each_backend) {
   page.counters("evenkeel_backend_engine_restarts_total",
                 "How often a backend's engine has restarted.");
@@ -204,7 +205,7 @@ void add_engine(MetricsPage& page, const EachBackend& each_backend) {
   });
 }
 
-/// Of pools with a scheduler.
+/// Adds what the schedulers of pools expect of their backends.
 void add_forecasts(MetricsPage& page, const EachBackend& each_backend,
                    const std::vector<BackendSnapshot>& backends) {
   const auto has_rung = [](const BackendSnapshot& backend) { return !backend.rung.empty(); };

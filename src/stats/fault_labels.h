@@ -20,7 +20,7 @@ inline bool is_attempt_fault(Fault fault) {
   return false;
 }
 
-/// Of an answer that was replaced by another attempt's.
+/// True if the fault is that of an answer that another attempt's replaced.
 inline bool is_of_replaced_answer(Fault fault) {
   return fault == Fault::server_error || fault == Fault::overloaded;
 }

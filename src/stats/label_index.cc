@@ -169,7 +169,7 @@ ForgottenLabels LabelIndex::forget() {
   return forgotten;
 }
 
-/// Without `mutex_`: plans are built meanwhile.
+/// Clears without `mutex_`: plans are built meanwhile.
 void LabelIndex::clear(const ForgottenLabels& forgotten) {
   const std::lock_guard clearing(clearing_);
   if (metrics_ != nullptr) metrics_->clear(forgotten);

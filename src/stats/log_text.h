@@ -15,14 +15,14 @@
 
 namespace evenkeel::log_text {
 
-/// Whether a byte cannot simply be copied: a control, '"' or '\\', which a JSON string must escape,
+/// True if a byte cannot simply be copied: a control, '"' or '\\', which a JSON string must escape,
 /// DEL, or a byte of a UTF-8 sequence.
 constexpr bool special(char byte) {
   const auto code = static_cast<unsigned char>(byte);
   return code < 0x20 || code >= 0x7f || byte == '"' || byte == '\\';
 }
 
-/// Whether one of the sixteen is special.
+/// True if one of the sixteen is special.
 inline bool special(ByteVector bytes) {
   const auto numbers = reinterpret_cast<SignedByteVector>(bytes);
   return any_of((numbers < 0x20)  // which those above 0x7f are too
@@ -136,8 +136,8 @@ inline char* put_escaped(char* at, std::string_view value, std::size_t capacity)
   return at;
 }
 
-/// As `put_string`, of what is too long or has a special byte. Not part of it, whose frequent path
-/// then saves no registers.
+/// Puts a string that is too long or has a special byte. Not part of `put_string`, whose frequent
+/// path then saves no registers.
 [[gnu::noinline]] inline char* put_awkward_string(char* at, std::string_view value,
                                                   std::size_t capacity) {
   *at++ = '"';

@@ -1,4 +1,4 @@
-// Between MetricsPage and prometheus-cpp; for this room only.
+// The step between MetricsPage and prometheus-cpp; for this module only.
 #pragma once
 
 #include <prometheus/collectable.h>
@@ -16,7 +16,7 @@ struct MetricsPageAccess {
   static std::vector<prometheus::MetricFamily> take_families(MetricsPage& page);
 };
 
-/// In text format 0.0.4.
+/// Writes the families in text format 0.0.4.
 std::string to_text(const prometheus::Collectable& collectable);
 
 }  // namespace evenkeel

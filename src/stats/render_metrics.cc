@@ -169,7 +169,7 @@ class MetricsRenderer final : public prometheus::Collectable {
     if (route == 0 && pool == 0) return true;
     return std::ranges::binary_search(names_.route_pools, std::pair(route, pool));
   }
-  /// The statuses that alerts ask for.
+  /// True for the statuses that alerts ask for.
   static bool is_expected(int status) {
     static constexpr int expected[] = {200, 400, 404, 429, 499, 500, 502, 503, 504};
     return std::ranges::binary_search(expected, status);

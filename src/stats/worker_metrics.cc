@@ -74,7 +74,7 @@ void clear_all(ChunkedArray<Metrics>& metrics, const std::vector<std::uint32_t>&
   }
 }
 
-/// By route, then by pool.
+/// Removes the metrics of forgotten routes and pools; rows are by route, then by pool.
 template <class Metrics>
 void clear_rows(ChunkedArray<SparseArray<Metrics>>& rows, const ForgottenLabels& forgotten) {
   rows.for_each([&](std::uint32_t route, SparseArray<Metrics>& row) {

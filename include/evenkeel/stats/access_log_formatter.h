@@ -17,14 +17,15 @@ namespace evenkeel {
 /// `last`: of the request; `reason`: why it failed, empty if it did not.
 std::string_view outcome_of(const Attempt& attempt, bool last, std::string_view reason);
 
-/// Of a request to a model whose body was read. docs/access-log.md describes the fields.
+/// The line's part on a request to a model whose body was read. docs/access-log.md describes the
+/// fields.
 struct AccessLogInference {
   std::string_view model;  ///< as the client named it
   std::string_view task;
   bool stream = false;
   std::optional<std::uint32_t> max_tokens;
   std::uint64_t prompt_bytes = 0;
-  // Of the response, as the engine counted.
+  // The tokens of the response, as the engine counted.
   std::optional<std::uint64_t> prompt_tokens;
   std::optional<std::uint64_t> completion_tokens;
   std::optional<std::uint64_t> cached_tokens;

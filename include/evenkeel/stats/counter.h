@@ -29,7 +29,7 @@ class Gauge {
   }
   void remove(std::int64_t amount = 1) { add(-amount); }
   std::int64_t value() const { return value_.load(std::memory_order_relaxed); }
-  /// As of Counter.
+  /// Sets the gauge to 0, on the terms of `Counter::clear`.
   void clear() { value_.store(0, std::memory_order_relaxed); }
 
  private:

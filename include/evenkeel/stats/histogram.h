@@ -55,7 +55,7 @@ inline constexpr BucketBounds request_bounds({.005, .01, .025, .05, .075, .1, .2
 /// OpenTelemetry's gen_ai.server.time_to_first_token, and three more bounds.
 inline constexpr BucketBounds first_byte_bounds({.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,
                                                  .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80});
-/// For work within evenkeel: 1 µs to 10 ms.
+/// The bounds for work within evenkeel: 1 µs to 10 ms.
 inline constexpr BucketBounds internal_bounds({1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4,
                                                5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2});
 
@@ -86,7 +86,7 @@ class Histogram {
     totals.sum_seconds += sum_.load(std::memory_order_relaxed) / 1e9;
   }
 
-  /// As of Counter.
+  /// Sets all counts to 0, on the terms of `Counter::clear`.
   void clear() {
     for (Counter& count : counts_) count.clear();
     sum_.store(0, std::memory_order_relaxed);

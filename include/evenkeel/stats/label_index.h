@@ -51,12 +51,12 @@ class LabelIndex {
   /// `metrics` outlives it; null: nothing is counted by these indices.
   explicit LabelIndex(LabeledMetrics* metrics = nullptr) : metrics_(metrics) {}
 
-  /// Of what no LabelUses uses, the index lasts until one has used it.
+  /// The index of a name; if no LabelUses uses it, it lasts until one has used it.
   std::uint32_t pool(std::string_view name);
   std::uint32_t route(std::string_view name);
   std::uint32_t listener(std::string_view name);
   std::uint32_t backend(std::string_view pool, std::string_view backend);
-  /// 0: no plan has had it, or not for long.
+  /// 0 if no plan has had the backend, or not for long.
   std::uint32_t find_backend(std::string_view pool, std::string_view backend) const;
 
   /// Requests of none of the tenants that the file names.
@@ -72,7 +72,7 @@ class LabelIndex {
   std::map<std::string, std::uint32_t, std::less<>> models() const;
   /// Grows with each new name. Takes no lock.
   std::uint32_t models_version() const { return models_version_.load(std::memory_order_acquire); }
-  /// No model is added any more unless it is pinned.
+  /// True if no model is added any more unless it is pinned.
   bool models_full() const;
 
   /// Registers that requests of this route may go to this pool: exports the series from then on.

@@ -26,9 +26,9 @@ class LabelNames {
   std::uint32_t find(std::string_view name) const;
   /// The index of a name, also of one that is new; 0: there are too many.
   std::uint32_t add(std::string_view name);
-  /// One plan more uses it. Index 0 is ignored, here and below.
+  /// Counts one plan more that uses the name. Index 0 is ignored, here and below.
   void use(std::uint32_t index);
-  /// One plan less uses it. Allocates nothing.
+  /// Counts one plan less that uses the name. Allocates nothing.
   void release(std::uint32_t index);
   /// Forgets former names, those first that are unused for longest, until `max_former` are left.
   /// Appends their indices, which no name gets until they are passed to `reuse`.

@@ -22,10 +22,10 @@ namespace evenkeel {
 inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
                                                       "standby", "ejected", "sleeping"};
 
-/// What a backend may be slower in than its pool (SlowPart), likewise.
+/// What a backend may be slower in than its pool (SlowPart), in the order of export.
 inline constexpr std::string_view slow_parts[] = {"per_token", "first_token", "response"};
 
-/// The rungs of a backend whose pool has a scheduler (Rung), likewise.
+/// The rungs of a backend whose pool has a scheduler (Rung), in the order of export.
 inline constexpr std::string_view backend_rungs[] = {
     "confirmed", "assumed_hits", "unseen_first_tokens", "unknown_prompts", "cold"};
 
@@ -62,14 +62,14 @@ struct BackendSnapshot {
   std::vector<std::pair<std::string_view, std::uint64_t>> checks;
   /// Ejections by reason.
   std::vector<std::pair<std::string_view, std::uint64_t>> ejections;
-  /// What it is slower in than its pool; empty: nothing.
+  /// The part in which the backend is slower than its pool; empty: none.
   std::string_view slow_part;
   PolledSnapshot polled;
   EngineStateSnapshot engine;
   /// Tokens of prompts in the engine's cache, as predicted and as its responses reported them;
   /// nothing where the pool predicts none.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> cached_tokens;
-  /// What its pool's scheduler expects of it; empty and unknown without one.
+  /// The rung and the wait that the pool's scheduler expects; empty and unknown without one.
   std::string_view rung;
   double predicted_wait_seconds = LoadSample::unknown;
 };

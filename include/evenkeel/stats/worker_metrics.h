@@ -56,7 +56,7 @@ class StatusCounters {
     (*block)[static_cast<unsigned>(status) % 100].add();
   }
   std::uint64_t value(int status) const;
-  /// A status was counted, perhaps before `clear`.
+  /// True if a status was counted, perhaps before `clear`.
   bool used() const;
   void clear();
 
@@ -187,7 +187,7 @@ class alignas(64) WorkerMetrics {
   /// Counts a failed request, in addition to `count`. `pool` 0: it never reached one.
   void count_error(std::uint32_t pool, Fault fault) { pools_.at(pool).errors.count(fault); }
   void observe_pick(Duration duration) { pick_.observe(duration); }
-  /// As of LabeledMetrics.
+  /// Clears these labels, on the terms of LabeledMetrics.
   void clear(const ForgottenLabels& forgotten);
 
   InspectionMetrics& inspection() { return inspection_; }
@@ -227,7 +227,7 @@ class alignas(64) WorkerMetrics {
   Histogram<internal_bounds> overhead_;
   Histogram<internal_bounds> pick_;
   ChunkedArray<PoolMetrics> pools_;
-  // By route, then by pool: most routes use few of the pools.
+  // The responses by route, then by pool: most routes use few of the pools.
   ChunkedArray<SparseArray<StatusCounters>> requests_;
   ChunkedArray<SparseArray<GrpcStatusCounters>> grpc_;
   ChunkedArray<ListenerMetrics> listeners_;
