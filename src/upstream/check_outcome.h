@@ -13,24 +13,24 @@
 namespace evenkeel {
 
 struct CheckOutcome {
-  /// Empty: this process could not check, for example because it had no free descriptor.
+  /// Empty if this process could not check, for example because it had no free descriptor.
   std::optional<CheckResult> result = CheckResult::passed;
   std::string reason;    ///< why it did not pass
   bool loading = false;  ///< the server says that it is still loading
-  /// The server is well, but says that it sleeps: it holds all requests until it is woken.
+  /// True if the server is well, but says that it sleeps: it holds all requests until it is woken.
   bool sleeping = false;
 
   bool passed() const { return result == CheckResult::passed; }
 };
 
 CheckOutcome failed_check(CheckResult result, std::string reason, bool loading = false);
-/// Of a request that got no response. `what`: the request, such as "GET /health".
+/// The outcome of a request that got no response. `what`: the request, such as "GET /health".
 CheckOutcome failed_check(const Error& error, std::string_view what);
-/// Of a response that means `readiness`.
+/// The outcome of a response that means `readiness`.
 CheckOutcome outcome_of(Readiness readiness, std::string reason);
-/// Of a gRPC call whose status is an error.
+/// The outcome of a gRPC call whose status is an error.
 CheckOutcome outcome_of(const GrpcReply& reply, std::string_view method);
-/// Of a call of grpc.health.v1.
+/// The outcome of a call of grpc.health.v1.
 CheckOutcome outcome_of_grpc_health(const GrpcReply& reply, const std::string& method);
 
 /// The request, the status and the first line of a response.

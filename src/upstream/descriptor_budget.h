@@ -11,9 +11,9 @@ namespace evenkeel {
 /// Compares needs with RLIMIT_NOFILE and warns, seldom, if they exceed it.
 class DescriptorBudget {
  public:
-  /// Monitoring keeps two connections per backend, for checks and polls. True: there is room to
-  /// keep them open between requests, which may take a quarter of all descriptors.
-  /// `max_client_connections`: over all listeners; 0: unlimited.
+  /// True if monitoring may keep its two connections per backend, for checks and polls, open
+  /// between requests, which may take a quarter of all descriptors. `max_client_connections`: over
+  /// all listeners; 0: unlimited.
   bool may_keep_links(std::size_t backends, std::size_t max_client_connections);
   /// `blocked_locally`: monitoring requests so far that could not be sent.
   void note_blocked(std::uint64_t blocked_locally, Instant now);

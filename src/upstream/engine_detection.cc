@@ -78,7 +78,7 @@ Task<DetectionResult> EngineDetection::probe(BackendClient& client) {
   co_return result;
 }
 
-/// True: detection is done. `was_serving`: before the round.
+/// True if detection is done. `was_serving`: before the round.
 bool EngineDetection::accept_result(DetectionResult result, bool was_serving) {
   if (result.blocked_locally) ++blocked_locally_;
   const bool loading = responded(result) && result.identity.loading;

@@ -30,7 +30,8 @@ class EngineDetection {
  public:
   class Observer {
    public:
-    /// The server serves, as far as is known. A server that is down and shows nothing is probed on.
+    /// True if the server serves, as far as is known. A server that is down and shows nothing is
+    /// probed on.
     virtual bool is_serving() const = 0;
     /// `identity()` has another engine or protocol. May not destroy the detection.
     virtual void on_engine_identified() = 0;
@@ -55,7 +56,7 @@ class EngineDetection {
   void start();
   bool running() const { return task_.valid() && !task_.ready(); }
 
-  /// Nothing: no round has ended with a result.
+  /// Nothing if no round has ended with a result.
   const std::optional<EngineIdentity>& identity() const { return identity_; }
   const ModelList& models() const { return models_; }
   /// Rounds in which this process could not send a request, such as for want of a descriptor.

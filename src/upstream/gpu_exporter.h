@@ -53,7 +53,8 @@ class GpuExporter final : public PolledSource {
 
   GpuExporter(Loop& loop, ScrapeTarget target, NameResolver resolve, std::uint64_t seed);
 
-  /// Polled at the shortest interval and with the longest timeout of all users.
+  /// Adds a user: the page is polled at the shortest interval and with the longest timeout of all
+  /// users.
   void add(GpuObserver& observer, const MetricsConfig& config);
   void remove(GpuObserver& observer);
 

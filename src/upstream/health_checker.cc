@@ -110,7 +110,7 @@ Task<void> HealthChecker::run() {
   }
 }
 
-/// One check and its consequences.
+/// Runs one check and applies its result.
 Task<void> HealthChecker::check() {
   const std::shared_ptr<HealthProbe> probe = probe_;  // `update` may replace `probe_` meanwhile
   const Load& load = backend_->load();
@@ -165,7 +165,7 @@ bool HealthChecker::silent() const {
          *record_.last == CheckResult::timeout || *record_.last == CheckResult::broken;
 }
 
-/// Whether the check must open a new connection, to see that the backend accepts them: a server
+/// True if the check must open a new connection, to see that the backend accepts them: a server
 /// that shuts down may still answer on existing ones.
 bool HealthChecker::needs_new_connection(const HealthProbe& probe) {
   const bool failed_others = std::exchange(requests_failed_, false);
@@ -179,8 +179,8 @@ bool HealthChecker::token_is_due() const {
   return record_.state != HealthState::up || loop_.now() - last_token_ >= token_interval;
 }
 
-/// After a check: notes whether it left a connection open, and whether a close of it would be a
-/// sign of trouble.
+/// Notes after a check whether it left a connection open, and whether a close of it would be a sign
+/// of trouble.
 void HealthChecker::track_idle_link(bool passed) {
   has_idle_link_ = probe_->has_idle_link();
   server_closes_idle_ = passed && (server_closes_idle_ || idle_link_lost_);

@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-/// The server knows no such path or method.
+/// True if the server knows no such path or method.
 bool is_unsupported(int status) { return status == 404 || status == 405 || status == 501; }
 
 std::string model_not_served(std::string_view model) {
@@ -93,7 +93,7 @@ Task<CheckOutcome> HealthProbe::check(bool fresh, bool token) {
 
 // ---- over HTTP --------------------------------------------------------------------------------
 
-/// Whether the port may be that of an engine's gRPC server: the pool uses HTTP/2, and the file does
+/// True if the port may be that of an engine's gRPC server: the pool uses HTTP/2, and the file does
 /// not say how to check.
 bool HealthProbe::may_speak_grpc() const {
   return spec_.protocol == BackendProtocol::http2 && spec_.config.path.empty() &&

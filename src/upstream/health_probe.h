@@ -34,15 +34,15 @@ class HealthProbe {
   const HealthCheckSpec& spec() const { return spec_; }
   const ServerAccess& access() const { return access_; }
   bool wants_token() const;
-  /// The engine is known, and a model is or can be listed, so that the server can be made to
-  /// generate a token. Or its API is not known, but its checks cover models: then it may be tried,
-  /// until it answers that it has no such path.
+  /// True if the engine is known, and a model is or can be listed, so that the server can be made
+  /// to generate a token. Or its API is not known, but its checks cover models: then it may be
+  /// tried, until it answers that it has no such path.
   bool can_generate() const;
-  /// Whether each check needs a new connection: one over an existing connection proves nothing.
+  /// True if each check needs a new connection: one over an existing connection proves nothing.
   bool always_connects() const {
     return kind_ == HealthCheckKind::tcp || engine_.health.closes_listener_first;
   }
-  /// Whether an idle connection is kept for the next check.
+  /// True if an idle connection is kept for the next check.
   bool has_idle_link() const { return client_.has_idle_link(); }
   /// The last list of models; null: never listed.
   const ModelList& models() const { return models_; }

@@ -271,7 +271,7 @@ void LinkPool::return_link(PooledLink& pooled) {
   try {
     idle_.push_back(std::move(owned));
   } catch (const std::bad_alloc&) {
-    return;  // likewise: destructors return links, and must not throw
+    return;  // `owned` closes it: destructors return links, and must not throw
   }
   metrics_.links_idle.add();
 }

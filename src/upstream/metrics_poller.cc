@@ -18,7 +18,7 @@ std::string_view default_metrics_path(const Engine& engine) {
   return engine.metrics.path.empty() ? std::string_view("/metrics") : engine.metrics.path;
 }
 
-/// Whether there is a page of the engine itself to poll.
+/// True if there is a page of the engine itself to poll.
 bool polls_engine(const MetricsPollSpec& spec) {
   const MetricsConfig& config = spec.config;
   const Engine& engine = engine_named(spec.engine);
@@ -95,7 +95,8 @@ class EngineSource final : public PolledSource {
   bool asleep() const { return asleep_; }
 
  private:
-  /// Requests in flight keep the model awake anyway: our own, and those of others at the last poll.
+  /// True unless requests in flight keep the model awake anyway: our own, and those of others at
+  /// the last poll.
   bool resting() const override {
     const bool others = reading_.running > 0 || reading_.waiting > 0;
     return engine_.metrics.prevents_sleep && load_.in_flight() == 0 && !others;

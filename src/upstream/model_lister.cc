@@ -17,15 +17,15 @@ namespace {
 
 constexpr Duration list_interval = std::chrono::seconds(30);
 constexpr Duration list_timeout = std::chrono::seconds(5);
-/// After a failure: doubled with each in a row, up to `list_interval`.
+/// The delay after a failure, doubled with each in a row, up to `list_interval`.
 constexpr Duration first_retry_delay = std::chrono::seconds(1);
-/// Of a server that has no such list, or wants a key for it.
+/// The interval for a server that has no such list, or wants a key for it.
 constexpr Duration refused_interval = std::chrono::minutes(5);
 
 /// Longer names are no model's.
 constexpr std::size_t max_id = 512;
 
-/// Without a second connection that is kept for each backend.
+/// Changes the access so that no second connection is kept for each backend.
 ServerAccess without_kept_links(ServerAccess access) {
   access.keeps_links = false;
   return access;
@@ -42,7 +42,7 @@ struct ReadList {
   std::string problem;           // why these are not all; empty: they are
 };
 
-/// Nothing: it is no list of models.
+/// Nothing if the body is no list of models.
 std::optional<ReadList> read_list(std::string body) {
   std::size_t odd = 0;
   const auto cards = read_model_cards(std::move(body), &odd);

@@ -32,9 +32,9 @@ class ModelLister {
   void list_now() { wake_now_.raise(); }
   bool lists(const ServerAccess& access) const { return access == access_; }
 
-  /// As last listed; null: never, or not any more. The order is the server's.
+  /// The models as last listed; null: never, or not any more. The order is the server's.
   const ModelCards& cards() const { return cards_; }
-  /// Their ids.
+  /// The ids of `cards()`.
   const ModelList& models() const { return models_; }
   /// Why `cards()` are not all models of the server; empty: they are, or it has no such list.
   const std::string& problem() const { return problem_; }

@@ -125,7 +125,7 @@ const EngineIdentity* MonitoredBackend::identity() const {
   return detection_ && detection_->identity() ? &*detection_->identity() : nullptr;
 }
 
-/// Health does not keep the backend out of rotation.
+/// True if health does not keep the backend out of rotation.
 bool MonitoredBackend::in_rotation() const {
   const Load& load = spec_.backend->load();
   return !load.is_out(OutOfRotation::starting) && !load.is_out(OutOfRotation::unhealthy);
@@ -168,7 +168,8 @@ void MonitoredBackend::apply_health_spec(bool serving) {
       [this](const HealthRecord& record) { on_health_changed(record); });
 }
 
-/// Without checks the backend is in rotation, unless detection has yet to say how to check it.
+/// Ends the checks; the backend is in rotation without them, unless detection has yet to say how to
+/// check it.
 void MonitoredBackend::stop_checks(bool serving) {
   if (checker_ != nullptr) {
     own_revision_ += checker_->revision();
@@ -212,7 +213,7 @@ const Engine& MonitoredBackend::known_engine() const {
   return engine_named(identity() != nullptr ? identity()->engine : spec_.health.engine);
 }
 
-/// Where its engine says which models it serves, as far as is known.
+/// The place where the engine says which models it serves, as far as is known.
 ModelListing MonitoredBackend::listing() const {
   const bool kserve = identity() != nullptr ? identity()->kserve : spec_.health.kserve;
   const Engine& engine = known_engine();
@@ -259,7 +260,7 @@ void MonitoredBackend::check_model_triggers(bool suspected) {
   publish_adapters();
 }
 
-/// Once for each cause in a row.
+/// Logs once for each cause in a row.
 void MonitoredBackend::log_models_problem() {
   const std::string& problem = model_lister_->problem();
   if (problem.empty() || problem == logged_models_problem_) return;
@@ -268,8 +269,8 @@ void MonitoredBackend::log_models_problem() {
                            spec_.pool, spec_.backend->id(), problem));
 }
 
-/// Which of its models are adapters. What a backend that goes down offered is kept: it will come
-/// back with the same.
+/// Publishes which of the backend's models are adapters. What a backend that goes down offered is
+/// kept: it will come back with the same.
 void MonitoredBackend::publish_adapters() {
   const ModelCards& cards = model_lister_->cards();
   if (cards == nullptr || cards == published_cards_) return;

@@ -40,7 +40,7 @@ class MonitoredBackend final : EngineDetection::Observer {
   /// Hurries the next check if traffic gives a reason to, and reports whether open connections may
   /// be dead. Cheap: call it often.
   void check_triggers();
-  /// The first check has ended, or the backend is not checked.
+  /// True if the first check has ended, or the backend is not checked.
   bool has_first_result() const { return first_result_; }
   /// Requests so far that this process could not send, such as for want of a descriptor.
   std::uint64_t blocked_locally() const;

@@ -12,7 +12,7 @@ namespace {
 /// Shortest delay between the end of a poll and the start of the next, whatever the file says.
 constexpr Duration min_gap = std::chrono::milliseconds(1);
 
-/// A retry would fail the same way, unlike that of a server that is starting or busy.
+/// True if a retry would fail the same way, unlike that of a server that is starting or busy.
 bool is_permanent_failure(int status) {
   const bool busy = status == 408 || status == 429 || (status >= 502 && status <= 504);
   return !busy;

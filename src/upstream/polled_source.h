@@ -45,14 +45,14 @@ class PolledSource : protected ScrapeObserver {
   /// Applies from the next poll on.
   void change(Duration interval, Duration timeout);
 
-  /// A poll would do harm now.
+  /// True if a poll would do harm now.
   virtual bool resting() const = 0;
   /// The server option without which there is no page, for people; empty: none.
   virtual std::string_view required_option() const { return {}; }
   /// Takes over the values of a complete response with status 200. Returns why there are none;
   /// empty if there are.
   virtual std::string finish(const Scraped& scraped) = 0;
-  /// The body ends in the middle of a line or without its end mark, most likely because the
+  /// True if the body ends in the middle of a line or without its end mark, most likely because the
   /// connection closed. `reader`: an ExpositionReader or a reader that wraps one.
   template <class Reader>
   static bool is_truncated(const Scraped& scraped, const Reader& reader) {

@@ -88,7 +88,7 @@ class KnownServers {
   }
 
  private:
-  /// Another server has this id.
+  /// True if another server has this id.
   bool is_used(const std::string& address, const std::string& id) const {
     const auto [begin, end] = servers_.equal_range(address);
     return std::any_of(begin, end, [&](const auto& each) {
@@ -105,15 +105,15 @@ class KnownServers {
   std::unordered_multimap<std::string, Known> servers_;
 };
 
-/// A request that a backend fails goes to another one, whatever its method.
+/// True if a request that a backend fails goes to another one, whatever its method.
 bool retries_failures(const PoolConfig& pool) {
   const bool by_rule =
       std::ranges::find(pool.retry.on, RetryOn::server_error) != pool.retry.on.end();
   return pool.retry.attempts > 1 && (by_rule || engine_named(pool.engine).refusals.early_errors);
 }
 
-/// No check of its backends requires an answer of the server: the kernel of one that hangs still
-/// accepts connections.
+/// True if no check of the pool's backends requires an answer of the server: the kernel of one that
+/// hangs still accepts connections.
 bool lacks_answered_checks(const PoolConfig& pool) {
   const HealthCheckKind kind = resolved_check_kind({.config = pool.health,
                                                     .engine = pool.engine,
@@ -144,7 +144,7 @@ std::optional<SchedulerOptions> scheduler_of(const PoolConfig& pool) {
                           .foreign_traffic = pool.expected_time.shared_backends};
 }
 
-/// Without its backends.
+/// The pool's spec without its backends.
 PoolSpec spec_of(const PoolConfig& pool) {
   return {.name = pool.name,
           .picker = pool.picker,

@@ -18,7 +18,7 @@ bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-/// May stand in a request line.
+/// True if the text may stand in a request line.
 bool is_target(std::string_view text) {
   return std::ranges::all_of(text, [](char c) {
     const auto byte = static_cast<unsigned char>(c);

@@ -22,7 +22,7 @@ class RiseFallCounter {
   /// `loading`: the server says that it is still loading.
   HealthState record_result(CheckResult result, bool loading);
   HealthState state() const { return state_; }
-  /// The last results contradict the state: the next check matters more than usual.
+  /// True if the last results contradict the state: the next check matters more than usual.
   bool in_transition() const { return in_a_row_ > 0; }
   /// Successes after a rise that make a later fall no flap: a minute at the default interval.
   static constexpr std::uint32_t steady_passes = 30;

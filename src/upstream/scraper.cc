@@ -12,7 +12,7 @@ namespace {
 /// Twenty times the largest page seen so far (Ray's).
 constexpr std::size_t max_bytes = std::size_t{16} << 20;
 
-/// Some milliseconds of parsing.
+/// The bytes parsed per turn of the loop: some milliseconds.
 constexpr std::size_t max_bytes_per_turn = std::size_t{256} << 10;
 
 }  // namespace

@@ -57,13 +57,13 @@ class Scraper {
   /// deadline; backend_protocol if the body is too large.
   Task<Result<Scraped>> read(ScrapeObserver& observer, Instant deadline);
 
-  /// Of the page, for people.
+  /// The page's URL, for people.
   std::string url() const {
     return (uses_tls() ? "https://" : "http://") + target_.access.authority +
            (target_.short_path.empty() ? target_.path : target_.short_path);
   }
 
-  /// The short path brought no values: uses the full one from now on. False: it does already.
+  /// Uses the full path from now on, as the short one brought no values. False: it does already.
   bool drop_short_path() { return !std::exchange(target_.short_path, {}).empty(); }
 
  private:

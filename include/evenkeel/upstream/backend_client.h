@@ -31,7 +31,7 @@ struct ServerAccess {
 
   bool operator==(const ServerAccess&) const = default;
 
-  /// 0: no address is known.
+  /// 0 if no address is known.
   std::uint16_t port() const { return addresses.empty() ? 0 : addresses.front().port(); }
   /// Goes to another port of the same server, by the same protocols.
   void set_port(std::uint16_t port);
@@ -89,7 +89,7 @@ class BackendClient {
   /// if the server speaks gRPC only, whatever the HTTP status; connect_timeout or
   /// first_byte_timeout if the last byte is not in by the deadline.
   Task<Result<Fetched>> fetch(BackendClientRequest client_request, Instant deadline);
-  /// Likewise for a call. Errors also: backend_protocol if the response is not gRPC.
+  /// Makes a call on the same terms. Errors also: backend_protocol if the response is not gRPC.
   Task<Result<GrpcReply>> call(GrpcCall call, Instant deadline);
   /// Opens a connection, TLS included, and closes it.
   Task<Result<Done>> connect(Instant deadline);
@@ -103,7 +103,7 @@ class BackendClient {
   Task<Result<OpenResponse>> open(Request& request, LinkPool::LinkChoice link_choice,
                                   const std::function<void()>& on_send);
 
-  /// A connection is kept for the next request.
+  /// True if a connection is kept for the next request.
   bool has_idle_link() const { return metrics_.links_idle.value() > 0; }
 
  private:

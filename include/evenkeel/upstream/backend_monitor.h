@@ -49,8 +49,8 @@ class BackendMonitor {
   /// `max_client_connections`: over all listeners; 0: unlimited.
   void update(std::vector<MonitorSpec> specs, std::size_t max_client_connections);
 
-  /// Until every backend has had its first result, or until the deadline. Waits only briefly for
-  /// those that were down before the start.
+  /// Waits until every backend has had its first result, or until the deadline. Waits only briefly
+  /// for those that were down before the start.
   Task<void> wait_for_first_results(Instant deadline);
 
   /// The status of all backends. A change of state or engine is in it within one iteration of the

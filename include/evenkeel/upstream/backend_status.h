@@ -24,7 +24,7 @@ struct BackendStatus {
   ModelCards cards;     ///< the same with what it says of each; null: not listed regularly
   /// Why the list is not read, or not all of it; empty: it is, or it is not listed regularly.
   std::string models_problem = {};
-  /// Its engine has an API of its own at /v1/models, as far as is known.
+  /// True if the engine has an API of its own at /v1/models, as far as is known.
   bool has_own_models_api = false;
   HealthRecord health;
   std::optional<PollStatus> polled;  ///< nothing: its metrics are not polled
@@ -39,7 +39,7 @@ class MonitorSnapshot {
   /// REQUIRES: `backends` is sorted by pool, then by id; no entry is null.
   explicit MonitorSnapshot(std::vector<Entry> backends) : backends_(std::move(backends)) {}
 
-  /// Null: no such backend is monitored. Valid as long as the snapshot.
+  /// Null if no such backend is monitored. Valid as long as the snapshot.
   const BackendStatus* find(std::string_view pool, std::string_view backend) const;
   /// Sorted by pool, then by id.
   const std::vector<Entry>& backends() const { return backends_; }

@@ -38,7 +38,7 @@ class Connector {
   /// ALPN. Errors: connect_failed, connect_timeout, tls_failed; overloaded if this process has no
   /// descriptor, memory or local port left (`Side::proxy`); all are `not_processed`.
   Task<Result<std::unique_ptr<Socket>>> connect() { return connect(options_.alpn); }
-  /// As `connect`, but offers these protocols.
+  /// Connects as `connect` does, but offers these protocols.
   Task<Result<std::unique_ptr<Socket>>> connect(AlpnOffer alpn);
 
  private:

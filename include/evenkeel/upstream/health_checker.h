@@ -24,7 +24,8 @@ struct HealthCheckSpec {
   bool kserve = false;                                ///< `generic` that implements KServe v2
   std::vector<std::string> models;                    ///< of its pool
   BackendProtocol protocol = BackendProtocol::http1;  ///< of its pool
-  /// The file says `engine: auto`: an unknown engine is checked by connecting, not left unchecked.
+  /// True if the file says `engine: auto`: an unknown engine is checked by connecting, not left
+  /// unchecked.
   bool engine_is_auto = false;
 
   bool operator==(const HealthCheckSpec&) const = default;
@@ -74,7 +75,7 @@ class HealthChecker {
   void check_triggers();
 
   const HealthRecord& record() const { return record_; }
-  /// The server is down and does not answer; false if it answers that it cannot serve.
+  /// True if the server is down and does not answer; false if it answers that it cannot serve.
   bool silent() const;
   /// How often a check over a new connection passed after one that failed: the server is well, but
   /// older connections to it may be dead.

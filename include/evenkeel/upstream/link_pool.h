@@ -44,7 +44,8 @@ class [[nodiscard]] LinkLease {
   Link* operator->() const { return pooled_->link.get(); }
   Link& operator*() const { return *pooled_->link; }
 
-  /// The connection was made during the `acquire` that granted this lease. False: it was kept.
+  /// True if the connection was made during the `acquire` that granted this lease. False: it was
+  /// kept.
   bool newly_connected() const { return newly_connected_; }
 
  private:
@@ -71,7 +72,7 @@ class [[nodiscard]] LinkLease {
   bool newly_connected_ = false;
 };
 
-/// Whether a request that failed with `error` may be sent to the same server again: the server says
+/// True if a request that failed with `error` may be sent to the same server again: the server says
 /// that it has not processed it (HTTP/2), or was probably closing an idle link, and the body can be
 /// sent from its beginning.
 bool may_resend(const Error& error, const Request& request);

@@ -29,7 +29,7 @@ struct MetricsPollSpec {
   bool operator==(const MetricsPollSpec&) const = default;
 };
 
-/// Whether there is a page to poll, of the engine or of a GPU exporter.
+/// True if there is a page to poll, of the engine or of a GPU exporter.
 bool is_polled(const MetricsPollSpec& spec);
 
 /// Resolves a name without blocking the loop.
@@ -80,7 +80,7 @@ class MetricsPoller {
   std::uint64_t revision() const;
   /// `backend` is the same one in a new version of the file. REQUIRES: they share their Load.
   void replace(BackendPtr backend);
-  /// A poller of this spec would do what this one does.
+  /// True if a poller of this spec would do what this one does.
   bool polls(const MetricsPollSpec& spec, const ServerAccess& access, const Backend& backend) const;
 
  private:

@@ -21,21 +21,21 @@ namespace evenkeel {
 
 /// The models of one pool.
 struct PoolModels {
-  /// A backend serves: it is in rotation, or a spare that could be.
+  /// True if a backend serves: it is in rotation, or a spare that could be.
   bool available = false;
-  /// `models` is all that there is. False: the file names none, and no backend has said.
+  /// True if `models` is all that there is. False: the file names none, and no backend has said.
   bool known = false;
-  /// Every backend that serves has listed its models in full.
+  /// True if every backend that serves has listed its models in full.
   bool listed = false;
-  /// A backend has an API of its own at /v1/models (TensorFlow Serving).
+  /// True if a backend has an API of its own at /v1/models (TensorFlow Serving).
   bool own_api = false;
-  /// Those that the file names, in its order; else what the backends in rotation list, by name.
-  /// None while no backend is available.
+  /// The models that the file names, in its order; else what the backends in rotation list, by
+  /// name. None while no backend is available.
   std::vector<ModelCard> models;
   /// A model "NAME" + this suffix may be requested as "NAME". Empty: no such suffix.
   std::string_view implied_tag;
 
-  /// Null: the pool does not serve it.
+  /// Null if the pool does not serve the model.
   const ModelCard* find(std::string_view model) const;
 };
 
@@ -47,7 +47,7 @@ class ModelCatalog {
   ModelCatalog() = default;
   explicit ModelCatalog(Pools pools) : pools_(std::move(pools)) {}
 
-  /// Null: nothing is known of that pool, which the catalog does not cover. Valid as long as the
+  /// Null if nothing is known of that pool, which the catalog does not cover. Valid as long as the
   /// catalog.
   const PoolModels* find(std::string_view pool) const;
   const Pools& pools() const { return pools_; }
@@ -77,7 +77,7 @@ class ModelCatalogBuilder {
     bool own_api = false;
     bool listed = true;
     std::vector<ModelCards> cards;  // of each backend that counts and has any
-    std::vector<ModelList> lists;   // likewise, of those that have only names
+    std::vector<ModelList> lists;   // of each that counts and has only names
     std::string_view implied_tag;
 
     bool operator==(const Inputs&) const = default;

@@ -20,9 +20,10 @@ struct MonitorSpec {
   MetricsPollSpec metrics;
   ServerAccess access;
   bool lists_models = false;  ///< requests /v1/models regularly, if the engine has that
-  /// Its pool's picker wants to know which adapters it offers, if its engine lists them.
+  /// True if the pool's picker wants to know the backend's adapters, if the engine lists them.
   bool lists_adapters = false;
-  /// The process before this one found it down: the start does not wait long for its first check.
+  /// True if the process before this one found the backend down: the start does not wait long for
+  /// its first check.
   bool was_down = false;
 };
 

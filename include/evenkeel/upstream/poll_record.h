@@ -34,7 +34,7 @@ std::string_view to_string(PollRecord::State state);
 /// The sources of one backend.
 struct PollStatus {
   PollRecord engine;
-  /// Nothing: the file names no exporter. Also failing if the exporter has no values for the GPUs
+  /// Nothing if the file names no exporter. Also failing if the exporter has no values for the GPUs
   /// of this backend.
   std::optional<PollRecord> gpu_exporter;
 };

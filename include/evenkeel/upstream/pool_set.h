@@ -35,7 +35,8 @@ struct BuildInputs {
   /// The ids that servers behind names had in the process before, by pool, `host:port` of the file,
   /// and address: so that what was set for a server holds although its name has lost others.
   std::map<std::array<std::string, 3>, std::string> ids;
-  /// False: certificates and keys are taken from the predecessor, which has the same configuration.
+  /// False if certificates and keys are taken from the predecessor, which has the same
+  /// configuration.
   bool reload_files = true;
 };
 
@@ -93,7 +94,7 @@ class PoolSet {
   /// What engines have taught of their tokenizers; the same object in all sets of the process.
   TokenEstimates& token_estimates() const { return *token_estimates_; }
 
-  /// In the order of the file.
+  /// The pools in the order of the file.
   const std::vector<PoolEntry>& pools() const { return pools_; }
   /// The TLS settings of a listener; null: no TLS.
   std::shared_ptr<const TlsServerContext> tls_of(std::string_view listener) const;

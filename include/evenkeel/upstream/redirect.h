@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-/// Of a URL with this authority, over http or https: what is behind the authority, "/" at least.
+/// The part of a URL with this authority, over http or https, that is behind it, "/" at least.
 /// Empty: it is another URL.
 std::string_view path_at(std::string_view authority, std::string_view url);
 
