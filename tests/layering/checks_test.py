@@ -1,4 +1,4 @@
-"""Tests of old_words.py, sizes.py and awaits.py on small projects, and all three checks on this project."""
+"""Tests of old_words.py, comments.py, sizes.py and awaits.py on small projects, and all four checks on this project."""
 
 import contextlib
 import io
@@ -7,19 +7,24 @@ import tempfile
 import unittest
 
 import awaits
+import comments
 import old_words
 import sizes
 
 
 class Project(unittest.TestCase):
-    def check(self, main):
+    def check(self, main, *skipped):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            failed = main(pathlib.Path(__file__).resolve().parents[2])
+            failed = main(pathlib.Path(__file__).resolve().parents[2], *skipped)
         self.assertFalse(failed, output.getvalue())
 
     def test_it_has_no_retired_words(self):
         self.check(old_words.main)
+
+    def test_its_comments_begin_with_what_they_declare(self):
+        self.check(comments.main, "admin", "backend", "balance", "config", "inference", "json", "picker", "pool", "proxy", "scheduler",
+                   "server", "state", "upgrade")
 
     def test_its_long_functions_have_a_reason(self):
         self.check(sizes.main)
@@ -57,6 +62,49 @@ class OldWords(Check):
 
     def test_the_changelog_is_exempt(self):
         self.assertEqual([], self.found("nobody\n", "docs/CHANGELOG.md"))
+
+
+class Comments(Check):
+    def found(self, text):
+        return [line.split("'")[1] for line in comments.violations(self.project("src/m/a.h", text))]
+
+    def test_the_declared_thing_or_a_verb_comes_first(self):
+        self.assertEqual([], self.found("""
+            // The links of one worker.
+            #pragma once
+            /// The most links that are kept. They are closed when idle.
+            constexpr int max_links = 4;
+            /// Closes the link. In a drain, without waiting.
+            void close();
+            // ---- The rest ----
+            """))
+
+    def test_a_pronoun_before_its_noun(self):
+        self.assertEqual(["Its links."], self.found("/// Its links.\nLinks links;\n"))
+        self.assertEqual(["When it ended."], self.found("/// When it ended.\nInstant ended;\n"))
+        self.assertEqual(["True if it ended."], self.found("/// True if it ended.\nbool ended();\n"))
+        self.assertEqual(["Makes it a request."], self.found("/// Makes it a request.\nvoid enter();\n"))
+
+    def test_fragments(self):
+        for comment in ("Of one in so many tokens.", "As `open`, for a file.", "Likewise.", "One that waits.", "Null: none."):
+            self.assertEqual([comment], self.found(f"// {comment}\nint value;\n"))
+
+    def test_a_bool_is_true_if(self):
+        self.assertEqual(["Whether it is open."], self.found("/// Whether it is open.\nbool open() const;\n"))
+        self.assertEqual(["The link is open."], self.found("/// The link is open.\nstatic constexpr bool open = true;\n"))
+        self.assertEqual(["Sends at once."], self.found("/// Sends at once.\nbool at_once = false;\n"))
+        self.assertEqual(["Whether it came."], self.found("/// Whether it came.\n[[nodiscard]] Task<bool> wait();\n"))
+        self.assertEqual([], self.found("/// True if the link is open.\nbool open();\n/// Reads on. False: done.\nbool read();\n"))
+        self.assertEqual([], self.found("/// Whether a client must present a certificate.\nenum class Auth {};\n"))
+
+    def test_bodies_of_functions_and_ends_of_lines_are_not_checked(self):
+        self.assertEqual([], self.found("void f() {\n  // Of no interest.\n  g();\n}\nint x;  // of the link\n"))
+        self.assertEqual(["Of the link."], self.found("void f() {\n}\n// Of the link.\nint x;\n"))
+
+    def test_modules_are_skipped(self):
+        root = self.project("src/m/a.h", "/// Of the link.\nint x;\n")
+        self.assertEqual(1, len(list(comments.violations(root))))
+        self.assertEqual(0, len(list(comments.violations(root, ["m"]))))
 
 
 class Awaits(Check):
