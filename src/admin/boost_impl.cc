@@ -1,4 +1,4 @@
-// The compiled parts of the Boost libraries of this room; all other files see declarations only.
+// The compiled parts of this module's Boost libraries; all other files see declarations only.
 #include <boost/asio/impl/src.hpp>
 #include <boost/asio/ssl/impl/src.hpp>
 #include <boost/beast/src.hpp>

@@ -1,6 +1,6 @@
 """Compares the code with the tables of docs/architecture.md.
 
-Reads the tables of rooms, libraries and main types, then every include under src/ and include/ and what CMake links, and prints
+Reads the tables of modules, libraries and main types, then every include under src/ and include/ and what CMake links, and prints
 each difference:
 
     layering.py ROOT [LINKS]
@@ -31,24 +31,24 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 @dataclass
-class Room:
-    floor: int
+class Module:
+    layer: int
     may_include: set
-    walls: set  # libraries that are visible from this room
+    owns: set  # libraries that only this module may include
 
 
 @dataclass
 class Library:
     headers: list  # prefixes
     target: str
-    anywhere: bool  # every room may see it
+    anywhere: bool  # every module may see it
 
 
 @dataclass
 class Architecture:
-    rooms: dict = field(default_factory=dict)
+    modules: dict = field(default_factory=dict)
     libraries: dict = field(default_factory=dict)
-    nouns: list = field(default_factory=list)  # (type or function, room)
+    nouns: list = field(default_factory=list)  # (type or function, module)
 
     def library_of(self, header):
         for name, library in self.libraries.items():
@@ -88,38 +88,38 @@ def read_architecture(text):
     arch = Architecture()
     for row in rows_of(text, "library", "headers", "CMake target", "seen from"):
         arch.libraries[row["library"]] = Library(
-            words(row["headers"]), row["CMake target"].strip("`"), row["seen from"] == "any room")
+            words(row["headers"]), row["CMake target"].strip("`"), row["seen from"] == "any module")
 
-    rows = list(rows_of(text, "floor", "room", "may include", "walls in"))
-    floors = {row["room"].strip("`"): int(row["floor"]) for row in rows}
+    rows = list(rows_of(text, "layer", "module", "may include", "owns"))
+    layers = {row["module"].strip("`"): int(row["layer"]) for row in rows}
     for row in rows:
-        name, may = row["room"].strip("`"), row["may include"].replace("`", "")
+        name, may = row["module"].strip("`"), row["may include"].replace("`", "")
         if may.startswith("all below"):
-            named = {room for room, floor in floors.items() if floor < floors[name]}
+            named = {module for module, layer in layers.items() if layer < layers[name]}
             named -= set(words(may.removeprefix("all below").strip().removeprefix("but")))
         else:
             named = set(words(may))
-        for room in sorted(named):
-            if room not in floors:
-                raise BadTable(f"{name} may include {room}, which is not a room")
-            if floors[room] >= floors[name]:
-                raise BadTable(f"{name} may include {room}, which is not on a lower floor")
-        walls = set(words(row["walls in"]))
-        for library in sorted(walls):
+        for module in sorted(named):
+            if module not in layers:
+                raise BadTable(f"{name} may include {module}, which is not a module")
+            if layers[module] >= layers[name]:
+                raise BadTable(f"{name} may include {module}, which is not of a lower layer")
+        owned = set(words(row["owns"]))
+        for library in sorted(owned):
             if library not in arch.libraries:
-                raise BadTable(f"{name} walls in {library}, which is not in the table of libraries")
-            others = [other for other, room in arch.rooms.items() if library in room.walls]
+                raise BadTable(f"{name} owns {library}, which is not in the table of libraries")
+            others = [other for other, module in arch.modules.items() if library in module.owns]
             if others:
-                raise BadTable(f"{library} is walled in twice: {others[0]} and {name}")
-        arch.rooms[name] = Room(floors[name], named, walls)
+                raise BadTable(f"{library} has two owners: {others[0]} and {name}")
+        arch.modules[name] = Module(layers[name], named, owned)
 
     seen = set()
-    for row in rows_of(text, "noun", "room"):
+    for row in rows_of(text, "noun", "module"):
         for noun in re.findall(r"`(\w+)", row["noun"]):
             if noun in seen:
                 raise BadTable(f"{noun} has two rows")
             seen.add(noun)
-            arch.nouns.append((noun, row["room"]))
+            arch.nouns.append((noun, row["module"]))
     return arch
 
 
@@ -130,7 +130,7 @@ def includes_of(path):
             yield number, match[1] == '"', match[2]
 
 
-def room_of(relative):
+def module_of(relative):
     """src/http/x.cc and include/evenkeel/http/x.h are in http; src/main.cc is in main.cc."""
     parts = relative.parts[1:] if relative.parts[0] == "src" else relative.parts[2:]
     return parts[0]
@@ -151,14 +151,14 @@ def target_of(root, path, name):
     return None
 
 
-def check_include(arch, room, public, target, name):
-    """The error in an include of `name` in a file of `room`, or None. `target`: the included file, if it is ours."""
+def check_include(arch, module, public, target, name):
+    """The error in an include of `name` in a file of `module`, or None. `target`: the included file, if it is ours."""
     if target:
-        theirs = room_of(target)
-        if theirs == room or theirs not in arch.rooms:  # an unknown room is reported once, by itself
+        theirs = module_of(target)
+        if theirs == module or theirs not in arch.modules:  # an unknown module is reported once, by itself
             return None
-        if theirs not in arch.rooms[room].may_include:
-            return f"{room} may not include {theirs}"
+        if theirs not in arch.modules[module].may_include:
+            return f"{module} may not include {theirs}"
         if target.parts[0] == "src":
             return f"{name} is private to {theirs}"
         return None
@@ -169,10 +169,10 @@ def check_include(arch, room, public, target, name):
         return f"<{name}> is neither a system header nor a header of a library in the table"
     if arch.libraries[library].anywhere:
         return None
-    if library not in arch.rooms[room].walls:
-        return f"{library} may not be seen from {room}"
+    if library not in arch.modules[module].owns:
+        return f"{library} may not be seen from {module}"
     if public:
-        return f"a public header exposes {library} to every room that includes it"
+        return f"a public header exposes {library} to every module that includes it"
     return None
 
 
@@ -182,9 +182,9 @@ def include_violations(arch, root):
     unknown = set()
     for path in sources(root):
         relative = path.relative_to(root)
-        room = room_of(relative)
-        if room not in arch.rooms:
-            unknown.add(room)
+        module = module_of(relative)
+        if module not in arch.modules:
+            unknown.add(module)
             continue
         public = relative.parts[0] == "include"
         graph[path.resolve()] = edges = []
@@ -196,11 +196,11 @@ def include_violations(arch, root):
                 continue
             if target:
                 edges.append(target)
-            problem = check_include(arch, room, public, target and target.relative_to(root), name)
+            problem = check_include(arch, module, public, target and target.relative_to(root), name)
             if problem:
                 yield where + problem
-    for room in sorted(unknown):
-        yield f"{room}: this room is not in the table of docs/architecture.md"
+    for module in sorted(unknown):
+        yield f"{module}: this module is not in the table of docs/architecture.md"
     for ring in cycles(graph):
         yield "include cycle: " + " -> ".join(str(path.relative_to(root)) for path in ring)
 
@@ -226,24 +226,24 @@ def cycles(graph):
 def link_violations(arch, links):
     """`links`: the libraries that CMake links into each target."""
     built = {name.removeprefix("evenkeel_") for name in links}
-    walls = {library.target: name for name, library in arch.libraries.items()}
+    libraries = {library.target: name for name, library in arch.libraries.items()}
     for target, linked in sorted(links.items()):
-        room = "main.cc" if target == "evenkeel" else target.removeprefix("evenkeel_")
-        if room not in arch.rooms:
-            yield f"{target}: its room is not in the table of docs/architecture.md"
+        module = "main.cc" if target == "evenkeel" else target.removeprefix("evenkeel_")
+        if module not in arch.modules:
+            yield f"{target}: its module is not in the table of docs/architecture.md"
             continue
-        rooms = {name.removeprefix("evenkeel_") for name in linked if name.startswith("evenkeel_")}
-        for name in sorted(arch.rooms[room].may_include & built - rooms):
-            yield f"{target}: CMake does not link {name}, which {room} may include"
-        for name in sorted(rooms - arch.rooms[room].may_include):
-            yield f"{target}: CMake links {name}, which {room} may not include"
+        modules = {name.removeprefix("evenkeel_") for name in linked if name.startswith("evenkeel_")}
+        for name in sorted(arch.modules[module].may_include & built - modules):
+            yield f"{target}: CMake does not link {name}, which {module} may include"
+        for name in sorted(modules - arch.modules[module].may_include):
+            yield f"{target}: CMake links {name}, which {module} may not include"
 
-        seen = {walls.get(name, name) for name in linked if not name.startswith("evenkeel_")}
+        seen = {libraries.get(name, name) for name in linked if not name.startswith("evenkeel_")}
         seen = {name for name in seen if name not in arch.libraries or not arch.libraries[name].anywhere}
-        for name in sorted(seen - arch.rooms[room].walls):
-            yield f"{target}: CMake links {name}, which may not be seen from {room}"
-        for name in sorted(arch.rooms[room].walls - seen):
-            yield f"{target}: CMake does not link {name}, which {room} walls in"
+        for name in sorted(seen - arch.modules[module].owns):
+            yield f"{target}: CMake links {name}, which may not be seen from {module}"
+        for name in sorted(arch.modules[module].owns - seen):
+            yield f"{target}: CMake does not link {name}, which {module} owns"
 
 
 def read_links(text):
@@ -253,12 +253,12 @@ def read_links(text):
 
 
 def noun_violations(arch, root):
-    """The types and functions in the table of nouns that their room does not declare."""
-    for noun, room in arch.nouns:
+    """The types and functions in the table of nouns that their module does not declare."""
+    for noun, module in arch.nouns:
         declared = re.compile(rf"\b(?:class|struct)\s+(?:\[\[\w+\]\]\s+|alignas\(\w+\)\s+)*{noun}\b|^[^/\n]*\s{noun}\(", re.M)
         if not any(declared.search(path.read_text()) for path in sources(root)
-                   if room_of(path.relative_to(root)) == room):
-            yield f"docs/architecture.md: {room} declares no {noun}"
+                   if module_of(path.relative_to(root)) == module):
+            yield f"docs/architecture.md: {module} declares no {noun}"
 
 
 def violations(root, links=None):

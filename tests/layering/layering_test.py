@@ -7,7 +7,7 @@ import unittest
 import layering
 
 TABLES = """
-| floor | room | what lives there | may include | walls in |
+| layer | module | what lives there | may include | owns |
 |---|---|---|---|---|
 | 2 | `main.cc` | the command | all below | |
 | 1 | `kitchen` | meals | cellar | oven |
@@ -16,10 +16,10 @@ TABLES = """
 
 | library | headers | CMake target | seen from |
 |---|---|---|---|
-| oven | `oven/` `stove.h` | `Oven::oven` | one room |
-| fmt | `fmt/` | `fmt::fmt` | any room |
+| oven | `oven/` `stove.h` | `Oven::oven` | one module |
+| fmt | `fmt/` | `fmt::fmt` | any module |
 
-| noun | room |
+| noun | module |
 |---|---|
 | `Meal`, `cook` | kitchen |
 """
@@ -62,24 +62,24 @@ class LayeringTest(unittest.TestCase):
             ["src/study/book.cc:2: study may not include cellar"],
             self.violations({"src/study/book.cc": '#include <string>\n  #  include "evenkeel/cellar/jar.h"\n'}))
 
-    def test_an_include_of_a_higher_floor(self):
+    def test_an_include_of_a_higher_layer(self):
         self.assertIn(
             "src/cellar/jar.cc:1: cellar may not include kitchen",
             self.violations({"src/cellar/jar.cc": '#include "evenkeel/kitchen/meal.h"\n'}))
 
-    def test_a_private_header_of_another_room(self):
+    def test_a_private_header_of_another_module(self):
         self.assertEqual(
             ["src/kitchen/soup.cc:1: cellar/shelf.h is private to cellar"],
             self.violations({"src/cellar/shelf.h": "", "src/kitchen/soup.cc": '#include "cellar/shelf.h"\n'}))
 
-    def test_a_library_seen_from_a_room_that_does_not_wall_it_in(self):
+    def test_a_library_seen_from_a_module_that_does_not_own_it(self):
         self.assertEqual(
             ["src/cellar/jar.cc:1: oven may not be seen from cellar"],
             self.violations({"src/cellar/jar.cc": "#include <stove.h>\n"}))
 
     def test_a_public_header_that_shows_a_library(self):
         self.assertEqual(
-            ["include/evenkeel/kitchen/heat.h:1: a public header exposes oven to every room that includes it"],
+            ["include/evenkeel/kitchen/heat.h:1: a public header exposes oven to every module that includes it"],
             self.violations({"include/evenkeel/kitchen/heat.h": "#include <oven/heat.h>\n"}))
 
     def test_a_library_that_is_not_in_the_table(self):
@@ -97,22 +97,22 @@ class LayeringTest(unittest.TestCase):
             ["include cycle: src/cellar/a.h -> src/cellar/b.h -> src/cellar/a.h"],
             self.violations({"src/cellar/a.h": '#include "b.h"\n', "src/cellar/b.h": '#include "a.h"\n'}))
 
-    def test_a_room_that_is_not_in_the_table(self):
+    def test_a_module_that_is_not_in_the_table(self):
         self.assertEqual(
-            ["attic: this room is not in the table of docs/architecture.md"],
+            ["attic: this module is not in the table of docs/architecture.md"],
             self.violations({"src/attic/box.h": "", "src/attic/box.cc": '#include "evenkeel/cellar/jar.h"\n'}))
 
     def test_a_table_whose_rows_form_a_cycle(self):
         self.assertEqual(
-            ["docs/architecture.md: cellar may include kitchen, which is not on a lower floor"],
+            ["docs/architecture.md: cellar may include kitchen, which is not of a lower layer"],
             self.violations(self.table("| stores | |", "| stores | kitchen |")))
 
-    def test_a_table_that_names_an_unknown_room(self):
+    def test_a_table_that_names_an_unknown_module(self):
         self.assertEqual(
-            ["docs/architecture.md: kitchen may include larder, which is not a room"],
+            ["docs/architecture.md: kitchen may include larder, which is not a module"],
             self.violations(self.table("| meals | cellar |", "| meals | cellar larder |")))
 
-    def test_a_noun_that_its_room_does_not_declare(self):
+    def test_a_noun_that_its_module_does_not_declare(self):
         self.assertEqual(
             ["docs/architecture.md: kitchen declares no Soup"],
             self.violations(self.table("`cook`", "`cook`, `Soup`")))
@@ -122,9 +122,9 @@ class LayeringTest(unittest.TestCase):
             ["docs/architecture.md: Meal has two rows"],
             self.violations(self.table("| `Meal`, `cook` | kitchen |", "| `Meal` | kitchen |\n| `Meal` | study |")))
 
-    def test_a_library_walled_in_twice(self):
+    def test_a_library_with_two_owners(self):
         self.assertEqual(
-            ["docs/architecture.md: oven is walled in twice: kitchen and study"],
+            ["docs/architecture.md: oven has two owners: kitchen and study"],
             self.violations(self.table("| all below but cellar | |", "| all below but cellar | oven |")))
 
     def test_a_page_without_the_table(self):
@@ -141,12 +141,12 @@ class LayeringTest(unittest.TestCase):
     def test_a_link_that_is_missing(self):
         self.assertEqual(
             ["evenkeel_kitchen: CMake does not link cellar, which kitchen may include",
-             "evenkeel_kitchen: CMake does not link oven, which kitchen walls in"],
+             "evenkeel_kitchen: CMake does not link oven, which kitchen owns"],
             self.violations(links=LINKS.replace(";evenkeel_cellar;Oven::oven", "")))
 
-    def test_a_target_of_an_unknown_room(self):
+    def test_a_target_of_an_unknown_module(self):
         self.assertEqual(
-            ["evenkeel_attic: its room is not in the table of docs/architecture.md"],
+            ["evenkeel_attic: its module is not in the table of docs/architecture.md"],
             self.violations(links=LINKS + "evenkeel_attic\n"))
 
 

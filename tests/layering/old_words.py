@@ -1,6 +1,6 @@
 """Finds retired words in the code, the tests and the documentation, and prints where they are and what to write instead:
 
-    old_words.py ROOT [ROOM...]     # ROOM: a folder of src/, include/evenkeel/ or tests/ to skip
+    old_words.py ROOT [MODULE...]     # MODULE: a folder of src/, include/evenkeel/ or tests/ to skip
 
 Things are "it", and a name is the term that Envoy, HAProxy, nginx, gRPC or Prometheus use. The changelog and recorded data are
 exempt.
@@ -118,8 +118,8 @@ def violations(root):
 
 
 def main(root, *skipped):
-    rooms = re.compile(rf"(?:src|include/evenkeel|tests)/(?:{'|'.join(skipped)})/" if skipped else "$^")
-    found = [line for line in violations(pathlib.Path(root)) if not rooms.match(line)]
+    modules = re.compile(rf"(?:src|include/evenkeel|tests)/(?:{'|'.join(skipped)})/" if skipped else "$^")
+    found = [line for line in violations(pathlib.Path(root)) if not modules.match(line)]
     for line in found:
         print(line)
     print(f"old_words: {len(found)} violation(s)")

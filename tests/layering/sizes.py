@@ -1,6 +1,6 @@
 """Prints how large the files and functions under src/ and include/ are, and the longest of them:
 
-    sizes.py ROOT [ROOM...]     # ROOM: a folder of src/ whose functions may be longer
+    sizes.py ROOT [MODULE...]     # MODULE: a folder of src/ whose functions may be longer
 
 Fails if a function is longer than MAX_LINES, unless the comment above it gives the reason in a line that begins with
 `// Long:`. A function counts from the first line of its declarator to its closing brace; lambdas count in the function around

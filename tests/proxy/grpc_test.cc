@@ -1,5 +1,5 @@
-// gRPC calls through the whole chain. The rooms above `wire` do not see that calls usually use
-// HTTP/2: here they are chunked messages with trailers.
+// gRPC calls through the whole chain. The modules above `wire` do not see that calls usually
+// use HTTP/2: here they are chunked messages with trailers.
 #include <gtest/gtest.h>
 
 #include "proxy/chain.h"

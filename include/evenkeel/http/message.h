@@ -136,7 +136,7 @@ struct RequestInfo {
   std::unique_ptr<InferenceInfo> inference;  ///< null: its body is not inspected
 };
 
-class ConnectionBudget;  // of the room wire
+class ConnectionBudget;  // of the module wire
 
 /// Receives the 1xx responses that come before the final one.
 class InterimHandler {
@@ -147,7 +147,7 @@ class InterimHandler {
 
 /// A request. Views point into the connection's read buffer and are valid while it is being served.
 /// `fields` has no framing (content-length, transfer-encoding), no hop-by-hop fields and no host,
-/// which is `authority`. The room `wire` removes and adds those.
+/// which is `authority`. The module `wire` removes and adds those.
 struct Request {
   std::string_view method;
   std::string_view scheme = "http";

@@ -23,7 +23,7 @@ class Attack:
 @dataclasses.dataclass(frozen=True)
 class Proven:
     """A case that other tests prove. `tests`: "file.Class.test" of tests/e2e, without "_test"; "file.Class" for a whole class;
-    or "room:Suite.Test" for a unit test."""
+    or "module:Suite.Test" for a unit test."""
 
     id: str
     sends: str

@@ -103,7 +103,7 @@ def render(outcomes, passed):
         lines += [f"#### {title}", "", "| id | sent | expected | got |", "|---|---|---|---|"]
         lines += [attack_row(attack, outcomes.get(attack.id, "not run")) for attack in attacks] + [""]
     lines += ["### Cases that other tests prove", "", "The last column names the tests: `file.Class.test` of `tests/e2e` (without `_test.py`), "
-              "or `room:Suite.Test` of the unit tests.", ""]
+              "or `module:Suite.Test` of the unit tests.", ""]
     for title, cases in PROVEN:
         lines += [f"#### {title}", "", "| id | sent | expected | got |", "|---|---|---|---|"]
         lines += [row(f"`{case.id}`", case.sends, case.expected, result_of(case, passed.get(case.id, False)))
@@ -133,10 +133,10 @@ def e2e_file(test):
 def exists(test):
     """Whether a test of this name is in the source."""
     if ":" in test:
-        room, name = test.split(":")
+        module, name = test.split(":")
         suite, _, each = name.partition(".")
         pattern = re.compile(rf"TEST(?:_F|_P)?\(\s*{suite},\s*{each}\s*\)")
-        return any(pattern.search(file.read_text()) for file in (SOURCE / "tests" / room).glob("*_test.cc"))
+        return any(pattern.search(file.read_text()) for file in (SOURCE / "tests" / module).glob("*_test.cc"))
     _, *path = test.split(".")
     if not e2e_file(test).exists():
         return False
@@ -168,8 +168,8 @@ def run_e2e(test):
 
 
 def run_unit(test, build):
-    room, name = test.split(":")
-    found = [each for each in pathlib.Path(build).rglob(f"{room}_test") if each.is_file()]
+    module, name = test.split(":")
+    found = [each for each in pathlib.Path(build).rglob(f"{module}_test") if each.is_file()]
     if not found:
         return False
     done = subprocess.run([found[0], f"--gtest_filter={name}"], capture_output=True, text=True, check=False)
