@@ -16,7 +16,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr Duration probe_timeout = std::chrono::seconds(3);
+constexpr Duration detection_timeout = std::chrono::seconds(3);
 
 void print_note(const std::string& line) { fmt::print(stderr, "evenkeel quick: {}\n", line); }
 
@@ -34,10 +34,10 @@ std::string suggested_url(std::string_view url) {
   return "write http://host:port";
 }
 
-/// The servers to probe, each once. Appends what is wrong with a URL to `errors`.
-std::vector<ProbedServer> read_urls(const std::vector<std::string>& urls,
-                                    std::vector<std::string>& errors) {
-  std::vector<ProbedServer> servers;
+/// The servers to ask, each once. Appends what is wrong with a URL to `errors`.
+std::vector<DetectedServer> read_urls(const std::vector<std::string>& urls,
+                                      std::vector<std::string>& errors) {
+  std::vector<DetectedServer> servers;
   for (const std::string& url : urls) {
     std::string why;
     const auto address = parse_backend_address(url, why);
@@ -46,7 +46,7 @@ std::vector<ProbedServer> read_urls(const std::vector<std::string>& urls,
     } else if (address->secure) {
       errors.push_back(fmt::format(
           "'{}': only servers without TLS can be probed; name it as a backend in a file", url));
-    } else if (std::ranges::find(servers, "http://" + to_string(*address), &ProbedServer::url) !=
+    } else if (std::ranges::find(servers, "http://" + to_string(*address), &DetectedServer::url) !=
                servers.end()) {
       print_note(fmt::format("warning: {} is given twice; it is used once", url));
     } else {
@@ -78,9 +78,9 @@ bool overlaps(const Address& listener, const Address& server) {
 
 /// Refuses servers on our own address: llama-server's default port is 8080, like ours.
 void check_listen_conflicts(const char* option, const Address& listener,
-                            const std::vector<ProbedServer>& servers,
+                            const std::vector<DetectedServer>& servers,
                             std::vector<std::string>& errors) {
-  for (const ProbedServer& server : servers) {
+  for (const DetectedServer& server : servers) {
     if (!overlaps(listener, server.address)) continue;
     errors.push_back(
         fmt::format("{} is an address that evenkeel itself would listen on; set another with {}",
@@ -97,22 +97,22 @@ void check_picker(const std::string& picker, std::vector<std::string>& errors) {
                                meant ? "; did you mean '" + *meant + "'?" : ""));
 }
 
-void probe(std::vector<ProbedServer>& servers) {
+void detect(std::vector<DetectedServer>& servers) {
   std::vector<Address> addresses;
   addresses.reserve(servers.size());
-  for (const ProbedServer& server : servers) addresses.push_back(server.address);
-  std::vector<DetectionResult> results = detect_all(addresses, probe_timeout);
+  for (const DetectedServer& server : servers) addresses.push_back(server.address);
+  std::vector<DetectionResult> results = detect_all(addresses, detection_timeout);
   for (std::size_t i = 0; i < servers.size(); ++i) servers[i].result = std::move(results[i]);
 }
 
 /// Why servers cannot be used; every server is listed if none answered.
-std::vector<std::string> unusable_servers(const std::vector<ProbedServer>& servers) {
+std::vector<std::string> unusable_servers(const std::vector<DetectedServer>& servers) {
   using Outcome = DetectionResult::Outcome;
-  const bool any_answered = std::ranges::any_of(servers, [](const ProbedServer& server) {
+  const bool any_answered = std::ranges::any_of(servers, [](const DetectedServer& server) {
     return server.result.outcome == Outcome::answered;
   });
   std::vector<std::string> errors;
-  for (const ProbedServer& server : servers) {
+  for (const DetectedServer& server : servers) {
     const std::string reason = printable(server.result.reason);
     switch (server.result.outcome) {
       case Outcome::unresolved: errors.push_back(fmt::format("{}: {}", server.url, reason)); break;
@@ -145,7 +145,7 @@ int report_errors(const std::vector<std::string>& errors, int code) {
 
 int run_quick(const QuickOptions& options) {
   std::vector<std::string> errors;
-  std::vector<ProbedServer> servers = read_urls(options.urls, errors);
+  std::vector<DetectedServer> servers = read_urls(options.urls, errors);
   if (options.urls.empty()) errors.emplace_back("give at least one server: http://host:port");
   const DraftOptions draft_options{.listen = read_listen("--listen", options.listen, errors),
                                    .admin = read_listen("--admin", options.admin, errors),
@@ -155,7 +155,7 @@ int run_quick(const QuickOptions& options) {
   check_picker(options.picker, errors);
   if (!errors.empty()) return report_errors(errors, exit_usage);
 
-  probe(servers);
+  detect(servers);
   const std::vector<std::string> reasons = unusable_servers(servers);
   if (!reasons.empty()) return report_errors(reasons, exit_failed);
 

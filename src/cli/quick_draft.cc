@@ -18,20 +18,20 @@ constexpr std::size_t max_name_length = 64;
 constexpr std::size_t max_models_listed = 8;
 
 using Models = std::vector<std::string>;
-using Servers = std::vector<const ProbedServer*>;
+using Servers = std::vector<const DetectedServer*>;
 
-bool answered(const ProbedServer& server) {
+bool answered(const DetectedServer& server) {
   return server.result.outcome == DetectionResult::Outcome::answered;
 }
 
-const EngineIdentity& identity_of(const ProbedServer& server) { return server.result.identity; }
+const EngineIdentity& identity_of(const DetectedServer& server) { return server.result.identity; }
 
 /// True if the server's engine will be detected when it answers.
-bool engine_unknown(const ProbedServer& server) {
+bool engine_unknown(const DetectedServer& server) {
   return !answered(server) || (identity_of(server).loading && identity_of(server).evidence.empty());
 }
 
-bool lists_models(const ProbedServer& server) {
+bool lists_models(const DetectedServer& server) {
   return answered(server) && !identity_of(server).models.empty();
 }
 
@@ -46,7 +46,7 @@ std::string joined(const Models& models) {
                      models.size() - max_models_listed);
 }
 
-std::string describe(const ProbedServer& server) {
+std::string describe(const DetectedServer& server) {
   if (!answered(server)) {
     return fmt::format(
         "warning: {} does not answer ({}); it is used nevertheless, because a server that is "
@@ -76,7 +76,7 @@ struct ModelGroup {
 std::vector<ModelGroup> group_by_servers(const Servers& servers) {
   std::map<std::string_view, Servers> holders;
   std::vector<std::string_view> order;
-  for (const ProbedServer* server : servers) {
+  for (const DetectedServer* server : servers) {
     for (const std::string& model : identity_of(*server).models) {
       Servers& having = holders[model];
       if (having.empty()) order.push_back(model);
@@ -96,7 +96,7 @@ std::vector<ModelGroup> group_by_servers(const Servers& servers) {
 /// The engines that were detected, each once, in the order of the servers.
 std::vector<std::string> engines_of(const Servers& servers) {
   std::vector<std::string> engines;
-  for (const ProbedServer* server : servers) {
+  for (const DetectedServer* server : servers) {
     if (engine_unknown(*server)) continue;
     const std::string engine(identity_of(*server).engine);
     if (std::ranges::find(engines, engine) == engines.end()) engines.push_back(engine);
@@ -107,7 +107,7 @@ std::vector<std::string> engines_of(const Servers& servers) {
 /// Servers of which nothing is known run one of the engines of `all`.
 std::string engine_of(const Servers& servers, const Servers& all) {
   const bool any_unknown = std::ranges::any_of(
-      servers, [](const ProbedServer* server) { return engine_unknown(*server); });
+      servers, [](const DetectedServer* server) { return engine_unknown(*server); });
   const std::vector<std::string> engines = engines_of(any_unknown ? all : servers);
   if (engines.empty()) return PoolConfig{}.engine;
   return engines.size() == 1 ? engines.front() : "auto";
@@ -115,7 +115,7 @@ std::string engine_of(const Servers& servers, const Servers& all) {
 
 std::string urls_of(const Servers& servers) {
   std::string urls;
-  for (const ProbedServer* server : servers) urls += (urls.empty() ? "" : ", ") + server->url;
+  for (const DetectedServer* server : servers) urls += (urls.empty() ? "" : ", ") + server->url;
   return urls;
 }
 
@@ -152,14 +152,15 @@ PoolConfig pool_of(const Models& models, const Servers& servers, const std::stri
   pool.name = pool_name(models, pool.engine);
   pool.keep_alive.idle = default_keep_alive_idle(pool.engine);
   pool.health.timeout = default_health_timeout(pool.engine);
-  for (const ProbedServer* server : servers) pool.backends.push_back({.address = server->address});
+  for (const DetectedServer* server : servers)
+    pool.backends.push_back({.address = server->address});
   return pool;
 }
 
 /// What clients may call the models of a group. Ollama takes "llama3.2" for "llama3.2:latest".
 Models requested_names(const ModelGroup& group) {
   constexpr std::string_view latest = ":latest";
-  const bool has_tags = std::ranges::any_of(group.servers, [](const ProbedServer* server) {
+  const bool has_tags = std::ranges::any_of(group.servers, [](const DetectedServer* server) {
     return identity_of(*server).engine == "ollama";
   });
   Models names;
@@ -208,7 +209,7 @@ void draft_pool_of(Draft& draft, const ModelGroup& group, const Servers& unliste
 
 void note_servers_in_several_pools(const std::vector<ModelGroup>& groups, const Servers& unlisted,
                                    std::vector<std::string>& notes) {
-  for (const ProbedServer* server : unlisted) {
+  for (const DetectedServer* server : unlisted) {
     notes.push_back(fmt::format(
         "warning: the models of {} are unknown; it is in every pool, and `health: {{model: "
         "required}}` takes it out of rotation where it does not list the models{}",
@@ -217,9 +218,9 @@ void note_servers_in_several_pools(const std::vector<ModelGroup>& groups, const 
             ? "; name its key in the file (`api_key_file`), or it stays out of rotation"
             : ""));
   }
-  std::map<const ProbedServer*, int> pools;
+  std::map<const DetectedServer*, int> pools;
   for (const ModelGroup& group : groups) {
-    for (const ProbedServer* server : group.servers) ++pools[server];
+    for (const DetectedServer* server : group.servers) ++pools[server];
   }
   for (const auto& [server, count] : pools) {
     if (count < 2) continue;
@@ -242,9 +243,9 @@ bool can_be_named(const std::string& model) {
 }
 
 /// The servers without the models that the file cannot name.
-std::vector<ProbedServer> with_named_models(std::vector<ProbedServer> servers,
-                                            std::vector<std::string>& notes) {
-  for (ProbedServer& server : servers) {
+std::vector<DetectedServer> with_named_models(std::vector<DetectedServer> servers,
+                                              std::vector<std::string>& notes) {
+  for (DetectedServer& server : servers) {
     const std::size_t left_out =
         std::erase_if(server.result.identity.models,
                       [](const std::string& model) { return !can_be_named(model); });
@@ -259,13 +260,13 @@ std::vector<ProbedServer> with_named_models(std::vector<ProbedServer> servers,
 
 }  // namespace
 
-Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>& probed) {
+Draft draft_config(const DraftOptions& options, const std::vector<DetectedServer>& detected) {
   Draft draft;
-  const std::vector<ProbedServer> servers = with_named_models(probed, draft.notes);
+  const std::vector<DetectedServer> servers = with_named_models(detected, draft.notes);
   Servers all;
   Servers listing;
   Servers unlisted;
-  for (const ProbedServer& server : servers) {
+  for (const DetectedServer& server : servers) {
     draft.notes.push_back(describe(server));
     all.push_back(&server);
     (lists_models(server) ? listing : unlisted).push_back(&server);

@@ -10,7 +10,7 @@
 namespace evenkeel {
 
 /// A server and what probing it found.
-struct ProbedServer {
+struct DetectedServer {
   std::string url;  ///< as given
   Address address;
   DetectionResult result;
@@ -37,6 +37,6 @@ struct Draft {
 ///   are several, health checks take it out of rotation in those whose models it does not list.
 ///
 /// REQUIRES: at least one server answered; none is `not_http` or `unresolved`.
-Draft draft_config(const DraftOptions& options, const std::vector<ProbedServer>& servers);
+Draft draft_config(const DraftOptions& options, const std::vector<DetectedServer>& servers);
 
 }  // namespace evenkeel

@@ -22,23 +22,23 @@ const DraftOptions options{
     .listen = {"0.0.0.0", 8080}, .admin = {"127.0.0.1", 9901}, .picker = "round-robin"};
 
 /// A server on "gpu:PORT" that answered.
-ProbedServer server(std::uint16_t port, EngineIdentity identity) {
+DetectedServer server(std::uint16_t port, EngineIdentity identity) {
   return {.url = "http://gpu:" + std::to_string(port),
           .address = {"gpu", port},
           .result = {.outcome = Outcome::answered, .identity = std::move(identity)}};
 }
 
-ProbedServer vllm(std::uint16_t port, std::vector<std::string> models) {
+DetectedServer vllm(std::uint16_t port, std::vector<std::string> models) {
   return server(port, {.engine = "vllm", .evidence = "a sign", .models = std::move(models)});
 }
 
-ProbedServer silent(std::uint16_t port) {
-  ProbedServer probed = server(port, {});
+DetectedServer silent(std::uint16_t port) {
+  DetectedServer probed = server(port, {});
   probed.result = {.outcome = Outcome::silent, .reason = "Connection refused"};
   return probed;
 }
 
-ProbedServer engine(std::uint16_t port, std::string_view name, std::vector<std::string> models) {
+DetectedServer engine(std::uint16_t port, std::string_view name, std::vector<std::string> models) {
   return server(port, {.engine = name, .evidence = "a sign", .models = std::move(models)});
 }
 
@@ -106,7 +106,7 @@ TEST(QuickDraft, LeavesOutModelsThatNoFileCanName) {
 }
 
 TEST(QuickDraft, RoundTripsThroughThePrinter) {
-  const std::vector<std::vector<ProbedServer>> pools = {
+  const std::vector<std::vector<DetectedServer>> pools = {
       {vllm(1, {"a"})},
       {vllm(1, {"${HOME}", "yes", "1.5", "a: b # c"})},
       {server(1, {.engine = "ray", .evidence = "a sign"}), silent(2)},
