@@ -58,15 +58,15 @@ Task<void> EngineDetection::run() {
   }
   while (true) {
     const bool was_serving = observer_.is_serving();
-    auto result = co_await probe(client);
+    auto result = co_await run_round(client);
     const bool has_answer = responded(result);
     if (accept_result(std::move(result), was_serving)) co_return;
     co_await wake_now_.wait(loop_.now() + next_delay(has_answer));
   }
 }
 
-/// One round of requests.
-Task<DetectionResult> EngineDetection::probe(BackendClient& client) {
+/// Sends one round of requests.
+Task<DetectionResult> EngineDetection::run_round(BackendClient& client) {
   const Instant deadline = loop_.now() + spec_.timeout;
   auto result = co_await detect(client, deadline);
   if (result.outcome == DetectionResult::Outcome::silent && spec_.may_be_grpc) {

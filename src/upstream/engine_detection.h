@@ -21,17 +21,18 @@ struct DetectionSpec {
   bool may_be_grpc = false;  ///< the pool uses HTTP/2, so the server may speak gRPC alone
 };
 
-/// Probes once started, until the engine is known; then rests until the next `start`. A server that
-/// shows no sign of any engine counts as generic and is probed again, at longer and longer
-/// intervals: it may have been probed too early, or another server may have answered in its place.
+/// Asks a server in rounds once started, until its engine is known; then rests until the next
+/// `start`. A server that shows no sign of any engine counts as generic and is asked again, at
+/// longer and longer intervals: it may have been asked too early, or another server may have
+/// answered in its place.
 ///
 /// Thread: the loop's.
 class EngineDetection {
  public:
   class Observer {
    public:
-    /// True if the server serves, as far as is known. A server that is down and shows nothing is
-    /// probed on.
+    /// True if the server serves, as far as is known. Rounds go on for a server that is down and
+    /// shows nothing.
     virtual bool is_serving() const = 0;
     /// `identity()` has another engine or protocol. May not destroy the detection.
     virtual void on_engine_identified() = 0;
@@ -67,7 +68,7 @@ class EngineDetection {
  private:
   bool known() const { return identity_ && identity_->known(); }
   Task<void> run();
-  Task<DetectionResult> probe(BackendClient& client);
+  Task<DetectionResult> run_round(BackendClient& client);
   bool accept_result(DetectionResult result, bool was_serving);
   void accept_identity(EngineIdentity identity);
   Duration next_delay(bool responded);

@@ -6,8 +6,8 @@
 namespace evenkeel {
 namespace {
 
-/// A link that has been idle for longer is probed by a system call before use. For shorter times it
-/// suffices that the loop has not reported a close.
+/// A link that has been idle for longer is checked by a system call before use. For shorter times
+/// it suffices that the loop has not reported a close.
 constexpr Duration liveness_check_after = std::chrono::seconds(1);
 
 /// `protocol: auto` in cleartext: a server that does not respond to the HTTP/2 preface for this

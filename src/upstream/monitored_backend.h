@@ -37,8 +37,8 @@ class MonitoredBackend final : EngineDetection::Observer {
   /// Applies a new spec. What is unchanged goes on undisturbed.
   /// REQUIRES: the backend shares its `Load` with the one before, or is another server.
   void update(MonitorSpec spec);
-  /// Hurries the next check if traffic gives a reason to, and reports whether open connections may
-  /// be dead. Cheap: call it often.
+  /// Checks now if traffic gives a reason to, and reports whether open connections may be dead.
+  /// Cheap: call it often.
   void check_triggers();
   /// True if the first check has ended, or the backend is not checked.
   bool has_first_result() const { return first_result_; }

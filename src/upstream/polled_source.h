@@ -49,7 +49,7 @@ class PolledSource : protected ScrapeObserver {
   virtual bool resting() const = 0;
   /// The server option without which there is no page, for people; empty: none.
   virtual std::string_view required_option() const { return {}; }
-  /// Takes over the values of a complete response with status 200. Returns why there are none;
+  /// Takes the values of a complete response with status 200. Returns why there are none;
   /// empty if there are.
   virtual std::string finish(const Scraped& scraped) = 0;
   /// True if the body ends in the middle of a line or without its end mark, most likely because the
