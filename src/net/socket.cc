@@ -235,9 +235,9 @@ std::size_t Socket::write_now(std::string_view bytes) {
   return sent > 0 ? static_cast<std::size_t>(sent) : 0;
 }
 
-bool Socket::is_idle_and_open(bool probe_kernel) {
+bool Socket::is_idle_and_open(bool ask_kernel) {
   if (watch_.peer_closed()) return false;
-  if (!probe_kernel && !watch_.readable()) return true;
+  if (!ask_kernel && !watch_.readable()) return true;
   if (tls_ != nullptr) return tls_->is_idle_and_open();
   char byte;
   const auto got = recv(watch_.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);

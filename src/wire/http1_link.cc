@@ -66,7 +66,7 @@ class Http1Link final : public Link {
 
   Task<Result<Response>> send(Request& request) override;
   std::size_t available_capacity() const override { return busy_ || !reusable_ ? 0 : 1; }
-  bool alive(bool probe_socket) override;
+  bool alive(bool ask_kernel) override;
   void on_idle_close(Waiter* waiter) override {
     idle_close_waiter_ = waiter;
     Waiter* read_waiter = waiter == nullptr ? nullptr : &idle_read_;
@@ -623,7 +623,7 @@ void Http1Link::finish(bool clean) {
   busy_ = false;
 }
 
-bool Http1Link::alive(bool probe_socket) { return socket_->is_idle_and_open(probe_socket); }
+bool Http1Link::alive(bool ask_kernel) { return socket_->is_idle_and_open(ask_kernel); }
 
 }  // namespace
 

@@ -21,7 +21,7 @@ class TlsState;
 /// A stream socket. Its destructor closes it, over TLS after a close_notify. Thread: its loop's.
 class Socket {
  public:
-  /// Takes over a connected, non-blocking descriptor. Null, with the descriptor closed, if there is
+  /// Adopts a connected, non-blocking descriptor. Null, with the descriptor closed, if there is
   /// no memory, or the kernel cannot watch another one.
   static std::unique_ptr<Socket> adopt(Loop& loop, int fd);
   /// Does what `adopt` does, but throws std::system_error and leaves the descriptor open.
@@ -76,9 +76,9 @@ class Socket {
   void limit_unsent(int bytes);
 
   /// True if an idle connection is open and has received nothing. Calls the kernel only if an event
-  /// was reported, or always with `probe_kernel`. Over TLS, session tickets and the like are read
+  /// was reported, or always with `ask_kernel`. Over TLS, session tickets and the like are read
   /// and do not count.
-  bool is_idle_and_open(bool probe_kernel);
+  bool is_idle_and_open(bool ask_kernel);
 
   /// Ends sending (close_notify, FIN); reading goes on.
   void shutdown_write();

@@ -43,9 +43,9 @@ class Link {
   virtual std::size_t available_capacity() const = 0;
   /// True if several requests may use the link at a time.
   virtual bool multiplexed() const { return false; }
-  /// True if the link is usable as far as the loop has seen; with `probe_socket`, a system call
+  /// True if the link is usable as far as the loop has seen; with `ask_kernel`, a system call
   /// checks for a close that the loop has not seen yet.
-  virtual bool alive(bool probe_socket) = 0;
+  virtual bool alive(bool ask_kernel) = 0;
   /// True if the backend has ended the link after a GOAWAY without an error, or for too much of it
   /// (ENHANCE_YOUR_CALM), so that what this cut off says nothing of it. A stream that the backend
   /// has reset before was not cut off by that.
