@@ -22,13 +22,13 @@ Result<int> listen_on(const Address& address) {
   auto endpoints = resolve(address.host, address.port);
   if (!endpoints) return std::move(endpoints.error());
   // Listeners use SO_REUSEPORT, with which a port in use by another process would be shared, not an
-  // error; so this probes without it.
+  // error; so this tries to bind without it.
   const Endpoint& endpoint = endpoints->front();
-  const int probe = socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int tried = socket(endpoint.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
-  setsockopt(probe, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const bool taken = bind(probe, endpoint.address(), endpoint.size) != 0;
-  close(probe);
+  setsockopt(tried, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const bool taken = bind(tried, endpoint.address(), endpoint.size) != 0;
+  close(tried);
   if (taken) return refused("cannot listen on " + endpoint.text() + ": it is in use");
   return Listener::bind(endpoint);
 }
