@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::size_t active_count = 6;
-constexpr std::size_t spare_count = 2;
+constexpr std::size_t standby_count = 2;
 constexpr const char* preset = "llama-3-8b-a100";
 constexpr double speed = 0.4;  // slow GPUs take less of this machine's CPU
 constexpr double baseline_rate =
@@ -37,7 +37,8 @@ constexpr std::uint64_t min_ttft_samples = 10;   // a second with fewer is not j
 
 constexpr Duration baseline_duration = seconds(4);
 constexpr Duration burst_duration = seconds(12);
-constexpr Duration max_recovery_duration = seconds(25);  // ends when the spares are back on standby
+constexpr Duration max_recovery_duration =
+    seconds(25);  // ends when no standby server is in service
 constexpr Duration spare_dwell = seconds(3);
 constexpr Duration poll_interval = milliseconds(100);
 constexpr Duration print_interval = seconds(1);
@@ -49,7 +50,7 @@ std::string model_name() { return find_preset(preset)->model; }
 
 std::vector<SimulatorOptions> simulator_options(std::uint64_t seed) {
   std::vector<SimulatorOptions> servers;
-  for (std::size_t i = 0; i < active_count + spare_count; ++i) {
+  for (std::size_t i = 0; i < active_count + standby_count; ++i) {
     servers.push_back(
         {.name = "sim-" + std::to_string(i), .preset = preset, .speed = speed, .seed = seed + i});
   }
@@ -98,10 +99,10 @@ LoadOptions load_options(const Phase& phase, const BalancerProcess& balancer, st
           .seed = seed};
 }
 
-/// Follows the spares into service and back to standby.
-class SpareWatcher {
+/// Follows the standby servers into service and back.
+class StandbyWatcher {
  public:
-  SpareWatcher(const BalancerProcess& balancer, const std::vector<Endpoint>& servers)
+  StandbyWatcher(const BalancerProcess& balancer, const std::vector<Endpoint>& servers)
       : admin_address_(balancer.admin_address()) {
     for (const Endpoint& server : servers) rows_.push_back({.id = server.text()});
     auto target = resolve_target("http://" + admin_address_);
@@ -119,11 +120,11 @@ class SpareWatcher {
     const std::size_t now = in_service();
     if (now > before) {
       joined_ += now - before;
-      fmt::print("        +{} spare{} in service, {:.1f} s after the jump\n", now - before,
+      fmt::print("        +{} standby server{} in service, {:.1f} s after the jump\n", now - before,
                  now - before == 1 ? "" : "s", seconds_of(since_burst));
     } else if (now < before) {
       left_service_ += before - now;
-      fmt::print("        -{} spare{} back on standby\n", before - now,
+      fmt::print("        -{} server{} back on standby\n", before - now,
                  before - now == 1 ? "" : "s");
     }
   }
@@ -159,14 +160,14 @@ LoadReport take_second(std::vector<Phase>& phases) {
 }
 
 void print_second(Duration since_start, const LoadReport& second,
-                  const SpareWatcher& spare_watcher) {
+                  const StandbyWatcher& standby_watcher) {
   fmt::print(
       "{:>4.0f} s  {:>5} started  {:>5} tok/s  {:>4} in flight  first token p50 {:>8} p99 {:>8}  "
       "{} + {} servers\n",
-      seconds_of(since_start), second.started, second.output_tokens, spare_watcher.in_flight(),
+      seconds_of(since_start), second.started, second.output_tokens, standby_watcher.in_flight(),
       second.ttft.count() == 0 ? "-" : format_duration(second.ttft.quantile(0.5)),
       second.ttft.count() == 0 ? "-" : format_duration(second.ttft.quantile(0.99)), active_count,
-      spare_watcher.in_service());
+      standby_watcher.in_service());
   std::fflush(stdout);
 }
 
@@ -176,8 +177,11 @@ enum class End { done, interrupted, balancer_ended, could_not_start };
 class Blast {
  public:
   Blast(BalancerProcess& balancer, const TerminationSignals& interrupts,
-        SpareWatcher& spare_watcher, std::uint64_t seed)
-      : balancer_(balancer), interrupts_(interrupts), spare_watcher_(spare_watcher), seed_(seed) {
+        StandbyWatcher& standby_watcher, std::uint64_t seed)
+      : balancer_(balancer),
+        interrupts_(interrupts),
+        standby_watcher_(standby_watcher),
+        seed_(seed) {
     phases_.push_back({"before", baseline_rate, baseline_duration, nullptr});
     phases_.push_back({"the blast", baseline_rate * burst_factor, burst_duration, nullptr});
     phases_.push_back({"after", baseline_rate, max_recovery_duration, nullptr});
@@ -213,13 +217,14 @@ class Blast {
     }
     met = met && worst_ttft_p99_ < ttft_objective;
     fmt::print(
-        "\n{} of {} spares entered service, {} returned to standby; p99 TTFT under {} without a "
+        "\n{} of {} standby servers entered service, {} returned to standby; p99 TTFT under {} "
+        "without a "
         "failed request: {}\n",
-        std::min(spare_watcher_.joined(), spare_count), spare_count,
-        std::min(spare_watcher_.left_service(), spare_count), format_duration(ttft_objective),
+        std::min(standby_watcher_.joined(), standby_count), standby_count,
+        std::min(standby_watcher_.left_service(), standby_count), format_duration(ttft_objective),
         met ? "met" : "NOT met");
-    return met && spare_watcher_.joined() >= spare_count &&
-           spare_watcher_.left_service() >= spare_count;
+    return met && standby_watcher_.joined() >= standby_count &&
+           standby_watcher_.left_service() >= standby_count;
   }
 
   const std::string& start_error() const { return start_error_; }
@@ -235,16 +240,16 @@ class Blast {
     }
     phase.run = std::move(*run);
     const bool last = &phase == &phases_.back();
-    while (Clock::now() < end && !(last && spares_are_back())) {
+    while (Clock::now() < end && !(last && standby_is_back())) {
       if (const auto ended = wait_until(Clock::now() + poll_interval)) return ended;
-      spare_watcher_.poll(Clock::now() - (start_ + baseline_duration));
+      standby_watcher_.poll(Clock::now() - (start_ + baseline_duration));
       if (Clock::now() >= next_print_) report_second();
     }
     return std::nullopt;
   }
 
-  bool spares_are_back() const {
-    return spare_watcher_.left_service() >= spare_count && spare_watcher_.in_service() == 0;
+  bool standby_is_back() const {
+    return standby_watcher_.left_service() >= standby_count && standby_watcher_.in_service() == 0;
   }
 
   void report_second() {
@@ -252,7 +257,7 @@ class Blast {
     if (second.ttft.count() >= min_ttft_samples) {
       worst_ttft_p99_ = std::max(worst_ttft_p99_, second.ttft.quantile(0.99));
     }
-    print_second(next_print_ - start_, second, spare_watcher_);
+    print_second(next_print_ - start_, second, standby_watcher_);
     next_print_ += print_interval;
   }
 
@@ -270,7 +275,7 @@ class Blast {
 
   BalancerProcess& balancer_;
   const TerminationSignals& interrupts_;
-  SpareWatcher& spare_watcher_;
+  StandbyWatcher& standby_watcher_;
   std::uint64_t seed_;
   std::vector<Phase> phases_;
   Instant start_{};
@@ -282,10 +287,11 @@ class Blast {
 void print_banner(const DemoOptions& options, const BalancerProcess& balancer) {
   const std::string& admin = balancer.admin_address();
   fmt::print(
-      "evenkeel demo: {} servers and {} spares behind one balancer ({}); {:.1f} requests/s, "
+      "evenkeel demo: {} servers and {} standby servers behind one balancer ({}); {:.1f} "
+      "requests/s, "
       "then {:.0f} for {:.0f} s\n\n  metrics     http://{}/metrics\n  admin       "
       "http://{}/api/v1/backends\n\n",
-      active_count, spare_count, options.picker, baseline_rate, baseline_rate * burst_factor,
+      active_count, standby_count, options.picker, baseline_rate, baseline_rate * burst_factor,
       seconds_of(burst_duration), admin, admin);
   std::fflush(stdout);
 }
@@ -313,8 +319,8 @@ int run_blast(const DemoOptions& options) {
   if (!balancer) return report_error(balancer.error().detail, 1);
 
   print_banner(options, **balancer);
-  SpareWatcher spare_watcher(**balancer, servers);
-  Blast scenario(**balancer, interrupts, spare_watcher, options.seed);
+  StandbyWatcher standby_watcher(**balancer, servers);
+  Blast scenario(**balancer, interrupts, standby_watcher, options.seed);
   const End end = scenario.run();
   if (end == End::interrupted) return report_error("interrupted", 1);
   if (end == End::could_not_start) return report_error(scenario.start_error(), 1);

@@ -14,7 +14,7 @@ namespace {
 /// The most of a name that an error repeats.
 constexpr std::size_t max_quoted = 100;
 
-/// True if the backend's models can be requested. A spare counts, since it joins when it is needed.
+/// True if the backend's models can be requested. A standby one counts, as it joins when needed.
 bool counts(const Load& load, const BackendStatus* status) {
   if (load.other_reasons(OutOfRotation::standby) != 0) return false;
   // Without checks, failed connections are what there is to go by.

@@ -470,7 +470,7 @@ before             7.5        29         0        109 ms        218 ms
 the blast         60.0       719         0        247 ms        1.18 s
 after              7.5        27         0        124 ms        290 ms
 
-2 of 2 spares entered service, 2 returned to standby; p99 TTFT under 3.00 s without a failed request: met
+2 of 2 standby servers entered service, 2 returned to standby; p99 TTFT under 3.00 s without a failed request: met
 """
         self.assertEqual(headlines.worst_first_token(output), 1.18)
 

@@ -76,17 +76,17 @@ class Demo(case.Case):
         shares = re.findall(r" share (\S+) %$", ended.stdout, re.M)[-1].split("/")
         self.assertGreater(int(shares[0]), int(shares[3]), "the full H100 and the slowed A100")
 
-    def test_a_blast_brings_the_spares_in_and_keeps_ttft_within_its_objective(self):
-        """Six servers and two spares, eight times the traffic: the demo checks that the spares enter service
+    def test_a_blast_brings_standby_servers_in_and_keeps_ttft_within_its_objective(self):
+        """Six servers and two standby servers, eight times the traffic: the demo checks that these enter service
         and return, and that p99 TTFT stays under 3 s."""
         ended = command("demo", "--scenario", "blast", within=80)
 
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         came = [float(after) for after in
-                re.findall(r"spares? in service, (\S+) s after the jump", ended.stdout)]
+                re.findall(r"standby servers? in service, (\S+) s after the jump", ended.stdout)]
         self.assertGreater(came[0], 0, "not before the jump")
         self.assertLess(came[-1], 8)
-        self.assertRegex(ended.stdout, r"2 of 2 spares entered service, 2 returned to standby")
+        self.assertRegex(ended.stdout, r"2 of 2 standby servers entered service, 2 returned to standby")
 
     def test_ends_at_ctrl_c(self):
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -21,7 +21,7 @@ namespace evenkeel {
 
 /// The models of one pool.
 struct PoolModels {
-  /// True if a backend serves: it is in rotation, or a spare that could be.
+  /// True if a backend serves: it is in rotation, or on standby and could be.
   bool available = false;
   /// True if `models` is all that there is. False: the file names none, and no backend has said.
   bool known = false;
