@@ -161,6 +161,30 @@ class Sizes(Check):
     def test_a_table_is_not_a_function(self):
         self.assertEqual([], self.functions("const Row rows[] = {{1, f(2)}, {3, f(4)}};\nenum class E { a, b };\n"))
 
+    def test_public_methods_and_data_members_of_classes(self):
+        root = self.project("src/a.cc", """
+            class A final : public B<int> {
+             public:
+              explicit A(int x) : x_{x} {}
+              ~A();
+              A& operator=(const A&) = delete;
+              int a() const { return x_; }
+              template <class T> void b(T t);
+              enum class E { x, y };
+              struct Inner { int m = 0; bool f(); };
+              std::function<void(int)> hook;
+
+             private:
+              friend class C;
+              void c();
+              static constexpr int d = 1;
+              int x_ = f(2);
+            };
+            enum class F { a };
+            """)
+        self.assertEqual([("A", 2, 2), ("Inner", 1, 1)],
+                         [(each.name, each.methods, each.members) for each in sizes.classes_of(root / "src/a.cc")])
+
     def test_the_comment_above_gives_the_reason(self):
         self.assertEqual([("f", 3, 2, True)], self.functions("// Does much.\n// Long: one case per row.\nvoid f() {\n}\n"))
 

@@ -1,10 +1,11 @@
-"""Prints how large the files and functions under src/ and include/ are, and the longest of them:
+"""Prints how large the product is (files and functions under src/ and include/, classes, the main types of
+docs/architecture.md), and the largest of each:
 
     sizes.py ROOT [MODULE...]     # MODULE: a folder of src/ whose functions may be longer
 
 Fails if a function is longer than MAX_LINES, unless the comment above it gives the reason in a line that begins with
-`// Long:`. A function counts from the first line of its declarator to its closing brace; lambdas count in the function around
-them.
+`// Long:`. A function counts from the first line of its declarator to its closing brace; lambdas count in the function
+around them. The methods of a class are its public functions without constructors, destructors and assignments.
 """
 
 import pathlib
@@ -13,7 +14,10 @@ import statistics
 import sys
 from dataclasses import dataclass
 
+import layering
+
 MAX_LINES = 60
+CENTRAL = ("Plan", "Forwarder", "Reloader")  # whose data members are counted
 IGNORED = re.compile(r'R"(?P<tag>\w*)\(.*?\)(?P=tag)"|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'(?!\w)|//[^\n]*|/\*.*?\*/', re.S)
 CONTROL = re.compile(r"^(?:else|do|try|if|for|while|switch|catch|return|co_return|co_await|co_yield)\b")
 SCOPE = re.compile(r"^(?:(?:template\s*<.*>|inline|export|alignas\s*\([^)]*\))\s*)*"
@@ -111,6 +115,60 @@ def functions_of(path):
         at += 1
 
 
+@dataclass
+class Class:
+    path: pathlib.Path
+    name: str
+    methods: int
+    members: int
+
+
+def statements_of(body):
+    """The declarations of a class body, without the bodies of its functions and nested classes."""
+    at, begin, parens = 0, 0, 0
+    while at < len(body):
+        char = body[at]
+        if char in "()":
+            parens += 1 if char == "(" else -1
+        elif char == "{":
+            end = matching_brace(body, at)
+            head = body[begin:at]
+            if parens == 0 and is_declarator(re.sub(ACCESS, "", head)) and not ends_in_initializer(head):
+                yield head
+                begin = end + 1
+            at = end
+        elif char == ";" and parens == 0:
+            yield body[begin:at]
+            begin = at + 1
+        at += 1
+
+
+ACCESS = re.compile(r"\s*\b(public|private|protected)\s*:(?!:)")
+CLASS = re.compile(r"^[ \t]*(?:template\s*<[^;{]*>\s*)?(class|struct)\s+(?:\[\[\w+\]\]\s*)?([\w:]+)(?:\s+final)?(?:\s*:[^:;{][^;{]*)?\s*\{",
+                   re.M)
+NEITHER = re.compile(r"^\s*(?:using|friend|typedef|static_assert|enum|class|struct|union|template\s*<[^;]*>\s*(?:class|struct))\b")
+
+
+def classes_of(path):
+    code = blank(path.read_text())
+    for match in CLASS.finditer(code):
+        kind, name = match[1], match[2].rpartition("::")[2]
+        public = kind == "struct"
+        methods = members = 0
+        for statement in statements_of(code[match.end():matching_brace(code, match.end() - 1)]):
+            for access in ACCESS.findall(statement):
+                public = access == "public"
+            text = ACCESS.sub("", statement).strip()
+            if not text or NEITHER.match(text):
+                continue
+            declarator = re.sub(r"=.*|\{.*", "", re.sub(r"operator\s*\S+?(?=\()", "operator", text), flags=re.S)
+            if "(" not in re.sub(r"<[^<>]*>", "", re.sub(r"<[^<>]*>", "", declarator)):
+                members += not re.match(r"(?:static|constexpr|inline)\b", text)
+            elif public and not re.search(r"(?:^|\s)(?:explicit\s+)?~?%s\s*\(|operator\s*\(" % re.escape(name), declarator):
+                methods += 1
+        yield Class(path, name, methods, members)
+
+
 def sources(root):
     for folder in (root / "src", root / "include"):
         yield from (path for path in sorted(folder.rglob("*")) if path.suffix in (".h", ".cc"))
@@ -126,8 +184,18 @@ def main(root, *skipped):
     paths = list(sources(root))
     functions = [function for path in paths for function in functions_of(path)]
     files = {path: len(path.read_text().splitlines()) for path in paths}
+    classes = [each for path in paths for each in classes_of(path)]
+    nouns = layering.read_architecture((root / "docs/architecture.md").read_text()).nouns
+    print(f"{sum(files.values())} lines")
     print(f"{len(files)} files: lines {figures(files.values())}")
     print(f"{len(functions)} functions: lines {figures(each.length for each in functions)}")
+    print(f"{len(classes)} classes: public methods {figures(each.methods for each in classes)}")
+    print(f"{len(nouns)} main types in docs/architecture.md")
+    for each in classes:
+        if each.name in CENTRAL and each.members > 0:
+            print(f"  {each.name}: {each.members} data members")
+    for each in sorted(classes, key=lambda each: -each.methods)[:10]:
+        print(f"  {each.methods:4} {each.path.relative_to(root)} {each.name}")
     for path, count in sorted(files.items(), key=lambda each: -each[1])[:10]:
         print(f"  {count:4} {path.relative_to(root)}")
     for each in sorted(functions, key=lambda each: -each.length)[:20]:
