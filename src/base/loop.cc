@@ -19,8 +19,6 @@
 namespace evenkeel {
 namespace {
 
-/// The most events and waiters that run before the waiters of `wake_last`.
-constexpr unsigned max_before_last = 32;
 /// Timers wait for at most this many iterations in a row that fill the event array.
 constexpr unsigned max_full_iterations = 16;
 /// A wait that ends later than this after its time was not a wait: the process was stopped.
@@ -327,14 +325,12 @@ int Loop::wait_for_events(epoll_event* events, Instant& until) {
 }
 
 void Loop::run_once(Instant wake_at) {
-  const bool has_work = ready_.linked() || last_.linked();
-  Instant wait_until = has_work ? iteration_ended_ : std::min(wake_at, next_timer());
+  Instant wait_until = ready_.linked() ? iteration_ended_ : std::min(wake_at, next_timer());
   std::array<epoll_event, max_events> events;
   const int count = wait_for_events(events.data(), wait_until);
   const Instant began = read_clock();
   iterations_.fetch_add(1, std::memory_order_relaxed);
 
-  phase_ = Phase::events;
   bool posted = false;
   bool ticked = false;
   for (int i = 0; i < count; ++i) {
@@ -347,18 +343,14 @@ void Loop::run_once(Instant wake_at) {
       ticker_at_ = never;
     } else {
       guard([&] { dispatch(event.data.u64, event.events); });
-      run_last_if_due();
     }
   }
   if (posted) {
-    run_last();  // what is posted may take long
     std::uint64_t ignored;
     [[maybe_unused]] auto got = read(wakeup_, &ignored, sizeof ignored);
     run_posted();
   }
-  phase_ = Phase::others;
   run_ready();
-  run_last();
   // While the process is stopped, bytes arrive and timers become due. What has arrived is
   // dispatched before timers run, so that nothing whose answer has arrived times out: a timer that
   // became due during the wait runs now if nothing else happened, else in the next iteration; and
@@ -427,10 +419,6 @@ void Loop::wake_soon(Waiter& waiter) {
   if (!waiter.linked()) waiter.insert_before(ready_);
 }
 
-void Loop::wake_last(Waiter& waiter) {
-  if (!waiter.linked()) waiter.insert_before(last_);
-}
-
 void Loop::run_ready() {
   Node batch;  // a waiter that is added while these run waits for the next iteration
   if (!ready_.linked()) return;
@@ -439,36 +427,8 @@ void Loop::run_ready() {
   while (batch.linked()) {
     auto& waiter = static_cast<Waiter&>(*batch.next);
     waiter.unlink();
-    more_ready_ = batch.linked();
-    guard([&waiter] { waiter.wake(); });
-    run_last_if_due();
-  }
-  more_ready_ = false;
-}
-
-void Loop::run_last_if_due() {
-  if (!last_.linked()) return;
-  if (++run_before_last_ >= max_before_last || last_is_due_) run_last();
-}
-
-/// Runs the waiters of `wake_last`. `has_more_work` is false meanwhile, so that what they write is
-/// sent at once.
-void Loop::run_last() {
-  last_is_due_ = false;
-  run_before_last_ = 0;
-  if (!last_.linked()) return;
-  const Phase phase = std::exchange(phase_, Phase::others);
-  const bool more_ready = std::exchange(more_ready_, false);
-  Node batch;
-  batch.insert_before(last_);
-  last_.unlink();
-  while (batch.linked()) {
-    auto& waiter = static_cast<Waiter&>(*batch.next);
-    waiter.unlink();
     guard([&waiter] { waiter.wake(); });
   }
-  phase_ = phase;
-  more_ready_ = more_ready;
 }
 
 void Loop::schedule(Timer& timer) {

@@ -152,22 +152,6 @@ Task<Result<Done>> Socket::write(std::string_view head, std::string_view body,
   return write_rest(head, body, tail, static_cast<std::size_t>(sent), timeout);
 }
 
-int Socket::send_now(std::string_view& bytes) {
-  const std::ptrdiff_t sent = send_pieces(bytes, {}, {});
-  if (sent < 0) return errno;
-  bytes.remove_prefix(static_cast<std::size_t>(sent));
-  return 0;
-}
-
-Task<Result<Done>> Socket::finish_write(BatchedSend::Sent sent, Duration timeout) {
-  if (sent.error != 0 && sent.error != EAGAIN && sent.error != EWOULDBLOCK) {
-    return Result<Done>(client_or_backend_gone(std::strerror(sent.error)));
-  }
-  if (sent.rest.empty()) return Result<Done>(Done{});
-  watch_.mark_not_writable();
-  return write_rest(sent.rest, {}, {}, 0, timeout);
-}
-
 Task<Result<Done>> Socket::write_rest(std::string_view head, std::string_view body,
                                       std::string_view tail, std::size_t sent, Duration timeout) {
   const auto skip = [](std::string_view& piece, std::size_t& count) {

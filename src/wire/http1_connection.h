@@ -67,8 +67,6 @@ class Http1Connection final : public Pooled, public InterimHandler {
   Task<Next> respond(Request& request, Response& response, bool keep_alive);
   Task<Next> write_whole(RequestInfo& info, const Response& response, const Framing& framing,
                          std::string_view body, bool close);
-  Task<Next> write_in_batch(std::string_view response, RequestInfo& info, Framing framing,
-                            std::size_t body_size, bool close);
   Task<Next> finish_writing(Task<Result<Done>> writing, RequestInfo& info, Framing framing,
                             std::size_t body_size, bool close);
   Next end_writing(const Result<Done>& written, RequestInfo& info, const Framing& framing,

@@ -89,9 +89,7 @@ class Http1Link final : public Link {
   Watch& watch() { return socket_->watch(); }
   Loop& loop() { return socket_->loop(); }
 
-  Result<std::string_view> start_sending(Request& request);
-  Result<Done> continue_sending(Task<Result<Done>> written, Task<Result<Chunk>> pending,
-                                Request& request, bool chunked, bool more);
+  Result<Done> start_sending(Request& request);
   Task<Result<Done>> upload(Task<Result<Done>> written, Task<Result<Chunk>> pending,
                             Request& request, bool chunked, bool more);
   Task<Result<Done>> upload_body(Task<Result<Done>> written, Task<Result<Chunk>> pending,
@@ -324,9 +322,8 @@ Task<Result<Chunk>> Http1Link::ResponseBody::read_more() {
 
 // ---- sending ----------------------------------------------------------------------------------
 
-/// Sends the head and the first bytes of the body with one call; the rest is sent by `upload_`. Or
-/// returns the whole request, to be sent in a batch at once; empty: it is sent.
-Result<std::string_view> Http1Link::start_sending(Request& request) {
+/// Sends the head and the first bytes of the body with one call; the rest is sent by `upload_`.
+Result<Done> Http1Link::start_sending(Request& request) {
   Body* body = request.upgrade.empty() ? request.body.get() : nullptr;
   Framing framing;
   if (body != nullptr) {
@@ -356,23 +353,8 @@ Result<std::string_view> Http1Link::start_sending(Request& request) {
   const bool here = first.last || !first.bytes.empty();
   if (chunked && here) tail = frame_chunk(out, first, storage);
   gather(out, first.bytes, tail);
-  const bool is_whole = first.last && first.bytes.empty();
-  const bool inspected = request.info.inference != nullptr;  // so that some work is between sends
-  if (inspected && is_whole && BatchedSend::suits(*socket_, out.written().size())) {
-    return out.written();
-  }
   auto written = socket_->write(out.written(), first.bytes, tail, options_.idle_timeout);
-  auto continued =
-      continue_sending(std::move(written), std::move(pending), request, chunked, !first.last);
-  if (!continued) return std::move(continued.error());
-  return std::string_view();
-}
-
-/// Sends what follows the first write. `more`: it was not all of the body; `pending` is the next
-/// read of that.
-Result<Done> Http1Link::continue_sending(Task<Result<Done>> written, Task<Result<Chunk>> pending,
-                                         Request& request, bool chunked, bool more) {
-  if (written.ready() && !more) {
+  if (written.ready() && first.last) {
     auto sent = written.take();
     if (!sent) return mark_unusable(attribute_to_backend(std::move(sent.error())));
     request.info.timings.uploaded = loop().now();
@@ -380,7 +362,7 @@ Result<Done> Http1Link::continue_sending(Task<Result<Done>> written, Task<Result
   }
 
   uploading_ = true;
-  upload_ = upload(std::move(written), std::move(pending), request, chunked, more);
+  upload_ = upload(std::move(written), std::move(pending), request, chunked, !first.last);
   if (auto failure = end_upload()) return std::move(*failure);
   return Done{};
 }
@@ -473,18 +455,6 @@ Task<Result<Response>> Http1Link::send(Request& request) {
   awaited_client_ = {};
   upload_broken_ = false;
   auto started = start_sending(request);
-  if (started && !started->empty()) {
-    const auto sent = co_await BatchedSend(*socket_, *started, served_);
-    if (!sent.was_idle) [[unlikely]] {
-      Error ended = ended_while_idle();
-      ended.not_processed = true;
-      co_return mark_unusable(std::move(ended));
-    }
-    request.info.timings.head_sent = loop().now();
-    auto continued = continue_sending(socket_->finish_write(sent, options_.idle_timeout), {},
-                                      request, false, false);
-    if (!continued) started = std::move(continued.error());
-  }
   if (!started && !sent_) {
     busy_ = false;  // the link stays usable
     co_return std::move(started.error());

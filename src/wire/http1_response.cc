@@ -71,7 +71,7 @@ Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response&
 }
 
 /// Writes a response all of which is here, as most are: with one write, and without a coroutine if
-/// the kernel takes it at once and the loop has nothing else to do first.
+/// the kernel takes it at once.
 Task<Http1Connection::Next> Http1Connection::write_whole(RequestInfo& info,
                                                          const Response& response,
                                                          const Framing& framing,
@@ -81,23 +81,11 @@ Task<Http1Connection::Next> Http1Connection::write_whole(RequestInfo& info,
   const std::size_t body_size = body.size();
   std::string_view tail;
   gather(out, body, tail);
-  const bool inspected = info.inference != nullptr;  // so that some work is between sends
-  if (inspected && body.empty() && BatchedSend::suits(socket(), out.written().size())) {
-    return write_in_batch(out.written(), info, framing, body_size, close);
-  }
   auto writing = socket().write(out.written(), body, tail, options_.write_timeout);
   if (!writing.ready()) {
     return finish_writing(std::move(writing), info, framing, body_size, close);
   }
   return end_writing(writing.take(), info, framing, body_size, close);
-}
-
-Task<Http1Connection::Next> Http1Connection::write_in_batch(std::string_view response,
-                                                            RequestInfo& info, Framing framing,
-                                                            std::size_t body_size, bool close) {
-  const auto sent = co_await BatchedSend(socket(), response);
-  const auto written = co_await socket().finish_write(sent, options_.write_timeout);
-  co_return end_writing(written, info, framing, body_size, close);
 }
 
 Task<Http1Connection::Next> Http1Connection::finish_writing(Task<Result<Done>> writing,

@@ -317,81 +317,6 @@ TEST(Loop, LetsAWaiterDestroyTheNext) {
   EXPECT_EQ(woken, "a");
 }
 
-TEST(Loop, WakesTheLastBehindAllThatIsReady) {
-  Loop loop;
-  std::string woken;
-  RecordingWaiter last(woken, 'z');
-  RecordingWaiter a(woken, 'a');
-  RecordingWaiter b(woken, 'b');
-  std::string more_work;
-  a.on_wake = [&] {
-    loop.wake_last(last);
-    loop.wake_last(last);
-    more_work += loop.has_more_work() ? 'y' : 'n';
-  };
-  b.on_wake = [&] { more_work += loop.has_more_work() ? 'y' : 'n'; };
-  last.on_wake = [&] { more_work += loop.has_more_work() ? 'y' : 'n'; };
-  loop.wake_soon(a);
-  loop.wake_soon(b);
-
-  EXPECT_TRUE(eventually(loop, [&] { return !woken.empty(); }));
-
-  EXPECT_EQ(woken, "abz");
-  EXPECT_EQ(more_work, "ynn");
-}
-
-TEST(Loop, WakesTheLastSoonOnRequest) {
-  Loop loop;
-  std::string woken;
-  RecordingWaiter last(woken, 'z');
-  RecordingWaiter a(woken, 'a');
-  RecordingWaiter b(woken, 'b');
-  RecordingWaiter c(woken, 'c');
-  bool more_work = true;
-  a.on_wake = [&] {
-    loop.wake_last(last);
-    loop.hasten_last();
-  };
-  b.on_wake = [&] { more_work = loop.has_more_work(); };
-  loop.wake_soon(a);
-  loop.wake_soon(b);
-  loop.wake_soon(c);
-
-  EXPECT_TRUE(eventually(loop, [&] { return !woken.empty(); }));
-
-  EXPECT_EQ(woken, "azbc");
-  EXPECT_TRUE(more_work);
-}
-
-TEST(Loop, WakesTheLastAfterAFewWaiters) {
-  Loop loop;
-  std::string woken;
-  RecordingWaiter first(woken, 'a');
-  RecordingWaiter last(woken, 'z');
-  first.on_wake = [&] { loop.wake_last(last); };
-  std::vector<std::unique_ptr<RecordingWaiter>> others;
-  loop.wake_soon(first);
-  for (int i = 0; i < 100; ++i) {
-    loop.wake_soon(*others.emplace_back(std::make_unique<RecordingWaiter>(woken, '.')));
-  }
-
-  EXPECT_TRUE(eventually(loop, [&] { return !woken.empty(); }));
-
-  EXPECT_EQ(woken.find('z'), 32u);
-}
-
-TEST(Loop, DoesNotSleepBeforeTheLast) {
-  Loop loop;
-  std::string woken;
-  RecordingWaiter last(woken, 'z');
-  loop.wake_last(last);  // outside an iteration
-  const Instant began = Clock::now();
-
-  EXPECT_TRUE(eventually(loop, [&] { return woken == "z"; }));
-
-  EXPECT_LT(Clock::now() - began, 10s);
-}
-
 struct Switch {
   explicit Switch(Loop& loop) : exact_timer(*this, loop) {}
   void turn_on() { on = true; }
@@ -551,30 +476,6 @@ TEST(Loop, ReadsAllEventsOfAnIterationBeforeAnswering) {
 
   // The last one has no more events to wait for; the others follow in their order.
   EXPECT_EQ(notes, "abcCAB");
-}
-
-Task<void> note_work(Loop& loop, int fd, std::string& notes) {
-  Watch watch(loop, fd);
-  co_await watch.until_readable();
-  notes += loop.has_more_work() ? 'y' : 'n';
-  co_await loop.after_events();
-  notes += loop.has_more_work() ? 'Y' : 'N';
-}
-
-TEST(Loop, HasMoreWorkWhileOthersOfTheIterationWait) {
-  Loop loop;
-  Pair pairs[3];
-  std::string notes;
-  for (Pair& pair : pairs) loop.spawn(note_work(loop, pair.ours(), notes));
-  bool ready_to_send = false;  // past the first events, which report writability
-  loop.post([&ready_to_send] { ready_to_send = true; });
-  ASSERT_TRUE(eventually(loop, [&] { return ready_to_send; }));
-
-  for (Pair& pair : pairs) pair.send("x");
-  ASSERT_TRUE(eventually(loop, [&] { return notes.size() == 6; }));
-
-  EXPECT_EQ(notes, "yyyYYN") << "the last event has those to come that wait for it";
-  EXPECT_FALSE(loop.has_more_work());
 }
 
 TEST(Loop, AnswersALoneEventAtOnce) {

@@ -327,15 +327,6 @@ class Loop {
   /// Wakes a waiter once in the loop's next step, unless it is destroyed first. Thread: the
   /// loop's.
   void wake_soon(Waiter& waiter);
-  /// Wakes a waiter once, after everything else that this iteration runs, or at the latest after 32
-  /// of its events and waiters; outside an iteration, in the next one. Thread: the loop's.
-  void wake_last(Waiter& waiter);
-  /// Wakes the waiters of `wake_last` as soon as the current event or waiter is done.
-  void hasten_last() { last_is_due_ = true; }
-  /// True if this iteration has more events or waiters to run. False to the waiters of `wake_last`.
-  bool has_more_work() const {
-    return phase_ == Phase::events ? more_events_ || ready_.linked() : more_ready_;
-  }
 
   /// `co_await loop.yield();` lets other work run: continues in the next iteration.
   class Yield;
@@ -370,8 +361,6 @@ class Loop {
   template <class Work>
   void guard(Work work);
   void run_ready();
-  void run_last();
-  void run_last_if_due();
   void run_posted();
   void run_timers(Instant latest);
   Instant next_timer() const;
@@ -380,8 +369,6 @@ class Loop {
   void leave(Watch& watch);
   void dispatch(std::uint64_t token, std::uint32_t events);
 
-  /// The parts of an iteration.
-  enum class Phase : std::uint8_t { events, others };
 
   struct Slot {
     Watch* watch = nullptr;
@@ -400,12 +387,7 @@ class Loop {
   std::array<Node, slots> wheel_;
   std::array<std::uint64_t, slots / 64> wheel_used_{};
   Node ready_;
-  Node last_;
-  Phase phase_ = Phase::others;
-  bool more_events_ = false;  // of this iteration, not dispatched yet
-  bool more_ready_ = false;   // waiters of this iteration, not run yet; false in other phases
-  bool last_is_due_ = false;
-  unsigned run_before_last_ = 0;  // events and waiters, since there is something in `last_`
+  bool more_events_ = false;      // of this iteration, not dispatched yet
   unsigned full_iterations_ = 0;  // in a row
   std::vector<Slot> watches_;     // by descriptor
   Node spawned_;

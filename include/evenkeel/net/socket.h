@@ -10,7 +10,6 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
-#include "evenkeel/net/batched_send.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
 
@@ -63,12 +62,6 @@ class Socket {
   Task<Result<Done>> write(std::string_view head, std::string_view body, std::string_view tail,
                            Duration timeout);
 
-  /// Completes a batched send: waits for the kernel to take the rest, if any.
-  Task<Result<Done>> finish_write(BatchedSend::Sent sent, Duration timeout);
-
-  /// Sends what the kernel takes, and removes it from `bytes`. Returns an errno; 0: there was none.
-  /// REQUIRES: in the clear.
-  int send_now(std::string_view& bytes);
   /// Sends what fits without waiting; returns the number of bytes sent.
   std::size_t write_now(std::string_view bytes);
 
