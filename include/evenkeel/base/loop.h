@@ -369,7 +369,6 @@ class Loop {
   void leave(Watch& watch);
   void dispatch(std::uint64_t token, std::uint32_t events);
 
-
   struct Slot {
     Watch* watch = nullptr;
     std::uint32_t generation = 0;
