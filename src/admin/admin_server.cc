@@ -146,7 +146,7 @@ class AdminServer::Impl {
     for (const ConnectionPtr& connection : connections_) connection->close();
   }
 
-  /// Runs a coroutine until `stop`. One that fails, for want of memory say, begins again.
+  /// Runs a coroutine until `stop`. One that fails begins again.
   void keep_running(const char* what, std::function<Awaitable<void>()> coroutine) {
     auto running = coroutine();
     auto ended = [this, what, coroutine = std::move(coroutine)](std::exception_ptr failure) {
@@ -185,11 +185,7 @@ class AdminServer::Impl {
       // it could have to make room.
       const std::size_t batch = std::max<std::size_t>(1, limits_.connections / 4);
       for (std::size_t accepted = 1; !error; ++accepted) {
-        try {
-          adopt(std::move(socket));
-        } catch (const std::exception& failure) {  // such as no memory: keep listening
-          log::error(std::string("admin: connection refused: ") + failure.what());
-        }
+        adopt(std::move(socket));
         if (accepted == batch) break;
         socket = TcpSocket(io_->get_executor());
         acceptor_.accept(socket, error);

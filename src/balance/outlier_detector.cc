@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -77,7 +76,7 @@ void OutlierDetector::activate(std::string pool, const OutlierSpec& spec,
   totals_ = std::move(totals);
 }
 
-/// Gives up while another thread holds the lock, or without memory: the next failure tries again.
+/// Gives up while another thread holds the lock: the next failure tries again.
 void OutlierDetector::try_eject(Load& load, Instant now) noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
@@ -86,10 +85,7 @@ void OutlierDetector::try_eject(Load& load, Instant now) noexcept {
       !may_eject(*backends, load, now)) {
     return;
   }
-  try {
-    eject(load, EjectionReason::consecutive, now);
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
-  }
+  eject(load, EjectionReason::consecutive, now);
 }
 
 /// It is on trial, or has failed `consecutive` times in a row. Fewer answers of 5xx suffice while

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "balance/pool_scheduler.h"
-#include "evenkeel/base/memory_reserve.h"
 
 namespace evenkeel {
 
@@ -21,7 +20,6 @@ PlacedRequest::PlacedRequest(std::shared_ptr<const ScheduledPool> pool, Schedule
       priority_(priority) {}
 
 void PlacedRequest::first_token(Instant now) {
-  const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
   if (stage_ != Stage::placed || first_token_seen_) return;
   first_token_seen_ = true;
@@ -42,7 +40,6 @@ void PlacedRequest::unseen() {
 }
 
 void PlacedRequest::output(std::uint32_t events, Duration gap, Instant now) {
-  const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
   if (stage_ != Stage::placed) return;
   const double tokens = scheduler_.tokens_per_event_;
@@ -52,7 +49,6 @@ void PlacedRequest::output(std::uint32_t events, Duration gap, Instant now) {
 }
 
 void PlacedRequest::finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now) {
-  const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
   if (stage_ != Stage::placed) return;
   stage_ = Stage::ended;
@@ -75,7 +71,6 @@ void PlacedRequest::finished(Scheduler::Outcome outcome, std::uint32_t events, I
 void PlacedRequest::released(Decision::Fate unfinished) noexcept {
   // All has been told, and no request waits for the slot: after most responses.
   if (stage_ == Stage::ended && decision_ == nullptr && !scheduler_.has_waiting()) return;
-  const NoWaitForMemory no_wait;
   std::lock_guard lock(scheduler_.mutex_);
   const Instant now = scheduler_.in_order(Clock::now());
   if (stage_ == Stage::placed) {

@@ -3,12 +3,10 @@
 #include <array>
 #include <cstddef>
 #include <mutex>
-#include <new>
 #include <span>
 #include <utility>
 
 #include "balance/pool_scheduler.h"
-#include "evenkeel/base/memory_reserve.h"
 
 namespace evenkeel {
 namespace {
@@ -85,22 +83,17 @@ bool PoolScheduler::adapter_names_changed() {
 /// Begins anew, so that names which are gone are forgotten. Tens of thousands of names take
 /// milliseconds, for which no request waits: the lock is held to copy a few pointers, and to swap.
 void PoolScheduler::learn_adapter_names() {
-  try {
-    const NoWaitForMemory no_wait;
-    Backends backends;
-    backends.reserve(capacity_);
-    {
-      std::lock_guard lock(mutex_);
-      for (std::uint32_t i = 0; i < used_slots_; ++i) {
-        if (slots_[i].users > 0) backends.push_back(slots_[i].backend);
-      }
-    }
-    AdapterNames names = adapter_names_of(backends);
+  Backends backends;
+  backends.reserve(capacity_);
+  {
     std::lock_guard lock(mutex_);
-    std::swap(adapter_names_, names);
-  } catch (const std::bad_alloc&) {
-    knows_adapter_names_ = false;  // the next tick tries again
+    for (std::uint32_t i = 0; i < used_slots_; ++i) {
+      if (slots_[i].users > 0) backends.push_back(slots_[i].backend);
+    }
   }
+  AdapterNames names = adapter_names_of(backends);
+  std::lock_guard lock(mutex_);
+  std::swap(adapter_names_, names);
 }
 
 }  // namespace evenkeel

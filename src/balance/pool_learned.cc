@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <new>
 #include <span>
 #include <thread>
 #include <utility>
@@ -10,7 +9,6 @@
 #include "balance/pool_scheduler.h"
 #include "balance/prefix_index.h"
 #include "evenkeel/base/hash.h"
-#include "evenkeel/base/memory_reserve.h"
 
 namespace evenkeel {
 namespace {
@@ -159,13 +157,7 @@ void PoolScheduler::restore_prefixes(std::uint32_t slot, const std::vector<std::
 }
 
 std::shared_ptr<const void> PoolScheduler::release_index() {
-  std::shared_ptr<PrefixIndex> index;
-  try {
-    const NoWaitForMemory no_wait;
-    index = scheduler_.smallest_index();
-  } catch (const std::bad_alloc&) {
-    return nullptr;  // it lives as long as the scheduler
-  }
+  std::shared_ptr<PrefixIndex> index = scheduler_.smallest_index();
   const std::lock_guard lock(mutex_);
   scheduler_.exchange_index(*index);
   return index;

@@ -9,7 +9,6 @@
 
 #include "evenkeel/base/client_key.h"
 #include "evenkeel/base/hash.h"
-#include "evenkeel/base/memory_reserve.h"
 
 namespace evenkeel {
 namespace {
@@ -117,7 +116,6 @@ Instant PoolScheduler::in_order(Instant now) { return last_time_ = std::max(last
 PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival& arrival,
                                              const Hint& hint, std::uint32_t max_waiting,
                                              Instant now) {
-  const NoWaitForMemory no_wait;  // workers need the lock to end requests
   std::lock_guard lock(mutex_);
   now = in_order(now);
   ScheduledSection& section = request.section_;
@@ -228,7 +226,6 @@ void PoolScheduler::wake(PlacedRequest& request) const noexcept {
 
 void PoolScheduler::pass(Instant now) {
   if (!has_waiting()) return;
-  const NoWaitForMemory no_wait;
   std::lock_guard lock(mutex_);
   now = in_order(now);
   if (now - last_pass_ >= min_pass_interval) pass_locked(now);
@@ -271,7 +268,6 @@ void PoolScheduler::tick(Instant now) {
 
 /// True: the names of adapters have changed.
 bool PoolScheduler::read_reports(Instant now) {
-  const NoWaitForMemory no_wait;
   std::lock_guard lock(mutex_);
   now = in_order(now);
   for (std::uint32_t i = 0; i < used_slots_; ++i) {

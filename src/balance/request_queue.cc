@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "evenkeel/base/client_key.h"
-#include "evenkeel/base/memory_reserve.h"
 
 namespace evenkeel {
 namespace {
@@ -57,7 +56,6 @@ struct RequestQueue::Ticket : Node, std::enable_shared_from_this<Ticket> {
 };
 
 void RequestQueue::dispatch(const Load& load, Instant now) {
-  const NoWaitForMemory no_wait;  // workers need the lock to end requests
   std::lock_guard lock(mutex_);
   dispatch_locked(load, now);
 }

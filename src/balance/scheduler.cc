@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
-#include <new>
 
 #include "balance/scheduler_state.h"
 #include "evenkeel/base/hash.h"
@@ -232,11 +231,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
 }
 
 std::span<const Scheduler::Placement> Scheduler::place(Instant now, SlotTaker* slots) {
-  try {
-    SchedulingPass(*state_, seconds_since_epoch(now), slots).run();
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
-    // What has been placed until then is; the next pass goes on.
-  }
+  SchedulingPass(*state_, seconds_since_epoch(now), slots).run();
   return state_->placements;
 }
 

@@ -3,9 +3,9 @@
 #include <sys/mman.h>
 
 #include <cstdint>
-#include <new>
 
 #include "evenkeel/base/free_memory.h"
+#include "evenkeel/base/out_of_memory.h"
 #include "recycles.h"
 
 namespace evenkeel {
@@ -33,7 +33,7 @@ constexpr bool is_mapped(std::uint32_t size) { return size >= Block::large; }
 char* map_block(std::uint32_t size) {
   void* mapped =
       mmap(nullptr, size + page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  if (mapped == MAP_FAILED) out_of_memory();
   static constinit thread_local std::size_t blocks_mapped = 0;
   return static_cast<char*>(mapped) + blocks_mapped++ * stagger % page_size;
 }

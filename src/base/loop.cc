@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <iterator>
-#include <new>
 #include <system_error>
 
 #include "timerfd.h"
@@ -190,10 +189,7 @@ struct Loop::Spawned {
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
     void return_void() noexcept {}
-    void unhandled_exception() noexcept {
-      require_bad_alloc();
-      if (!loop.survives_out_of_memory_) std::abort();
-    }
+    void unhandled_exception() noexcept { std::terminate(); }
   };
 
   static Spawned keep(Loop&, Task<void> task) { co_await task; }
@@ -227,21 +223,7 @@ Loop::~Loop() {
 }
 
 void Loop::spawn(Task<void> task) {
-  if (!task.ready()) {
-    Spawned::keep(*this, std::move(task));
-  } else if (task.out_of_memory() && !survives_out_of_memory_) {
-    std::abort();
-  }
-}
-
-/// Runs work of one connection, timer or thread; the others go on if it runs out of memory.
-template <class Work>
-void Loop::guard(Work work) {
-  try {
-    work();
-  } catch (const std::bad_alloc&) {
-    if (!survives_out_of_memory_) std::abort();
-  }
+  if (!task.ready()) Spawned::keep(*this, std::move(task));
 }
 
 void Loop::run() {
@@ -262,20 +244,7 @@ void Loop::stop() {
 }
 
 void Loop::post(std::function<void()> work) {
-  // Memory is taken without the lock: there may be none for seconds, and the loop needs the lock.
-  std::vector<std::function<void()>> larger;
   std::unique_lock lock(posted_mutex_);
-  while (posted_.size() == posted_.capacity() && posted_.size() >= larger.capacity()) {
-    const std::size_t size = posted_.size();
-    lock.unlock();
-    larger.reserve(2 * size + 4);
-    lock.lock();
-  }
-  if (posted_.size() == posted_.capacity()) {
-    larger.insert(larger.end(), std::make_move_iterator(posted_.begin()),
-                  std::make_move_iterator(posted_.end()));
-    posted_.swap(larger);
-  }
   posted_.push_back(std::move(work));
   const bool first = !std::exchange(wakeup_pending_, true);
   lock.unlock();
@@ -292,7 +261,7 @@ void Loop::run_posted() {
     work.swap(posted_);
     wakeup_pending_ = false;
   }
-  for (auto& item : work) guard(item);
+  for (auto& item : work) item();
 }
 
 /// Ends a wait at this instant, or earlier: a timer that was disarmed is not worth a system call.
@@ -342,7 +311,7 @@ void Loop::run_once(Instant wake_at) {
       ticked = true;
       ticker_at_ = never;
     } else {
-      guard([&] { dispatch(event.data.u64, event.events); });
+      dispatch(event.data.u64, event.events);
     }
   }
   if (posted) {
@@ -427,7 +396,7 @@ void Loop::run_ready() {
   while (batch.linked()) {
     auto& waiter = static_cast<Waiter&>(*batch.next);
     waiter.unlink();
-    guard([&waiter] { waiter.wake(); });
+    waiter.wake();
   }
 }
 
@@ -479,7 +448,7 @@ void Loop::run_timers(Instant latest) {
       if (timer.when_ > latest) {
         schedule(timer);  // was beyond the horizon when it was armed
       } else {
-        guard([&timer] { timer.action_(timer); });
+        timer.action_(timer);
       }
     }
   }

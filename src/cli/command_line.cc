@@ -12,6 +12,7 @@
 #include "cli/exit_codes.h"
 #include "cli/text_table.h"
 #include "cli/verbs.h"
+#include "evenkeel/base/out_of_memory.h"
 #include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/spelling.h"
 
@@ -134,6 +135,7 @@ void add_verbs(CLI::App& app, Invocation& invocation) {
 }  // namespace
 
 int run_command_line(std::vector<std::string> arguments, const std::string& version) {
+  exit_when_out_of_memory();
   Invocation invocation{.version = version};
   CLI::App app{"A load balancer for AI inference.", "evenkeel"};
   app.require_subcommand(1);

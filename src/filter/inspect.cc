@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -134,11 +133,7 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   if (!decoded_api || is_other(*decoded_api)) head.path = *path;
   const auto api = inference_api_of(head);
   if (!api) return next.handle(request);
-  try {
-    return inspect(request, head, *api, next);
-  } catch (const std::bad_alloc&) {  // as if it were a coroutine
-    return Error{.fault = Fault::out_of_memory};
-  }
+  return inspect(request, head, *api, next);
 }
 
 /// Most bodies are all there: it suspends only for the rest of the others.

@@ -10,7 +10,6 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -206,8 +205,6 @@ std::unique_ptr<Socket> Socket::adopt(Loop& loop, int fd) {
   try {
     return std::make_unique<Socket>(loop, fd);
   } catch (const std::system_error&) {
-    close(fd);
-  } catch (const std::bad_alloc&) {
     close(fd);
   }
   return nullptr;

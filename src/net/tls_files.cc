@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <optional>
 #include <variant>
 
 #include "evenkeel/base/file.h"
+#include "evenkeel/base/out_of_memory.h"
 #include "net/tls_state.h"
 
 namespace evenkeel {
@@ -194,7 +194,7 @@ const TlsProblem* first_error(const std::vector<TlsProblem>& problems) {
 
 OwnedContext make_context(const SSL_METHOD* method, TlsVersion min_version) {
   OwnedContext context(SSL_CTX_new(method));
-  if (context == nullptr) throw std::bad_alloc();
+  if (context == nullptr) out_of_memory();
   SSL_CTX* ctx = context.get();
   SSL_CTX_set_min_proto_version(
       ctx, min_version == TlsVersion::tls1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "evenkeel/base/out_of_memory.h"
+
 namespace evenkeel {
 namespace {
 
@@ -188,9 +190,9 @@ void TlsState::on_message(int sent, int, int type, const void*, std::size_t, SSL
 // ---- handshake ----------------------------------------------------------------------------------
 
 TlsState::TlsState(Watch& watch, ssl_ctx_st* context) : watch_(watch), ssl_(SSL_new(context)) {
-  if (ssl_ == nullptr) throw std::bad_alloc();
+  if (ssl_ == nullptr) out_of_memory();
   BIO* bio = BIO_new(bio_method());
-  if (bio == nullptr) throw std::bad_alloc();
+  if (bio == nullptr) out_of_memory();
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_.get(), bio, bio);

@@ -71,17 +71,14 @@ void MemoryGuard::update_limit() {
 
 Task<void> MemoryGuard::run(WorkerGroup& workers) {
   while (true) {
-    reserve_.refill();
     update_limit();
     const std::uint64_t limit = figures_.limit_bytes.load(std::memory_order_relaxed);
     const std::uint64_t used = limit == 0 ? 0 : usage_.used().value_or(0);
     figures_.used_bytes.store(used, std::memory_order_relaxed);
-    const MemoryPressure before = pressure_.get();  // `critical` after a failed allocation
     const MemoryPressure now =
-        limit == 0 ? MemoryPressure::none : memory_pressure_at(used, limit, before);
+        limit == 0 ? MemoryPressure::none : memory_pressure_at(used, limit, pressure_.get());
     pressure_.set(now);
     pressure_.set_room(limit == 0 ? MemoryPressureLevel::unlimited : memory_room(used, limit));
-    report(before);  // a failed allocation may have raised it since the last measurement
     report(now);
     if (now != MemoryPressure::none) {
       workers.shed_idle(shed_share, ShedReason::memory);
@@ -98,9 +95,7 @@ void MemoryGuard::report(MemoryPressure level) {
   if (!reports_.due(level, loop_.now())) return;
   const std::uint64_t used = figures_.used_bytes.load(std::memory_order_relaxed);
   const std::uint64_t limit = figures_.limit_bytes.load(std::memory_order_relaxed);
-  const std::string figures =
-      limit == 0 ? std::string("a memory allocation failed")
-                 : fmt::format("memory: {} of {} MiB in use", used / mib, limit / mib);
+  const std::string figures = fmt::format("memory: {} of {} MiB in use", used / mib, limit / mib);
   switch (level) {
     case MemoryPressure::none: log::info("memory pressure has ended"); break;
     case MemoryPressure::high:

@@ -6,7 +6,6 @@
 
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/base/loop.h"
-#include "evenkeel/base/memory_reserve.h"
 #include "evenkeel/base/memory_usage.h"
 #include "evenkeel/base/overload.h"
 #include "evenkeel/base/task.h"
@@ -58,7 +57,6 @@ class MemoryGuard {
   const RuntimeStatusPublisher& status_;
   MemoryUsage usage_;
   MemoryPressureLevel pressure_;
-  MemoryReserve reserve_{pressure_};
   MemoryFigures figures_;
   Instant next_limit_reading_{};
   Instant next_release_{};

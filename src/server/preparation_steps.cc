@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <new>
 #include <system_error>
 #include <utility>
 
-#include "evenkeel/base/memory_reserve.h"
 #include "evenkeel/base/memory_usage.h"
 #include "evenkeel/config/changes.h"
 
@@ -160,31 +158,10 @@ Environment without_other_files(Environment environment, std::shared_ptr<const C
   return environment;
 }
 
-namespace {
-
-/// The indexes of `expected_time.index_memory` are allocated in full, and may be larger than what
-/// the process can get. That refuses the file; the active configuration stays.
-Result<std::shared_ptr<const PoolSet>> build_pools(const Config& config, const BuildInputs& inputs,
-                                                   const PoolSet* active) {
-  const NoWaitForMemory no_wait;
-  try {
-    return PoolSet::build(config, inputs, active);
-  } catch (const std::bad_alloc&) {
-    return Error{.fault = Fault::internal,
-                 .side = Side::proxy,
-                 .detail =
-                     "there is not enough memory for these pools: lower "
-                     "'expected_time.index_memory', which is taken in full for each pool, "
-                     "or raise the memory limit of the process"};
-  }
-}
-
-}  // namespace
-
 BuiltParts build_parts(const Config& config, const BuildInputs& inputs, const PoolSet* active,
                        const std::vector<std::string>& hosts,
                        const std::optional<std::string>& access_log) {
-  BuiltParts parts{.pool_set = build_pools(config, inputs, active),
+  BuiltParts parts{.pool_set = PoolSet::build(config, inputs, active),
                    .admin_tls = inputs.reload_files ? load_admin_tls(config.admin) : AdminTls(),
                    .listener_hosts = resolve_listener_hosts(hosts),
                    .access_log = {}};

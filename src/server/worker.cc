@@ -8,7 +8,6 @@
 #include <string>
 
 #include "evenkeel/base/descriptor_limit.h"
-#include "evenkeel/base/memory_reserve.h"
 
 namespace evenkeel {
 namespace {
@@ -66,8 +65,6 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
                     &models_, &plan_, &windows_},
       plan_.get());
   std::erase_if(former_plans_, [](const auto& each) { return each.expired(); });
-  // Without memory it fails before the exchange.
-  former_plans_.reserve(former_plans_.size() + 1);
   auto left =
       plan_ == nullptr ? std::vector<std::shared_ptr<LinkPool>>{} : plan_->links_not_in(*next);
   const auto before = std::exchange(plan_, std::move(next));
@@ -137,8 +134,6 @@ void Worker::start(const std::vector<std::unique_ptr<Worker>>& peers) {
   peers_ = &peers;
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), ("worker-" + std::to_string(index_)).c_str());
-    fail_allocations_at_once();
-    loop_.survive_out_of_memory();
     loop_.run();
   });
 }

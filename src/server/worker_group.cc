@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -18,8 +17,7 @@ namespace {
 /// How long the return of memory waits for a busy worker.
 constexpr Duration max_release_wait = std::chrono::seconds(1);
 
-/// A worker without memory for a change, whose requests give some back, tries again after this
-/// time.
+/// A worker without an epoll watch for a listener tries again after this time.
 constexpr Duration retry_interval = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -76,8 +74,8 @@ Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
       if (change->states[i] != Change::State::failed) continue;
       if (!std::exchange(has_warned, true)) {
         log::warning(
-            "a worker has too little memory, or too few epoll watches "
-            "(fs.epoll.max_user_watches), for the new configuration; it tries again");
+            "a worker has too few epoll watches (fs.epoll.max_user_watches) for the new "
+            "configuration; it tries again");
       }
       pass_on(change, i);
     }
@@ -91,18 +89,12 @@ void WorkerGroup::pass_on(const std::shared_ptr<Change>& change, std::size_t ind
     try {
       worker->adopt(change->config, change->pool_set);
       if (!change->assignments.empty()) worker->listen(change->assignments[index]);
-    } catch (const std::bad_alloc&) {
-      change->states[index] = Change::State::failed;
-      return;
     } catch (const std::system_error&) {  // no watch is left for a listener
       change->states[index] = Change::State::failed;
       return;
     }
     change->states[index] = Change::State::applied;
-    try {
-      own.post([change] { change->applied.raise(); });
-    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
-    }  // `apply` looks without it too
+    own.post([change] { change->applied.raise(); });
   });
 }
 

@@ -37,7 +37,7 @@ class WorkerGroup {
 
   /// Gives every worker a plan built from these, and its listeners where there are assignments (one
   /// per worker, or none). Done when every worker has applied them, which may have to wait for
-  /// memory; never before this has returned to the loop.
+  /// epoll watches; never before this has returned to the loop.
   Task<void> apply(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
                    std::vector<ListenerAssignment> assignments);
 

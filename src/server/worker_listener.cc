@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -114,19 +113,6 @@ void WorkerListener::ListenerSettings::closed(const FrontendOptions&, ClientNumb
   listener.clients_->closed(client);
   listener.worker_.worker_metrics().listener(index).closed.add();
   listener.worker_.connection_ended();
-}
-
-/// Begins to serve a connection. Counts its end if there is no memory for it; if it has begun, it
-/// has counted that itself.
-template <class Begin>
-void WorkerListener::count_end_if_thrown(ListenerSettings& settings, ClientNumber client,
-                                         Begin serving) {
-  const std::uint32_t open = settings.connections;
-  try {
-    serving();
-  } catch (const std::bad_alloc&) {
-    if (settings.connections == open) settings.closed(settings.options, client);
-  }
 }
 
 // ---- WorkerListener ---------------------------------------------------------------------------
@@ -283,10 +269,8 @@ void WorkerListener::serve(int fd, const Endpoint& peer) {
   const ClientNumber client = expects_proxy_header ? 0 : settings.number_of(peer);
   clients_->opened(client);
   if (expects_proxy_header || tls_ != nullptr) {
-    count_end_if_thrown(settings, client, [&] {
-      worker_.loop().spawn(
-          begin(settings, std::move(socket), peer, client, expects_proxy_header, tls_));
-    });
+    worker_.loop().spawn(
+        begin(settings, std::move(socket), peer, client, expects_proxy_header, tls_));
   } else {
     serve_http(settings, std::move(socket), peer, client);
   }
@@ -294,10 +278,8 @@ void WorkerListener::serve(int fd, const Endpoint& peer) {
 
 void WorkerListener::serve_http(ListenerSettings& settings, std::unique_ptr<Socket> socket,
                                 const Endpoint& peer, ClientNumber client) {
-  count_end_if_thrown(settings, client, [&] {
-    worker_.loop().spawn(
-        evenkeel::serve_http(std::move(socket), peer, settings.options, settings, client));
-  });
+  worker_.loop().spawn(
+      evenkeel::serve_http(std::move(socket), peer, settings.options, settings, client));
 }
 
 /// The steps before HTTP: the PROXY header, then TLS.

@@ -134,8 +134,6 @@ class WorkerListener final {
   bool make_room_for_handshake(ClientSize size);
   void end_idle();
   Duration limit_in_drain(Duration timeout) const;
-  template <class Begin>
-  static void count_end_if_thrown(ListenerSettings& settings, ClientNumber client, Begin serving);
   void serve_http(ListenerSettings& settings, std::unique_ptr<Socket> socket, const Endpoint& peer,
                   ClientNumber client);
   Task<void> begin(ListenerSettings& settings, std::unique_ptr<Socket> socket, Endpoint peer,

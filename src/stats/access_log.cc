@@ -16,11 +16,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/base/out_of_memory.h"
 #include "evenkeel/base/signals_blocked.h"
 
 namespace evenkeel {
@@ -95,7 +95,7 @@ AccessLogRing::AccessLogRing(AccessLog& log, std::size_t capacity)
     : log_(log), capacity_(std::bit_ceil(std::max<std::size_t>(capacity, 4096))) {
   void* memory = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (memory == MAP_FAILED) out_of_memory();
   madvise(memory, capacity_, MADV_NOHUGEPAGE);
   bytes_ = static_cast<char*>(memory);
   worker_.recheck_at = capacity_ / 2;

@@ -1,7 +1,6 @@
 #include "evenkeel/stats/label_index.h"
 
 #include <algorithm>
-#include <new>
 
 #include "evenkeel/base/log.h"
 #include "evenkeel/stats/chunked_array.h"
@@ -197,19 +196,15 @@ std::uint32_t LabelUses::use(LabelNames& names, std::string_view name,
                              std::vector<std::uint32_t>& used) {
   const std::lock_guard lock(index_.mutex_);
   const std::uint32_t index = index_.add(names, name);
-  used.push_back(index);  // first: without memory, it is not in use
+  used.push_back(index);
   names.use(index);
   return index;
 }
 
 LabelUses::~LabelUses() {
   index_.release(*this);
-  try {
-    const ForgottenLabels forgotten = index_.forget();
-    if (!forgotten.empty()) index_.clear(forgotten);
-  } catch (const std::bad_alloc&) {
-    // The indices that were taken from their names are lost; the others follow the next time.
-  }
+  const ForgottenLabels forgotten = index_.forget();
+  if (!forgotten.empty()) index_.clear(forgotten);
 }
 
 }  // namespace evenkeel

@@ -13,7 +13,7 @@ std::uint32_t LabelNames::add(std::string_view name) {
   if (const std::uint32_t known = find(name); known != 0) return known;
   if (free_.empty() && entries_.size() >= ChunkedArray<int>::limit) return 0;
   if (free_.empty()) {
-    entries_.emplace_back();  // first: without memory, nothing may name an entry that is missing
+    entries_.emplace_back();
     free_.push_back(static_cast<std::uint32_t>(entries_.size() - 1));
   }
   const std::uint32_t index = free_.back();

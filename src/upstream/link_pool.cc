@@ -1,7 +1,6 @@
 #include "evenkeel/upstream/link_pool.h"
 
 #include <algorithm>
-#include <new>
 
 namespace evenkeel {
 namespace {
@@ -268,11 +267,7 @@ void LinkPool::return_link(PooledLink& pooled) {
   pooled.idle_since = loop_.now();
   pooled.link->on_idle_close(&pooled.idle_close);
   sweep_from(pooled.idle_since);
-  try {
-    idle_.push_back(std::move(owned));
-  } catch (const std::bad_alloc&) {
-    return;  // `owned` closes it: destructors return links, and must not throw
-  }
+  idle_.push_back(std::move(owned));
   metrics_.links_idle.add();
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <new>
 #include <utility>
 
+#include "evenkeel/base/out_of_memory.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "http2_message.h"
 #include "http2_stream.h"
@@ -20,22 +20,6 @@ std::string_view view_of(const std::uint8_t* bytes, std::size_t size) {
 }
 
 }  // namespace
-
-/// A callback as nghttp2 calls it: exceptions must not pass through C. It ends the session.
-template <auto callback>
-struct WithoutExceptions;
-template <class... Arguments, int (*callback)(Arguments...)>
-struct WithoutExceptions<callback> {
-  static int call(Arguments... arguments) noexcept {
-    try {
-      return callback(arguments...);
-    } catch (const std::bad_alloc&) {
-      return NGHTTP2_ERR_CALLBACK_FAILURE;
-    }
-  }
-};
-template <auto callback>
-constexpr auto without_exceptions = &WithoutExceptions<callback>::call;
 
 struct Http2Callbacks {
   static Http2Session& session_of(void* user_data) {
@@ -334,20 +318,14 @@ struct Http2Callbacks {
   static nghttp2_session_callbacks* make() {
     nghttp2_session_callbacks* callbacks = nullptr;
     nghttp2_session_callbacks_new(&callbacks);
-    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks,
-                                                            without_exceptions<begin_headers>);
-    nghttp2_session_callbacks_set_on_header_callback(callbacks, without_exceptions<header>);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks,
-                                                              without_exceptions<data_chunk>);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks,
-                                                         without_exceptions<frame_received>);
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks,
-                                                                 without_exceptions<invalid_frame>);
-    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, without_exceptions<frame_sent>);
-    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks,
-                                                             without_exceptions<frame_not_sent>);
-    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks,
-                                                           without_exceptions<stream_closed>);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, data_chunk);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, frame_received);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, invalid_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, frame_sent);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, frame_not_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, stream_closed);
     nghttp2_session_callbacks_set_send_data_callback(callbacks, send_data);
     return callbacks;
   }
@@ -360,14 +338,8 @@ namespace {
 struct PooledMemory {
   static constexpr std::size_t prefix_bytes = alignof(std::max_align_t);
 
-  /// Null if there is no memory: exceptions must not pass through C.
-  static void* take(std::size_t size, void*) noexcept {
-    char* raw = nullptr;
-    try {
-      raw = static_cast<char*>(allocate_pooled(size + prefix_bytes));
-    } catch (const std::bad_alloc&) {
-      return nullptr;
-    }
+  static void* take(std::size_t size, void*) {
+    char* raw = static_cast<char*>(allocate_pooled(size + prefix_bytes));
     std::memcpy(raw, &size, sizeof size);
     return raw + prefix_bytes;
   }
@@ -381,13 +353,11 @@ struct PooledMemory {
     free_pooled(static_cast<char*>(memory) - prefix_bytes, size_of(memory) + prefix_bytes);
   }
   static void* take_zeroed(std::size_t count, std::size_t size, void*) {
-    void* memory = take(count * size, nullptr);
-    return memory == nullptr ? nullptr : std::memset(memory, 0, count * size);
+    return std::memset(take(count * size, nullptr), 0, count * size);
   }
   static void* change(void* memory, std::size_t size, void*) {
     if (memory == nullptr) return take(size, nullptr);
     void* larger = take(size, nullptr);
-    if (larger == nullptr) return nullptr;
     std::memcpy(larger, memory, std::min(size, size_of(memory)));
     give(memory, nullptr);
     return larger;
@@ -417,7 +387,7 @@ nghttp2_session* make_nghttp2_session(Http2Session& owner, Http2Guard::Side side
   const auto make =
       side == Http2Guard::Side::server ? nghttp2_session_server_new3 : nghttp2_session_client_new3;
   nghttp2_session* session = nullptr;
-  if (make(&session, callbacks, &owner, options, &pooled_memory) != 0) throw std::bad_alloc();
+  if (make(&session, callbacks, &owner, options, &pooled_memory) != 0) out_of_memory();
   return session;
 }
 

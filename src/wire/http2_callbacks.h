@@ -13,7 +13,7 @@ namespace evenkeel {
 /// frame.
 inline constexpr std::size_t max_frame_bytes = 16 * 1024 + 64;
 
-/// An nghttp2 session whose callbacks go to `owner` and its streams. Throws std::bad_alloc.
+/// An nghttp2 session whose callbacks go to `owner` and its streams.
 nghttp2_session* make_nghttp2_session(Http2Session& owner, Http2Guard::Side side);
 
 /// The source of a message body: the chunk that its stream offers.

@@ -2,7 +2,6 @@
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -183,55 +182,47 @@ void Http2Frontend::finish_handshake(Request& request, Response& response) {
   response = std::move(refusal);  // the end of its body is the end of the request in the log
 }
 
-/// Handles one request and its response. If there is no memory for it, the client sees its stream
-/// reset.
+/// Handles one request and its response.
 Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
-  try {
-    Request& request = stream.request_;
-    std::shared_ptr<Handler> plan;  // held until the response has ended
-    Response response;
-    request.info.timings.head_received = loop().now();
-    const std::optional<Error> refused = check_head(stream);
-    std::optional<RefusalReport> report;
-    if (refused) {
-      response = refuse(stream, *refused);
-      report.emplace(callbacks_, *refused, request.method, request.authority, request.path,
-                     request.info);
-    } else {
-      request.interim = &stream;
-      request.response_budget = &budget_;
-      if (!stream.received_all() || stream.received() > 0 || !request.upgrade.empty()) {
-        request.body = stream.make_body();
-      }
-      plan = callbacks_.plan();
-      auto result = co_await plan->handle(request);
-      if (!result && result.error().fault == Fault::client_gone) {
-        session_.reset(stream, NGHTTP2_CANCEL);
-        finish(stream);
-        co_return;
-      }
-      response =
-          result ? std::move(*result) : error_response(result.error(), error_format_of(request));
-      if (request.is_extended_connect) [[unlikely]]
-        finish_handshake(request, response);
+  Request& request = stream.request_;
+  std::shared_ptr<Handler> plan;  // held until the response has ended
+  Response response;
+  request.info.timings.head_received = loop().now();
+  const std::optional<Error> refused = check_head(stream);
+  std::optional<RefusalReport> report;
+  if (refused) {
+    response = refuse(stream, *refused);
+    report.emplace(callbacks_, *refused, request.method, request.authority, request.path,
+                   request.info);
+  } else {
+    request.interim = &stream;
+    request.response_budget = &budget_;
+    if (!stream.received_all() || stream.received() > 0 || !request.upgrade.empty()) {
+      request.body = stream.make_body();
     }
-    if (stream.attached()) {
-      auto sent = co_await respond(stream, response);
-      if (!sent) {
-        request.info.outcome.fault = sent.error().fault;
-        // A truncated body must not look complete. For a tunnel: RFC 8441, section 5.
-        const bool cancels = sent.error().side == Side::client || request.is_extended_connect;
-        session_.reset(stream, cancels ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
-      }
+    plan = callbacks_.plan();
+    auto result = co_await plan->handle(request);
+    if (!result && result.error().fault == Fault::client_gone) {
+      session_.reset(stream, NGHTTP2_CANCEL);
+      finish(stream);
+      co_return;
     }
-    request.info.outcome.bytes_out = stream.sent();
-    response.body.reset();
-    finish(stream);
-    co_return;
-  } catch (const std::bad_alloc&) {
-    stream.request_.info.outcome.fault = Fault::out_of_memory;
+    response =
+        result ? std::move(*result) : error_response(result.error(), error_format_of(request));
+    if (request.is_extended_connect) [[unlikely]]
+      finish_handshake(request, response);
   }
-  session_.reset(stream, NGHTTP2_INTERNAL_ERROR);
+  if (stream.attached()) {
+    auto sent = co_await respond(stream, response);
+    if (!sent) {
+      request.info.outcome.fault = sent.error().fault;
+      // A truncated body must not look complete. For a tunnel: RFC 8441, section 5.
+      const bool cancels = sent.error().side == Side::client || request.is_extended_connect;
+      session_.reset(stream, cancels ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
+    }
+  }
+  request.info.outcome.bytes_out = stream.sent();
+  response.body.reset();
   finish(stream);
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -302,11 +301,7 @@ Http2Link::Http2Link(std::unique_ptr<Socket> socket, const LinkOptions& options)
       keepalive_(session_, silence_, options_) {}
 
 Task<void> Http2Link::serve_connection() {
-  try {
-    co_await session_.run({});
-  } catch (const std::bad_alloc&) {
-    session_.end();
-  }
+  co_await session_.run({});
   draining_ = true;
   settings_signal_.raise();
   for (Node* node = streams_.next; node != &streams_; node = node->next) {

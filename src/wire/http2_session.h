@@ -153,7 +153,6 @@ class Http2Session {
   bool alive(std::int32_t stream) const;
   bool check_verdict(const Http2Guard::Verdict& verdict);
   void receive_data(Http2Stream* stream, std::string_view bytes);
-  void write_frames();
   bool fill();
   std::unique_ptr<Http2Section> take_section(std::int32_t stream);
   std::size_t complete_headers(char* frame);

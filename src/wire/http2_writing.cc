@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cstddef>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "http2_callbacks.h"
@@ -41,14 +40,12 @@ std::unique_ptr<Http2Section> Http2Session::take_section(std::int32_t stream) {
   return nullptr;
 }
 
-int Http2Session::submit_trailers(Http2Stream& stream) try {
+int Http2Session::submit_trailers(Http2Stream& stream) {
   auto section = std::make_unique<Http2Section>(Http2Section::Values::copied);
   section->add_all(*stream.pending_trailers_);
   const int result = nghttp2_submit_trailer(session_, stream.id_, nullptr, 0);
   if (result == 0) queue_section(stream.id_, std::move(section));
   return result;
-} catch (const std::bad_alloc&) {  // must not pass through nghttp2
-  return NGHTTP2_ERR_NOMEM;
 }
 
 /// Puts the fields into a HEADERS frame, which nghttp2 writes without any, and returns its size.
@@ -122,15 +119,6 @@ bool Http2Session::fill() {
 }
 
 void Http2Session::flush() {
-  try {
-    write_frames();
-  } catch (const std::bad_alloc&) {
-    failure_ = "out of memory";
-    end();
-  }
-}
-
-void Http2Session::write_frames() {
   if (ended_) return;
   // The peer has opened its window, which may be used up at once.
   if (nghttp2_session_get_remote_window_size(session_) > 0) [[likely]]

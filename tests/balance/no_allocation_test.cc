@@ -5,7 +5,6 @@
 #include <chrono>
 #include <functional>
 #include <future>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "counted_allocations.h"
 #include "evenkeel/balance/scheduler.h"
 #include "evenkeel/base/loop.h"
-#include "evenkeel/base/memory_reserve.h"
 #include "evenkeel/base/rng.h"
 
 #ifndef EVENKEEL_SANITIZED
@@ -143,32 +141,6 @@ TEST(NoAllocation, InALongRunOfAPrefixIndexWhichHoldsItsByteCap) {
   EXPECT_EQ(allocations, before);
   EXPECT_EQ(index.bytes(), bytes);
   EXPECT_LE(bytes, cap);
-}
-
-TEST(NoAllocation, WaitsForMemoryWhileTheQueueIsLocked) {
-  auto state = PoolState::build(some_pool(1, 1));
-  Loop loop;
-  Pool pool(state, loop, 1);
-  auto first = pool.acquire({}).take();
-  auto queued = pool.acquire({});
-  ASSERT_FALSE(queued.ready());
-  MemoryPressureLevel pressure;
-  const MemoryReserve reserve(pressure);
-  std::get_new_handler()();  // uses up the reserve
-  bool failed = false;
-  const std::function<void()> as_without_memory = [&] {
-    try {
-      std::get_new_handler()();
-    } catch (const std::bad_alloc&) {
-      failed = true;
-    }
-  };
-
-  on_next_allocation = &as_without_memory;
-  first->release();
-  on_next_allocation = nullptr;
-
-  EXPECT_TRUE(failed) << "it has waited, or there was no allocation";
 }
 
 /// A table of tens of thousands of names takes milliseconds to build.

@@ -10,13 +10,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "counted_allocations.h"
 #include "evenkeel/base/high_resolution_timer.h"
 #include "evenkeel/base/rng.h"
 #include "sanitizers.h"
@@ -357,39 +355,6 @@ TEST(Loop, RunsWhatOtherThreadsPost) {
 
   for (auto& poster : posters) poster.join();
 }
-
-#ifndef EVENKEEL_SANITIZED
-
-TEST(Loop, IsNotLockedWhileAPostTakesMemory) {
-  Loop loop;
-  bool locked = false;
-  int allocating = 0;
-  for (int i = 0; i < 20; ++i) {
-    std::thread other;
-    const std::function<void()> post_elsewhere = [&] {
-      std::promise<void> promise;
-      const std::future<void> posted = promise.get_future();
-      other = std::thread([&loop, promise = std::move(promise)]() mutable {
-        loop.post([] {});
-        promise.set_value();
-      });
-      locked = locked || posted.wait_for(10s) != std::future_status::ready;
-    };
-
-    on_next_allocation = &post_elsewhere;
-    loop.post([] {});
-    on_next_allocation = nullptr;
-
-    if (!other.joinable()) continue;
-    ++allocating;
-    other.join();
-  }
-
-  EXPECT_GT(allocating, 0);
-  EXPECT_FALSE(locked);
-}
-
-#endif  // EVENKEEL_SANITIZED
 
 TEST(Loop, RunsUntilItIsStopped) {
   Loop loop;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -177,72 +177,20 @@ TEST(Task, OfNothingIsReadyWhenEmpty) {
   EXPECT_FALSE(empty.valid());
 }
 
-Task<Result<int>> fail_result(Gate& gate) {
+Task<int> throw_after(Gate& gate) {
   co_await gate;
-  throw std::bad_alloc();
+  throw std::runtime_error("a bug");
   co_return 1;
 }
 
-Task<int> fail_value(Gate& gate, std::string& notes) {
-  const Witness witness(notes, 'i');
-  co_await gate;
-  throw std::bad_alloc();
-  co_return 1;
-}
-
-Task<void> fail_nothing(Gate& gate) {
-  co_await gate;
-  throw std::bad_alloc();
-}
-
-Task<int> await_value(Gate& gate, std::string& notes) {
-  const Witness witness(notes, 'o');
-  auto value = co_await fail_value(gate, notes);
-  co_return value;
-}
-
-Task<int> catch_failure(Gate& gate) {
-  try {
-    co_await fail_nothing(gate);
-  } catch (const std::bad_alloc&) {
-    co_return 7;
-  }
-  co_return 0;
-}
-
-TEST(Task, ThatRunsOutOfMemoryEndsWithAnError) {
-  Gate gate;
-  auto task = fail_result(gate);
-  gate.open();
-  ASSERT_TRUE(task.ready());
-  const auto result = task.take();
-  ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().fault, Fault::out_of_memory);
-}
-
-TEST(Task, WithoutRoomForAnErrorThrowsToItsAwaiter) {
-  Gate gate;
-  std::string notes;
-  auto task = await_value(gate, notes);
-  gate.open();
-  ASSERT_TRUE(task.ready());
-  EXPECT_EQ(notes, "io") << "both frames were left";
-  EXPECT_THROW(task.take(), std::bad_alloc);
-
-  Gate another;
-  auto caught = catch_failure(another);
-  another.open();
-  ASSERT_TRUE(caught.ready());
-  EXPECT_EQ(caught.take(), 7);
-}
-
-TEST(Task, OfNothingKnowsThatItRanOutOfMemory) {
-  Gate gate;
-  auto task = fail_nothing(gate);
-  EXPECT_FALSE(task.out_of_memory());
-  gate.open();
-  EXPECT_TRUE(task.ready());
-  EXPECT_TRUE(task.out_of_memory());
+TEST(TaskDeathTest, EndsTheProcessWhenItsCoroutineThrows) {
+  EXPECT_DEATH(
+      {
+        Gate gate;
+        auto task = throw_after(gate);
+        gate.open();
+      },
+      "a bug");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """When connections, memory or the patience with slow clients run out: what is given up, and what is served."""
 
+import json
 import pathlib
 import re
 import resource
@@ -17,6 +18,7 @@ from websocket_echo import switch
 
 KIBI = 1 << 10
 MEBI = 1 << 20
+UNIT = pathlib.Path(__file__).resolve().parents[2] / "config" / "evenkeel.service"
 
 
 class Gate:
@@ -299,32 +301,68 @@ class Memory(case.Case):
         daemon.wait_line("memory: .*: refusing|memory: .*: closing")
         self.eventually(lambda: daemon.metric("evenkeel_errors_total", reason="out_of_memory") >= 1)
 
-    def test_a_request_that_finds_no_memory_ends_alone(self):
+    def test_prompts_of_many_clients_are_refused_in_time(self):
+        """Eight clients send prompts of a megabyte while uploads that wait use up 64 MiB."""
+        daemon = self.start("64MiB")
+        prompt = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * self.SIZE}]}).encode()
+        answers = []
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+
+        def send(peer):
+            peer.request("GET", "/waits")  # an idle connection would be closed
+            while not ended.is_set():
+                answer = peer.exchange("POST", "/v1/chat/completions", body=prompt)
+                answers.append((answer.status, answer.reason))
+
+        def used():
+            status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text()
+            return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) * KIBI
+
+        filler = self.peer(daemon)
+        clients = [self.spawn(lambda peer=self.peer(daemon): send(peer)) for _ in range(8)]
+        most = 0
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and answers.count((503, "out_of_memory")) < 50:
+            if self.used(daemon) < 0.96:
+                self.upload(filler)
+            most = max(most, used())
+            time.sleep(0.02)
+        ended.set()
+        for client in clients:
+            client.join()
+        self.assertGreaterEqual(answers.count((503, "out_of_memory")), 50)
+        self.assertGreater(answers.count((200, None)), 0)
+        self.assertLess(most, 64 * MEBI)
+        self.assertTrue(daemon.running(), "\n".join(daemon.lines[-20:]))
+
+        self.gate.open()
+        filler.close()
+        self.eventually(lambda: self.serves(daemon), "service as before")
+
+    def test_an_allocation_that_fails_ends_the_process_and_the_unit_starts_the_next(self):
         daemon = self.start("off")
         exchange(daemon.address)
         status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text()
         mapped = int(re.search(r"VmSize:\s+(\d+) kB", status)[1]) * KIBI
-        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (mapped + 48 * MEBI, resource.RLIM_INFINITY))
+        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (mapped + 16 * MEBI, resource.RLIM_INFINITY))
 
-        failed = 0
-        peers = []
-        for _ in range(12):
+        for _ in range(20):
             try:
-                peers.append(self.peer(daemon))
+                peer = self.peer(daemon)
                 for _ in range(20):
-                    self.upload(peers[-1])
+                    self.upload(peer)
             except (Closed, http2.Reset, OSError):
-                failed += 1
-        self.assertTrue(daemon.running(), "\n".join(daemon.lines[-20:]))
-
-        self.gate.open()
-        for peer in peers:
-            peer.close()
-        self.eventually(lambda: self.serves(daemon), "service as before")
-        self.eventually(lambda: daemon.api("status")["connections"] == 0, "no connection left")
-        print(f"\n  {failed} connections failed ", end="", flush=True)
-        self.assertGreater(failed + daemon.metric("evenkeel_errors_total", reason="out_of_memory"), 0)
-        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                pass
+            if not daemon.running():
+                break
+        self.assertEqual(daemon.wait_exit(), 1)
+        self.assertEqual([line for line in daemon.lines if "out of memory" in line],
+                         ["evenkeel: out of memory: the process ends; lower limits.memory, or raise the memory limit "
+                          "of the process"])
+        unit = UNIT.read_text()
+        self.assertIn("\nRestart=on-failure\n", unit)
+        self.assertNotRegex(unit, "\n(SuccessExitStatus|RestartPreventExitStatus)=")
 
     @staticmethod
     def serves(daemon):

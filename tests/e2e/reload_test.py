@@ -2,7 +2,6 @@
 
 import itertools
 import pathlib
-import resource
 import signal
 import threading
 import unittest
@@ -319,20 +318,6 @@ class ChangedBackends(Backends):
             self.reload()
             self.assertEqual(stream.exchange().body, b"two")
             self.assertEqual([each["name"] for each in daemon.api("pools")], ["second"])
-
-    @unittest.skipIf(SANITIZED, "a sanitizer has reserved its address space")
-    def test_pools_that_do_not_fit_into_memory_refuse_the_file(self):
-        daemon = self.running(self.several(1)[0])
-        used, = (int(line.split()[1]) for line in pathlib.Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
-                 if line.startswith("VmSize:"))
-        limit = (used << 10) + (1 << 30)
-        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (limit, limit))
-        self.config["pools"][0] |= {"picker": "expected-time", "expected_time": {"index_memory": "16GiB"}}
-        self.config["limits"] = {"memory": "off"}  # else the check of the file may refuse it
-        self.write()
-        daemon.signal(signal.SIGHUP)
-        daemon.wait_line("not enough memory for these pools.*index_memory.* is taken in full")
-        self.eventually(lambda: self.status_of(daemon) == 200, "the former file serves")
 
     @unittest.skipIf(SANITIZED, "a sanitizer keeps what is freed")
     def test_a_replaced_prefix_index_is_released_although_a_request_goes_on(self):

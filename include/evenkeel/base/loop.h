@@ -300,9 +300,6 @@ class Loop {
 
   /// Owns the task until it is done; drops it with the loop. Thread: the loop's.
   void spawn(Task<void> task);
-  /// Lets a task or callback that runs out of memory end from now on, while the loop goes on.
-  /// Otherwise the process ends. Thread: the loop's.
-  void survive_out_of_memory() { survives_out_of_memory_ = true; }
   /// Lets the loop poll for a moment before it sleeps (see BusyPoll), as by default, or not.
   /// Thread: the loop's.
   void set_busy_polling(bool allowed) { busy_poll_.enable(allowed); }
@@ -358,8 +355,6 @@ class Loop {
   void run_once(Instant wake_at);
   void arm_ticker(Instant when);
   int wait_for_events(epoll_event* events, Instant& until);
-  template <class Work>
-  void guard(Work work);
   void run_ready();
   void run_posted();
   void run_timers(Instant latest);
@@ -395,7 +390,6 @@ class Loop {
   std::vector<std::function<void()>> posted_;
   bool wakeup_pending_ = false;  // guarded by posted_mutex_
   bool stopping_ = false;        // set by the loop itself
-  bool survives_out_of_memory_ = false;
   std::atomic<std::uint64_t> iterations_{0};
   std::atomic<Duration::rep> max_iteration_time_{0};
 };

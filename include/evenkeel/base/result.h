@@ -47,7 +47,7 @@ enum class Fault : std::uint8_t {
   flood,
   write_timeout,
   draining,
-  out_of_memory,  ///< refused because memory is scarce, or an allocation failed
+  out_of_memory,  ///< refused because memory is scarce
   internal,
 };
 

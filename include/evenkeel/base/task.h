@@ -6,8 +6,7 @@
 #pragma once
 
 #include <coroutine>
-#include <cstdlib>
-#include <new>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -18,18 +17,6 @@ namespace evenkeel {
 
 template <class T>
 class Task;
-
-/// Aborts, within the handler of an exception, unless it is std::bad_alloc. Errors are values; any
-/// other exception here is a bug.
-[[gnu::cold, gnu::noinline]] inline void require_bad_alloc() noexcept {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return;
-  } catch (...) {  // NOLINT(bugprone-empty-catch)
-  }
-  std::abort();
-}
 
 namespace detail {
 
@@ -48,14 +35,13 @@ struct PromiseBase : Pooled {
 
   std::suspend_never initial_suspend() noexcept { return {}; }
   Final final_suspend() noexcept { return {}; }
+  /// Errors are values; an exception here is a bug.
+  void unhandled_exception() noexcept { std::terminate(); }
 };
 
 }  // namespace detail
 
 /// The result of a coroutine, or a value that is already known.
-///
-/// A coroutine that runs out of memory ends: with an error (Fault::out_of_memory) if T is a Result,
-/// otherwise std::bad_alloc is thrown to the one that awaits it.
 ///
 /// REQUIRES: awaited by at most one coroutine; not dropped from inside its own execution.
 /// Thread: lives and dies on one thread.
@@ -68,13 +54,6 @@ class [[nodiscard]] Task {
     template <class U>
     void return_value(U&& result) {
       value.emplace(std::forward<U>(result));
-    }
-    void unhandled_exception() noexcept {
-      require_bad_alloc();
-      value.reset();
-      if constexpr (std::is_constructible_v<T, Error>) {
-        value.emplace(Error{.fault = Fault::out_of_memory});
-      }
     }
   };
   using Handle = std::coroutine_handle<promise_type>;
@@ -128,10 +107,6 @@ class [[nodiscard]] Task {
       value_.reset();
       return result;
     }
-    if constexpr (!std::is_constructible_v<T, Error>) {
-      if (!handle_.promise().value) [[unlikely]]
-        throw std::bad_alloc();
-    }
     T result = std::move(*handle_.promise().value);
     drop();
     return result;
@@ -150,11 +125,6 @@ class [[nodiscard]] Task<void> {
   struct promise_type : detail::PromiseBase {
     Task get_return_object() { return Task(Handle::from_promise(*this)); }
     void return_void() noexcept {}
-    void unhandled_exception() noexcept {
-      require_bad_alloc();
-      out_of_memory = true;
-    }
-    bool out_of_memory = false;
   };
   using Handle = std::coroutine_handle<promise_type>;
 
@@ -171,8 +141,6 @@ class [[nodiscard]] Task<void> {
 
   bool valid() const { return static_cast<bool>(handle_); }
   bool ready() const { return !handle_ || handle_.done(); }
-  /// True if the task is done because it ran out of memory.
-  bool out_of_memory() const { return handle_ && handle_.promise().out_of_memory; }
   void drop() {
     if (handle_) std::exchange(handle_, {}).destroy();
   }
@@ -184,12 +152,7 @@ class [[nodiscard]] Task<void> {
   void await_suspend(std::coroutine_handle<> waiter) noexcept {
     handle_.promise().continuation = waiter;
   }
-  void await_resume() {
-    const bool failed = out_of_memory();
-    drop();
-    if (failed) [[unlikely]]
-      throw std::bad_alloc();
-  }
+  void await_resume() { drop(); }
 
  private:
   explicit Task(Handle handle) : handle_(handle) {}

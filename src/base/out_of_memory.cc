@@ -1,0 +1,22 @@
+#include "evenkeel/base/out_of_memory.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <new>
+#include <string_view>
+
+namespace evenkeel {
+
+// It must not allocate.
+void out_of_memory() noexcept {
+  constexpr std::string_view line =
+      "evenkeel: out of memory: the process ends; lower limits.memory, or raise the memory limit "
+      "of the process\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  std::_Exit(EXIT_FAILURE);
+}
+
+void exit_when_out_of_memory() { std::set_new_handler(out_of_memory); }
+
+}  // namespace evenkeel
