@@ -410,33 +410,18 @@ void Reloader::watch_active_hosts() { dns_cache_.set_hosts(hosts_of(*config_)); 
 Task<void> Reloader::serve() { return changes_.serve(); }
 
 void Reloader::queue_reload() {
-  changes_.post("reload", [this] { return run_queued_reload(); });
-}
-
-Task<void> Reloader::run_queued_reload() {
-  if (shutdown_) {
-    shutdown_->pass_on_reload();
-    co_return;
-  }
-  co_await run_reload(std::make_shared<std::vector<Problem>>());
+  changes_.post("reload", [this] {
+    if (shutdown_) shutdown_->pass_on_reload();
+    return shutdown_ ? Task<std::vector<Problem>>(std::vector<Problem>{}) : run_reload();
+  });
 }
 
 void Reloader::queue_upgrade() {
-  changes_.post("upgrade",
-                [this] { return run_upgrade(std::make_shared<std::optional<Error>>()); });
+  changes_.post("upgrade", [this] { return process_.take_over(Binary::installed); });
 }
 
 Task<Result<Done>> Reloader::upgrade() {
-  const auto error = std::make_shared<std::optional<Error>>();
-  ChangeQueue::Change change = [this, error] { return run_upgrade(error); };
-  co_await changes_.run(std::move(change));
-  if (*error) co_return std::move(**error);
-  co_return Done{};
-}
-
-Task<void> Reloader::run_upgrade(std::shared_ptr<std::optional<Error>> error) {
-  auto done = co_await process_.take_over(Binary::installed);
-  if (!done) *error = std::move(done.error());
+  return changes_.run([this] { return process_.take_over(Binary::installed); });
 }
 
 /// Applies a file that a running process cannot apply. REQUIRES: the file has no mistakes.
@@ -455,17 +440,15 @@ Task<void> Reloader::take_over_for(PreparedReload& reload) {
 }
 
 Task<std::vector<Problem>> Reloader::reload() {
-  const auto problems = std::make_shared<std::vector<Problem>>();
-  ChangeQueue::Change change = [this, problems] { return run_reload(problems); };
-  co_await changes_.run(std::move(change));
-  co_return std::move(*problems);
+  return changes_.run([this] { return run_reload(); });
 }
 
-Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) {
+Task<std::vector<Problem>> Reloader::run_reload() {
   if (shutdown_) {
-    problems->push_back(
+    std::vector<Problem> problems;
+    problems.push_back(
         {.file = file_, .message = "not reloaded: " + shutdown_->reason, .help = shutdown_->help});
-    co_return;
+    co_return problems;
   }
   process_.notifier.reloading();
   ReadConfig read = [file = file_, environment = process_.environment] {
@@ -479,8 +462,8 @@ Task<void> Reloader::run_reload(std::shared_ptr<std::vector<Problem>> problems) 
   watch_active_hosts();
   if (reload.problems.empty() && !reload.takeover.empty()) co_await take_over_for(reload);
   report(reload);
-  *problems = std::move(reload.problems);
   ++rebuilds_;
+  co_return std::move(reload.problems);
 }
 
 void Reloader::report(const PreparedReload& reload) {
@@ -625,25 +608,18 @@ Task<Result<ListenerHosts>> Reloader::look_up(std::vector<std::string> hosts,
 
 Task<Result<Done>> Reloader::set_weight(std::string pool, std::string backend,
                                         std::uint32_t weight) {
-  const auto error = std::make_shared<std::optional<Error>>();
-  ChangeQueue::Change change = [=, this] { return run_set_weight(pool, backend, weight, error); };
-  co_await changes_.run(std::move(change));
-  if (*error) co_return std::move(**error);
-  co_return Done{};
+  return changes_.run([=, this] { return run_set_weight(pool, backend, weight); });
 }
 
-Task<void> Reloader::run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
-                                    std::shared_ptr<std::optional<Error>> error) {
+Task<Result<Done>> Reloader::run_set_weight(std::string pool, std::string backend,
+                                            std::uint32_t weight) {
   if (shutdown_) {
-    *error = Error{.fault = Fault::draining, .detail = "not set: " + shutdown_->reason};
-    co_return;
+    co_return Error{.fault = Fault::draining, .detail = "not set: " + shutdown_->reason};
   }
   auto change = co_await prepare_running(overrides_.weights_with(pool, backend, weight));
-  if (!change) {
-    *error = std::move(change.error());
-    co_return;
-  }
+  if (!change) co_return std::move(change.error());
   co_await commit(std::move(*change), max_new_backend_check_wait);
+  co_return Done{};
 }
 
 void Reloader::on_dns_change() {

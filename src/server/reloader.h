@@ -164,14 +164,11 @@ class Reloader final : public Control {
   const BackendMonitor& backend_monitor() const { return backend_monitor_; }
 
  private:
-  Task<void> run_queued_reload();
-  Task<void> run_reload(std::shared_ptr<std::vector<Problem>> problems);
+  Task<std::vector<Problem>> run_reload();
   std::vector<Problem> takeover_problems(const std::vector<std::string>& keys) const;
   Task<Result<ListenerHosts>> look_up(std::vector<std::string> hosts, std::stop_token left);
   Task<void> check_sockets(const Config& next, std::stop_token left, ReloadPreview& preview);
-  Task<void> run_set_weight(std::string pool, std::string backend, std::uint32_t weight,
-                            std::shared_ptr<std::optional<Error>> error);
-  Task<void> run_upgrade(std::shared_ptr<std::optional<Error>> error);
+  Task<Result<Done>> run_set_weight(std::string pool, std::string backend, std::uint32_t weight);
   Task<void> take_over_for(PreparedReload& reload);
   Task<void> run_dns_update();
   void on_dns_change();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,15 @@ using namespace std::chrono_literals;
 
 class QueueOfChanges : public testing::Test {
  protected:
-  Task<void> note(std::string name) {
+  /// Returns how many were done before.
+  Task<std::size_t> note(std::string name) {
     begun_.push_back(name);
     co_await loop_.yield();
     co_await loop_.yield();
     done_.push_back(name);
+    co_return done_.size() - 1;
   }
-  ChangeQueue::Change noting(std::string name) {
+  std::function<Task<std::size_t>()> noting(std::string name) {
     return [this, name] { return note(name); };
   }
   void run_until_done(std::size_t count) {
@@ -34,8 +37,8 @@ class QueueOfChanges : public testing::Test {
 };
 
 TEST_F(QueueOfChanges, RunsThemOneAfterTheOther) {
-  loop_.spawn(queue_.run(noting("a")));
-  loop_.spawn(queue_.run(noting("b")));
+  queue_.post("a", noting("a"));
+  queue_.post("b", noting("b"));
   loop_.spawn(queue_.serve());
 
   ASSERT_TRUE(loop_.run_until([&] { return begun_.size() == 2; }, Clock::now() + 20s));
@@ -44,7 +47,7 @@ TEST_F(QueueOfChanges, RunsThemOneAfterTheOther) {
   run_until_done(2);
 }
 
-TEST_F(QueueOfChanges, WakesTheWaiterWhenItsChangeIsDone) {
+TEST_F(QueueOfChanges, ReturnsTheResultWhenTheChangeIsDone) {
   loop_.spawn(queue_.serve());
   auto first = queue_.run(noting("a"));
   auto second = queue_.run(noting("b"));
@@ -54,6 +57,8 @@ TEST_F(QueueOfChanges, WakesTheWaiterWhenItsChangeIsDone) {
   EXPECT_FALSE(second.ready());
   ASSERT_TRUE(loop_.run_until([&] { return second.ready(); }, Clock::now() + 20s));
   EXPECT_THAT(done_, ElementsAre("a", "b"));
+  EXPECT_EQ(first.take(), 0u);
+  EXPECT_EQ(second.take(), 1u);
 }
 
 TEST_F(QueueOfChanges, CoalescesPostedChangesOfOneName) {
