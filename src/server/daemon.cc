@@ -18,10 +18,11 @@
 #include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/process_environment.h"
+#include "evenkeel/upgrade/inherited_sockets.h"
+#include "evenkeel/upgrade/predecessor.h"
+#include "evenkeel/upgrade/upgrade_reports.h"
 #include "server/drain.h"
-#include "server/inherited_sockets.h"
 #include "server/memory_guard.h"
-#include "server/predecessor.h"
 #include "server/preparation_steps.h"
 #include "server/process_signals.h"
 #include "server/reloader.h"
@@ -29,7 +30,6 @@
 #include "server/state_file.h"
 #include "server/state_saver.h"
 #include "server/upgrade.h"
-#include "server/upgrade_reports.h"
 #include "server/worker_group.h"
 
 namespace evenkeel {

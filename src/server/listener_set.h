@@ -10,7 +10,7 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/net/endpoint.h"
-#include "server/inherited_sockets.h"
+#include "evenkeel/upgrade/inherited_sockets.h"
 #include "server/listener_assignment.h"
 
 namespace evenkeel {

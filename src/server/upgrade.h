@@ -10,8 +10,8 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
+#include "evenkeel/upgrade/successor.h"
 #include "server/reloader.h"
-#include "server/successor.h"
 
 namespace evenkeel {
 

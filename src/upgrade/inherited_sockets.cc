@@ -1,4 +1,4 @@
-#include "server/inherited_sockets.h"
+#include "evenkeel/upgrade/inherited_sockets.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

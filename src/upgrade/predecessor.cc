@@ -1,4 +1,4 @@
-#include "server/predecessor.h"
+#include "evenkeel/upgrade/predecessor.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "server/handover_packets.h"
+#include "evenkeel/upgrade/handover_packets.h"
 
 namespace evenkeel {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/upgrade_reports.h"
+#include "evenkeel/upgrade/upgrade_reports.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "server/handover_packets.h"
+#include "evenkeel/upgrade/handover_packets.h"
 
 namespace evenkeel {
 namespace {

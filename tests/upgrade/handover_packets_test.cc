@@ -1,4 +1,4 @@
-#include "server/handover_packets.h"
+#include "evenkeel/upgrade/handover_packets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

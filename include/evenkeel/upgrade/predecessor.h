@@ -8,7 +8,7 @@
 #include <string>
 
 #include "evenkeel/base/result.h"
-#include "server/inherited_sockets.h"
+#include "evenkeel/upgrade/inherited_sockets.h"
 
 namespace evenkeel {
 

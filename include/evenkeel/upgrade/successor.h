@@ -8,10 +8,10 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/owned_fd.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
-#include "server/handover_packets.h"
-#include "server/owned_fd.h"
+#include "evenkeel/upgrade/handover_packets.h"
 
 namespace evenkeel {
 

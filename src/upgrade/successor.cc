@@ -1,4 +1,4 @@
-#include "server/successor.h"
+#include "evenkeel/upgrade/successor.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,8 +20,8 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/base/owned_fd.h"
 #include "evenkeel/base/refusal_text.h"
-#include "server/owned_fd.h"
 
 namespace evenkeel {
 namespace {

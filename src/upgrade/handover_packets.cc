@@ -1,4 +1,4 @@
-#include "server/handover_packets.h"
+#include "evenkeel/upgrade/handover_packets.h"
 
 #include <fmt/format.h>
 #include <poll.h>

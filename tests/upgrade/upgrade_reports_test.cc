@@ -1,4 +1,4 @@
-#include "server/upgrade_reports.h"
+#include "evenkeel/upgrade/upgrade_reports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "server/handover_packets.h"
+#include "evenkeel/upgrade/handover_packets.h"
 #include "wire/peer.h"
 
 namespace evenkeel {
