@@ -18,6 +18,7 @@
 #include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/process_environment.h"
+#include "evenkeel/state/state_file.h"
 #include "evenkeel/upgrade/inherited_sockets.h"
 #include "evenkeel/upgrade/predecessor.h"
 #include "evenkeel/upgrade/upgrade_reports.h"
@@ -27,7 +28,6 @@
 #include "server/process_signals.h"
 #include "server/reloader.h"
 #include "server/service_notifier.h"
-#include "server/state_file.h"
 #include "server/state_saver.h"
 #include "server/upgrade.h"
 #include "server/worker_group.h"
@@ -284,7 +284,6 @@ Result<Done> Daemon::take_over(const Config& config) {
   if (!received) return received;
   auto state = parse_state(predecessor_.receive_state());
   if (state) {
-    if (state->skipped_lines > 0) log::warning("some of what was learned of backends is lost");
     reloader_->restore(std::move(*state), config);
   } else {
     log::warning("what operators have set is lost: " + state.error().detail);

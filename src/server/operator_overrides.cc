@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/saved_state.h"
+#include "evenkeel/state/saved_state.h"
 
 namespace evenkeel {
 namespace {

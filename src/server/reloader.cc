@@ -13,9 +13,9 @@
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/net/resolver.h"
-#include "server/observed_backends.h"
+#include "evenkeel/state/observed_backends.h"
+#include "evenkeel/state/saved_schedulers.h"
 #include "server/preparation_steps.h"
-#include "server/saved_schedulers.h"
 
 namespace evenkeel {
 namespace {

@@ -19,6 +19,7 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/net/dns_cache.h"
+#include "evenkeel/state/saved_state.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/upstream/backend_monitor.h"
 #include "evenkeel/upstream/model_catalog.h"
@@ -29,7 +30,6 @@
 #include "server/operator_overrides.h"
 #include "server/preparation_steps.h"
 #include "server/preparation_thread.h"
-#include "server/saved_state.h"
 #include "server/service_notifier.h"
 #include "server/worker_group.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "evenkeel/base/log.h"
-#include "server/saved_schedulers.h"
+#include "evenkeel/state/saved_schedulers.h"
 
 namespace evenkeel {
 namespace {
@@ -29,7 +29,7 @@ Task<void> StateSaver::save() {
     add_schedulers(state, *reloader_.pool_set(), 0, taken);
     PreparationThread::Work write = [writer = writer_, path, problem, state = std::move(state),
                                      taken] {
-      *problem = writer->write(path, to_text(state), taken);
+      *problem = writer->write(path, to_bytes(state), taken);
     };
     co_await reloader_.run_blocking(std::move(write));
   }
@@ -46,7 +46,7 @@ void StateSaver::save_at_exit() {
     SavedState state = reloader_.saved_state();
     const Instant now = Clock::now();
     add_schedulers(state, *reloader_.pool_set(), max_prefixes, now);
-    report(writer_->write(path, to_text(state), now));
+    report(writer_->write(path, to_bytes(state), now));
   }
 }
 

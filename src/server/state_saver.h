@@ -7,8 +7,8 @@
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/task.h"
+#include "evenkeel/state/state_file.h"
 #include "server/reloader.h"
-#include "server/state_file.h"
 
 namespace evenkeel {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "evenkeel/base/log.h"
-#include "server/saved_schedulers.h"
+#include "evenkeel/state/saved_schedulers.h"
 
 namespace evenkeel {
 namespace {
@@ -59,14 +59,14 @@ void Upgrade::pass_on_reload() const {
 /// Prefix indexes are large: what has to be copied and written is done beside the control loop.
 Task<std::string> Upgrade::collect_state() {
   const auto state = std::make_shared<SavedState>(reloader_.saved_state());
-  const auto text = std::make_shared<std::string>();
+  const auto bytes = std::make_shared<std::string>();
   PreparationThread::Work copy = [state, pool_set = reloader_.pool_set(), now = Clock::now()] {
     add_schedulers(*state, *pool_set, max_saved_prefixes, now);
   };
   co_await reloader_.run_with_locks(std::move(copy));
-  PreparationThread::Work write = [state, text] { *text = to_text(*state); };
+  PreparationThread::Work write = [state, bytes] { *bytes = to_bytes(*state); };
   co_await reloader_.run_blocking(std::move(write));
-  co_return std::move(*text);
+  co_return std::move(*bytes);
 }
 
 Handover Upgrade::handover(int admin_fd, std::string state) const {

@@ -6,6 +6,7 @@ import signal
 import time
 
 import case
+import saved_state
 from ports import free_ports
 from stream import exchange
 from upgrading import UpgradeCase
@@ -53,15 +54,10 @@ class Learned:
     def chosen(self, attempt):
         return next(each for each in attempt["candidates"] if each["backend"] == attempt["backend"])
 
-    def lines(self, kind):
-        """The words of the saved lines of a kind, by backend."""
-        return {words[2]: words[3:] for words in map(str.split, self.state.read_text().splitlines())
-                if words[0] == kind}
-
     def learned(self):
         """Samples and coefficients of the speeds of prompts, by backend."""
-        return {backend: (int(words[0]), float(words[3]), float(words[4]))
-                for backend, words in self.lines("prefill").items()}
+        return {backend: (each.engine.prefill.samples, *each.engine.prefill.coefficients)
+                for backend, each in saved_state.read(self.state).items() if each.engine.HasField("prefill")}
 
     def rungs(self, daemon):
         return {each["id"]: each["forecast"]["rung"] for each in daemon.api("backends")}
@@ -124,7 +120,8 @@ class Restarts(Learned, case.Case):
         self.eventually(lambda: self.polled(first), "the metrics of both")
         self.warm_up(first)
         learned = self.stopped(first)
-        self.assertEqual(set(self.lines("prefixes")), set(self.addresses))
+        saved = saved_state.read(self.state)
+        self.assertEqual({backend for backend, each in saved.items() if each.engine.prefixes}, set(self.addresses))
         for server in self.servers:
             server.kill()
         time.sleep(1.6)  # start times that are closer are taken for one, whose clock was adjusted
@@ -151,21 +148,21 @@ class Restarts(Learned, case.Case):
         self.warm_up(first)
         learned = self.stopped(first)
         second = self.start()
-        self.eventually(lambda: not self.lines("prefixes"), "the first write, at the start")
+        self.eventually(lambda: not any(each.engine.prefixes for each in saved_state.read(self.state).values()),
+                        "the first write, at the start")
         second.signal(signal.SIGKILL)
         second.process.wait()
         self.assertEqual(self.learned(), learned)
 
-    def test_a_file_that_is_cut_has_the_speeds(self):
+    def test_a_file_that_is_cut_is_learned_anew(self):
         first = self.start()
         self.warm_up(first)
-        learned = self.stopped(first)
-        text = self.state.read_text()
-        self.state.write_text(text[:text.index("\nprefixes") + 500])
+        self.stopped(first)
+        self.state.write_bytes(self.state.read_bytes()[:-500])
 
         second = self.start()
-        second.wait_line("the state in .* is damaged: only its beginning, which is whole, is used")
-        self.assertEqual(self.stopped(second), learned)
+        second.wait_line("the state in .* is not used: it is damaged")
+        self.assertEqual(self.stopped(second), {})
 
     def test_another_picker_writes_none(self):
         first = self.start(picker="least-connections")

@@ -10,6 +10,7 @@ import unittest
 
 import case
 import process
+import saved_state
 from stream import exchange
 
 QUIET = {"health": {"check": "off"}, "metrics": {"scrape": "off"}}
@@ -51,8 +52,8 @@ class StateFile(case.Case):
 
     def latencies(self):
         """The saved averages: seconds and samples by backend."""
-        lines = [line.split() for line in self.state.read_text().splitlines()]
-        return {words[2]: (float(words[3]), int(words[4])) for words in lines if words[0] == "latency"}
+        return {backend: (each.observed.latency_seconds, each.observed.latency_samples)
+                for backend, each in saved_state.read(self.state).items() if each.observed.latency_samples}
 
     def test_averages_are_believed_after_a_short_stop(self):
         def slow(exchange_):
@@ -113,8 +114,8 @@ class StateFile(case.Case):
     def test_a_file_that_cannot_be_used_is_one_warning(self):
         backend = self.backend()
         for text, why in ((b"", "it has another format"),
-                          (b"evenkeel state 1 0123456789abcdef\n", "it has another format"),
-                          (b"evenkeel state 2 0123456789abcdef\nsaved 1\n", "its checksum is wrong"),
+                          (b"evenkeel state 2 0123456789abcdef\nsaved 1\n", "it has another format"),
+                          (b"evenkeel state 3 0123456789abcdef\nsaved", "it is damaged"),
                           (os.urandom(5000), "it has another format")):
             with self.subTest(text[:20]):
                 self.state.write_bytes(text)
@@ -123,7 +124,7 @@ class StateFile(case.Case):
                 self.assertEqual(sum("is not used" in line for line in daemon.lines), 1)
                 self.assertEqual(exchange(daemon.address).status, 200)
                 self.stop(daemon)
-                self.assertTrue(self.state.read_bytes().startswith(b"evenkeel state 2 "))
+                self.assertTrue(self.state.read_bytes().startswith(saved_state.FORMAT))
 
     def test_a_file_that_cannot_be_written_is_one_warning_and_a_metric(self):
         self.state = self.state.parent / "missing" / "evenkeel.state"

@@ -2,13 +2,13 @@
 
 import os
 import pathlib
-import re
 import signal
 import socket
 import threading
 
 import case
 import process
+import saved_state
 from dns_server import NameServer
 from http2 import Peer
 from process import BINARY
@@ -204,7 +204,7 @@ class Upgrade(UpgradeCase):
         state.unlink()
         os.kill(self.main, signal.SIGTERM)
         self.eventually(state.exists, "the file of the new process at its end")
-        self.assertRegex(state.read_text(), rf"latency pool {re.escape(backend.address)} \S+ 20 ")
+        self.assertEqual(saved_state.read(state)[backend.address].observed.latency_samples, 20)
 
     def test_the_file_at_the_path_is_what_runs_next(self):
         self.start(self.backend(serve))

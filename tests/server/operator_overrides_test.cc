@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/saved_state.h"
+#include "evenkeel/state/saved_state.h"
 
 namespace evenkeel {
 namespace {

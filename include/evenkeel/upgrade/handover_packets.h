@@ -31,7 +31,7 @@ Result<Done> send_listeners(int channel, const std::vector<HandedOverListener>& 
 /// the other end is of a version with another format, or has sent less. Thread: any.
 Result<std::vector<HandedOverListener>> receive_listeners(int channel);
 
-/// Queues text of any size, in a file of its own, after the listeners: the state, and later the
+/// Queues bytes of any number, in a file of its own, after the listeners: the state, and later the
 /// reports of both processes. Thread: any.
 Result<Done> send_state(int channel, const std::string& state);
 

@@ -28,7 +28,8 @@ class Predecessor {
   /// Adds its listening sockets. REQUIRES: present(). Errors: the two versions do not understand
   /// each other.
   Result<Done> receive_sockets(InheritedSockets& sockets) const;
-  /// What operators have set there; text (saved_state.h). REQUIRES: after `receive_sockets`.
+  /// What it has learned and operators have set; bytes (saved_state.h). REQUIRES: after
+  /// `receive_sockets`.
   std::string receive_state() const;
   /// This process accepts connections: the other one drains from now on. REQUIRES: present().
   void report_ready() const;

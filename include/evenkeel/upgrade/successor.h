@@ -28,7 +28,7 @@ struct Program {
 /// What the replacement continues with.
 struct Handover {
   std::vector<HandedOverListener> listeners;
-  std::string state;  ///< (saved_state.h)
+  std::string state;  ///< bytes (saved_state.h)
 };
 
 /// Starts the replacement, passes it the listening sockets, and waits until it accepts connections.

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/state/saved_state.h"
 #include "evenkeel/upstream/backend_status.h"
 #include "evenkeel/upstream/pool_set.h"
-#include "server/saved_state.h"
 
 namespace evenkeel {
 

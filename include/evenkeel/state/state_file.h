@@ -6,7 +6,7 @@
 #include <string>
 
 #include "evenkeel/base/clock.h"
-#include "server/saved_state.h"
+#include "evenkeel/state/saved_state.h"
 
 namespace evenkeel {
 
@@ -22,7 +22,7 @@ class StateFileWriter {
  public:
   /// Writes the state of that moment. Blocks. Returns why it was not written; empty: it was, or a
   /// newer one had been.
-  std::string write(const std::string& path, const std::string& text, Instant taken);
+  std::string write(const std::string& path, const std::string& bytes, Instant taken);
 
  private:
   std::mutex mutex_;

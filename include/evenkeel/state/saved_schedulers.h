@@ -5,16 +5,16 @@
 #include <cstddef>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/state/saved_state.h"
 #include "evenkeel/upstream/pool_set.h"
-#include "server/saved_state.h"
 
 namespace evenkeel {
 
-/// How many blocks of prefix indexes are saved, of all pools together: about 23 MB of text.
+/// How many blocks of prefix indexes are saved, of all pools together: about 17 MB.
 inline constexpr std::size_t max_saved_prefixes = 2u << 20;
 
-/// How many sessions of each pool are saved, confirmed ones first, then those last used: about 22
-/// MB of text.
+/// How many sessions of each pool are saved, confirmed ones first, then those last used: about 20
+/// MB.
 inline constexpr std::size_t max_saved_sessions = 1u << 20;
 
 /// Adds it to the state, with the sessions if `max_prefixes` is not 0; then it blocks for up to two

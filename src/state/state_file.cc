@@ -1,4 +1,4 @@
-#include "server/state_file.h"
+#include "evenkeel/state/state_file.h"
 
 #include <cerrno>
 #include <utility>
@@ -17,10 +17,6 @@ void warn(const std::string& path, const std::string& why) {
   log::warning("the state in " + path + " is not used: " + why);
 }
 
-void warn_damaged(const std::string& path) {
-  log::warning("the state in " + path + " is damaged: only its beginning, which is whole, is used");
-}
-
 }  // namespace
 
 std::optional<SavedState> read_state_file(const std::string& path) {
@@ -34,20 +30,15 @@ std::optional<SavedState> read_state_file(const std::string& path) {
     warn(path, state.error().detail);
     return std::nullopt;
   }
-  if (state->damaged) warn_damaged(path);
-  if (state->skipped_lines > 0) {
-    log::warning("of the state in " + path + ", " + std::to_string(state->skipped_lines) +
-                 " malformed lines are not used");
-  }
   return std::move(*state);
 }
 
-std::string StateFileWriter::write(const std::string& path, const std::string& text,
+std::string StateFileWriter::write(const std::string& path, const std::string& bytes,
                                    Instant taken) {
   const std::lock_guard lock(mutex_);
   if (taken < last_taken_) return "";
   last_taken_ = taken;
-  const auto error = replace_file(path, text);
+  const auto error = replace_file(path, bytes);
   return error ? "cannot write " + path + ": " + error->why : "";
 }
 

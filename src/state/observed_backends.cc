@@ -1,4 +1,4 @@
-#include "server/observed_backends.h"
+#include "evenkeel/state/observed_backends.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "server/saved_schedulers.h"
+#include "evenkeel/state/saved_schedulers.h"
 
 #include <algorithm>
 #include <chrono>

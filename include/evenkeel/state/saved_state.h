@@ -14,7 +14,7 @@
 #include "evenkeel/balance/learned_state.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/inference/token_estimates.h"
-#include "server/operator_overrides.h"
+#include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
 
@@ -37,7 +37,7 @@ struct SavedState {
   using ObservedBackends = std::map<Key, Observed>;
 
   Time saved_at{};
-  OperatorOverrides::Drained drained;
+  decltype(BuildInputs::drained) drained;
   std::map<Key, Time> drain_ends;  ///< of those that end by themselves
   std::map<Key, Weight> weights;
   /// Of servers behind names whose id may not be enough to find them again, as `IP:port`.
@@ -50,22 +50,16 @@ struct SavedState {
   std::map<std::string, std::vector<AffinityTable::Saved>> sessions;
   /// Of the tokenizers of models: schedulers reckon in tokens.
   std::vector<TokenEstimates::Learned> tokenizers;
-  /// How many lines about what was observed were malformed when this was read.
-  std::uint32_t skipped_lines = 0;
-  /// It was damaged when this was read, and this is its beginning.
-  bool damaged = false;
 
   bool operator==(const SavedState&) const = default;
 };
 
-/// As text, with a version and a checksum. Durations are rounded down to milliseconds, and are 24
-/// hours at most.
-std::string to_text(const SavedState& state);
+/// Writes the state as bytes, with a version and a checksum. Durations are rounded down to
+/// milliseconds, and are 24 hours at most.
+std::string to_bytes(const SavedState& state);
 
-/// Accepts any bytes, skips facts of kinds that only a newer version knows, and counts and skips
-/// malformed lines about what was observed or learned. Of a damaged text it reads the beginning, as
-/// far as that is whole. Errors: the text was written by a version with another format, nothing of
-/// it is whole, or it is malformed in what operators have set.
-Result<SavedState> parse_state(std::string_view text);
+/// Accepts any bytes, and skips what only a newer version knows. Errors: they have another format
+/// or are damaged.
+Result<SavedState> parse_state(std::string_view bytes);
 
 }  // namespace evenkeel

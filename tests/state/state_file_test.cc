@@ -1,4 +1,4 @@
-#include "server/state_file.h"
+#include "evenkeel/state/state_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
