@@ -16,7 +16,7 @@
 #include "admin/on_loop.h"
 #include "admin/requests_document.h"
 #include "evenkeel/balance/unavailable.h"
-#include "evenkeel/stats/render_metrics.h"
+#include "evenkeel/stats/metrics_page.h"
 
 namespace evenkeel {
 namespace {

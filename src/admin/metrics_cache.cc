@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "admin/gzip.h"
-#include "evenkeel/stats/render_metrics.h"
+#include "admin/metrics.h"
 
 namespace evenkeel {
 namespace {
@@ -37,8 +37,7 @@ SharedText MetricsCache::gzipped() {
 void MetricsCache::render_if_stale() {
   const Instant began = Clock::now();
   if (text_ != nullptr && began < fresh_until_) return;
-  text_ = std::make_shared<const std::string>(
-      render_metrics(*runtime_.metrics_registry, collector_, runtime_.status->snapshot()->version));
+  text_ = std::make_shared<const std::string>(render_metrics(runtime_));
   gzipped_ = nullptr;
   const Instant rendered = Clock::now();
   fresh_until_ = rendered + page_lifetime(rendered - began);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "admin/message.h"
-#include "admin/runtime_collector.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/base/clock.h"
 
@@ -12,7 +11,7 @@ namespace evenkeel {
 /// a fifth of a core. Thread: the management thread.
 class MetricsCache {
  public:
-  explicit MetricsCache(const RuntimeAccess& runtime) : runtime_(runtime), collector_(runtime) {}
+  explicit MetricsCache(const RuntimeAccess& runtime) : runtime_(runtime) {}
 
   SharedText text();
   /// The same, compressed; null where that fails.
@@ -22,7 +21,6 @@ class MetricsCache {
   void render_if_stale();
 
   const RuntimeAccess& runtime_;
-  RuntimeCollector collector_;
   SharedText text_;
   SharedText gzipped_;  // null until it is first asked for
   Instant fresh_until_{};

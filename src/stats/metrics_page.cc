@@ -1,13 +1,14 @@
 #include "evenkeel/stats/metrics_page.h"
 
+#include <prometheus/metric_family.h>
 #include <prometheus/metric_type.h>
 #include <prometheus/text_serializer.h>
 
 #include <limits>
 #include <ostream>
 #include <streambuf>
-
-#include "metric_families.h"
+#include <utility>
+#include <vector>
 
 namespace evenkeel {
 namespace {
@@ -127,14 +128,6 @@ void MetricsPage::add_histogram(const Labels& labels, std::span<const double> bo
   histogram.sample_sum = sum;
 }
 
-std::string MetricsPage::take_text() { return serialize(MetricsPageAccess::take_families(*this)); }
-
-std::vector<MetricFamily> MetricsPageAccess::take_families(MetricsPage& page) {
-  return std::exchange(page.families_->list, {});
-}
-
-std::string to_text(const prometheus::Collectable& collectable) {
-  return serialize(collectable.Collect());
-}
+std::string MetricsPage::take_text() { return serialize(std::exchange(families_->list, {})); }
 
 }  // namespace evenkeel

@@ -16,7 +16,11 @@ namespace evenkeel {
 
 struct BackendStatus;
 
-/// One of `backend_states` (stats/render_metrics.h). Where several hold, what an operator set comes
+/// The states of a backend, in the order of their series.
+inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
+                                                      "standby", "ejected", "sleeping"};
+
+/// One of `backend_states`. Where several hold, what an operator set comes
 /// before what was found out.
 std::string_view state_of(const Backend& backend, Instant now);
 

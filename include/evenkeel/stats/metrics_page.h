@@ -14,6 +14,8 @@
 
 namespace evenkeel {
 
+inline constexpr std::string_view metrics_content_type = "text/plain; version=0.0.4; charset=utf-8";
+
 /// A name and its value, unescaped.
 struct Label {
   std::string_view name;
@@ -70,7 +72,6 @@ class MetricsPage {
   std::string take_text();
 
  private:
-  friend struct MetricsPageAccess;
   struct Families;
   std::unique_ptr<Families> families_;
 };

@@ -1,59 +1,26 @@
-#include "evenkeel/stats/render_metrics.h"
+#include "evenkeel/stats/worker_families.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
-#include "affinity_metrics.h"
-#include "backend_metrics.h"
-#include "fault_labels.h"
-#include "metric_families.h"
+#include "evenkeel/stats/fault_labels.h"
 #include "process_metrics.h"
 #include "response_metrics.h"
-#include "scheduler_metrics.h"
-#include "subset_metrics.h"
 #include "tenant_metrics.h"
 
 namespace evenkeel {
 namespace {
 
-#if defined(__clang__)
-constexpr std::string_view compiler = "clang " __clang_version__;
-#else
-constexpr std::string_view compiler = "g++ " __VERSION__;
-#endif
-
 /// The counters of all workers, summed.
-class MetricsRenderer final : public prometheus::Collectable {
+class WorkerFamilies {
  public:
-  MetricsRenderer(const MetricsRegistry& metrics_registry, const MetricsSnapshot& snapshot,
-                  std::string_view version)
-      : metrics_registry_(metrics_registry),
-        snapshot_(snapshot),
-        version_(version),
-        names_(metrics_registry.label_index().view()) {}
+  explicit WorkerFamilies(const MetricsRegistry& metrics_registry)
+      : metrics_registry_(metrics_registry), names_(metrics_registry.label_index().view()) {}
 
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    MetricsPage page;
-    add_requests(page);
-    add_grpc(page);
-    add_pools(page);
-    add_response_metrics(page, metrics_registry_, names_);
-    add_tenant_metrics(page, metrics_registry_, names_);
-    add_totals(page);
-    add_listeners(page);
-    add_affinity_metrics(page, snapshot_.pools);
-    add_subset_metrics(page, snapshot_.pools);
-    add_scheduler_metrics(page, snapshot_.pools);
-    add_backend_metrics(page, snapshot_.backends);
-    add_daemon(page);
-    add_memory(page);
-    add_process(page);
-    return MetricsPageAccess::take_families(page);
-  }
+  const LabelIndex::View& names() const { return names_; }
 
- private:
   template <class Value>
   auto sum(Value value) const {
     decltype(value(metrics_registry_.worker_metrics(0))) total{};
@@ -215,12 +182,6 @@ class MetricsRenderer final : public prometheus::Collectable {
                  return metrics == nullptr ? std::uint64_t{0} : metrics->fallbacks.value();
                }));
     });
-    page.gauges("evenkeel_pool_panic",
-                "1 while fewer than half of a pool's backends are fit to serve.");
-    for (const PoolSnapshot& pool : snapshot_.pools) {
-      page.add({{"pool", pool.name}}, std::uint64_t{pool.panics});
-    }
-    add_faults(page);
   }
 
   void add_faults(MetricsPage& page) const {
@@ -293,7 +254,7 @@ class MetricsRenderer final : public prometheus::Collectable {
              }));
   }
 
-  void add_listeners(MetricsPage& page) const {
+  void add_listeners(MetricsPage& page, const std::vector<std::string>& tls_listeners) const {
     page.gauges("evenkeel_connections", "Open connections of clients.");
     for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
       page.add({{"listener", names_.listeners[i]}}, metrics_registry_.connections(i));
@@ -306,7 +267,7 @@ class MetricsRenderer final : public prometheus::Collectable {
                }));
     }
     add_shed(page);
-    add_handshakes(page);
+    add_handshakes(page, tls_listeners);
   }
 
   void add_shed(MetricsPage& page) const {
@@ -325,7 +286,7 @@ class MetricsRenderer final : public prometheus::Collectable {
   }
 
   /// A listener without TLS has no series.
-  void add_handshakes(MetricsPage& page) const {
+  void add_handshakes(MetricsPage& page, const std::vector<std::string>& tls_listeners) const {
     bool any = false;
     for (std::uint32_t i = 1; i < names_.listeners.size(); ++i) {
       std::array<std::uint64_t, tls_outcome_count> counts{};
@@ -337,8 +298,8 @@ class MetricsRenderer final : public prometheus::Collectable {
         });
         all += counts[outcome];
       }
-      const bool uses_tls = std::ranges::find(snapshot_.tls_listeners, names_.listeners[i]) !=
-                            snapshot_.tls_listeners.end();
+      const bool uses_tls =
+          std::ranges::find(tls_listeners, names_.listeners[i]) != tls_listeners.end();
       if (all == 0 && !uses_tls) continue;
       if (!std::exchange(any, true)) {
         page.counters("evenkeel_tls_handshakes_total",
@@ -351,72 +312,48 @@ class MetricsRenderer final : public prometheus::Collectable {
     }
   }
 
-  void add_daemon(MetricsPage& page) const {
-    page.gauges("evenkeel_event_loop_lag_seconds",
-                "Longest iteration of any worker's event loop since the last scrape.");
-    page.add({}, seconds_of(snapshot_.loop_lag));
-    page.counters("evenkeel_access_log_dropped_total", "Access log lines that were lost.");
-    page.add({}, snapshot_.access_log_dropped);
-    page.counters("evenkeel_log_dropped_total", "Lines of the daemon's own log that were lost.");
-    page.add({}, snapshot_.log_dropped);
-    page.gauges("evenkeel_config_last_reload_successful", "1 when the last reload was accepted.");
-    page.add({}, std::uint64_t{snapshot_.config_reload_ok});
-    page.gauges("evenkeel_last_upgrade_successful", "0 when the last upgrade (SIGUSR2) failed.");
-    page.add({}, std::uint64_t{snapshot_.upgrade_ok});
-    page.gauges("evenkeel_last_state_write_successful",
-                "0 when the state file could not be written the last time.");
-    page.add({}, std::uint64_t{snapshot_.state_file_ok});
-    if (snapshot_.config_loaded.time_since_epoch().count() != 0) {
-      page.gauges("evenkeel_config_last_reload_success_timestamp_seconds",
-                  "When the running configuration was loaded.");
-      page.add({},
-               std::chrono::duration<double>(snapshot_.config_loaded.time_since_epoch()).count());
-    }
-    page.gauges("evenkeel_build_info", "1; its labels name the version and the compiler.");
-    page.add({{"version", version_}, {"compiler", compiler}}, std::uint64_t{1});
-  }
-
-  void add_memory(MetricsPage& page) const {
-    if (snapshot_.memory_limit_bytes == 0) return;
-    page.gauges("evenkeel_memory_limit_bytes", "Memory that the process may use.");
-    page.add({}, snapshot_.memory_limit_bytes);
-    page.gauges("evenkeel_memory_used_bytes", "Memory in use, as it counts towards the limit.");
-    page.add({}, snapshot_.memory_used_bytes);
-  }
-
-  static void add_process(MetricsPage& page) {
-    const ProcessMetrics process = read_process_metrics();
-    const auto gauge = [&](std::string_view name, std::string_view help,
-                           const std::optional<double>& value) {
-      if (!value) return;
-      page.gauges(name, help);
-      page.add({}, *value);
-    };
-    if (process.cpu_seconds) {
-      page.counters("process_cpu_seconds_total", "User and system CPU time spent.");
-      page.add({}, *process.cpu_seconds);
-    }
-    gauge("process_open_fds", "Open file descriptors.", process.open_fds);
-    gauge("process_max_fds", "Limit of open file descriptors.", process.max_fds);
-    gauge("process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes);
-    gauge("process_resident_memory_bytes", "Resident memory.", process.resident_bytes);
-    gauge("process_start_time_seconds", "When the process started, since the epoch.",
-          process.start_time_seconds);
-  }
-
+ private:
   const MetricsRegistry& metrics_registry_;
-  const MetricsSnapshot& snapshot_;
-  std::string_view version_;
   LabelIndex::View names_;
 };
 
 }  // namespace
 
-std::string render_metrics(const MetricsRegistry& metrics_registry, Collector& collector,
-                           std::string_view version) {
-  const MetricsSnapshot snapshot = collector.collect();
-  const MetricsRenderer renderer(metrics_registry, snapshot, version);
-  return to_text(renderer);
+void add_request_families(MetricsPage& page, const MetricsRegistry& metrics_registry) {
+  const WorkerFamilies families(metrics_registry);
+  families.add_requests(page);
+  families.add_grpc(page);
+  families.add_pools(page);
+}
+
+void add_further_families(MetricsPage& page, const MetricsRegistry& metrics_registry,
+                          const std::vector<std::string>& tls_listeners) {
+  const WorkerFamilies families(metrics_registry);
+  families.add_faults(page);
+  add_response_metrics(page, metrics_registry, families.names());
+  add_tenant_metrics(page, metrics_registry, families.names());
+  families.add_totals(page);
+  families.add_listeners(page, tls_listeners);
+}
+
+void add_process_families(MetricsPage& page) {
+  const ProcessMetrics process = read_process_metrics();
+  const auto gauge = [&](std::string_view name, std::string_view help,
+                         const std::optional<double>& value) {
+    if (!value) return;
+    page.gauges(name, help);
+    page.add({}, *value);
+  };
+  if (process.cpu_seconds) {
+    page.counters("process_cpu_seconds_total", "User and system CPU time spent.");
+    page.add({}, *process.cpu_seconds);
+  }
+  gauge("process_open_fds", "Open file descriptors.", process.open_fds);
+  gauge("process_max_fds", "Limit of open file descriptors.", process.max_fds);
+  gauge("process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes);
+  gauge("process_resident_memory_bytes", "Resident memory.", process.resident_bytes);
+  gauge("process_start_time_seconds", "When the process started, since the epoch.",
+        process.start_time_seconds);
 }
 
 }  // namespace evenkeel

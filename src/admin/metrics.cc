@@ -1,0 +1,86 @@
+#include "admin/metrics.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "admin/backend_families.h"
+#include "admin/documents.h"
+#include "admin/pool_families.h"
+#include "evenkeel/base/log.h"
+#include "evenkeel/stats/worker_families.h"
+
+namespace evenkeel {
+namespace {
+
+#if defined(__clang__)
+constexpr std::string_view compiler = "clang " __clang_version__;
+#else
+constexpr std::string_view compiler = "g++ " __VERSION__;
+#endif
+
+std::vector<std::string> tls_listeners(const Config& config) {
+  std::vector<std::string> names;
+  for (const ListenerConfig& listener : config.listeners) {
+    if (listener.tls) names.push_back(listener.name);
+  }
+  return names;
+}
+
+void add_daemon(MetricsPage& page, const RuntimeView& view) {
+  const RuntimeStatus& status = *view.status;
+  Duration lag{};
+  for (Loop* const loop : view.runtime.loops) lag = std::max(lag, loop->take_max_iteration_time());
+  const AccessLog* const access_log = view.runtime.access_log;
+  page.gauges("evenkeel_event_loop_lag_seconds",
+              "Longest iteration of any worker's event loop since the last scrape.");
+  page.add({}, seconds_of(lag));
+  page.counters("evenkeel_access_log_dropped_total", "Access log lines that were lost.");
+  page.add({}, access_log == nullptr ? 0 : access_log->dropped());
+  page.counters("evenkeel_log_dropped_total", "Lines of the daemon's own log that were lost.");
+  page.add({}, log::dropped_lines());
+  page.gauges("evenkeel_config_last_reload_successful", "1 when the last reload was accepted.");
+  page.add({}, std::uint64_t{status.reload_problems.empty()});
+  page.gauges("evenkeel_last_upgrade_successful", "0 when the last upgrade (SIGUSR2) failed.");
+  page.add({}, std::uint64_t{status.upgrade_problem.empty()});
+  page.gauges("evenkeel_last_state_write_successful",
+              "0 when the state file could not be written the last time.");
+  page.add({}, std::uint64_t{status.state_file_problem.empty()});
+  const auto loaded = status.loaded_at.time_since_epoch();
+  if (loaded.count() != 0) {
+    page.gauges("evenkeel_config_last_reload_success_timestamp_seconds",
+                "When the running configuration was loaded.");
+    page.add({}, std::chrono::duration<double>(loaded).count());
+  }
+  page.gauges("evenkeel_build_info", "1; its labels name the version and the compiler.");
+  page.add({{"version", status.version}, {"compiler", compiler}}, std::uint64_t{1});
+}
+
+void add_memory(MetricsPage& page, const MemoryFigures* memory) {
+  const std::uint64_t limit =
+      memory == nullptr ? 0 : memory->limit_bytes.load(std::memory_order_relaxed);
+  if (limit == 0) return;
+  page.gauges("evenkeel_memory_limit_bytes", "Memory that the process may use.");
+  page.add({}, limit);
+  page.gauges("evenkeel_memory_used_bytes", "Memory in use, as it counts towards the limit.");
+  page.add({}, memory->used_bytes.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+std::string render_metrics(const RuntimeAccess& runtime) {
+  const RuntimeView view(runtime);
+  const MetricsRegistry& registry = *runtime.metrics_registry;
+  MetricsPage page;
+  add_request_families(page, registry);
+  add_panic_family(page, view);
+  add_further_families(page, registry, tls_listeners(*view.status->config));
+  add_pool_families(page, view);
+  add_backend_families(page, view);
+  add_daemon(page, view);
+  add_memory(page, runtime.memory);
+  add_process_families(page);
+  return page.take_text();
+}
+
+}  // namespace evenkeel

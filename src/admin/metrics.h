@@ -1,0 +1,16 @@
+// The page at /metrics.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/admin/runtime_status.h"
+
+namespace evenkeel {
+
+/// The page in Prometheus text format 0.0.4: the workers' counters, the pools and backends as they
+/// are, the daemon and its process. docs/metrics.md describes each family. Reads atomics and
+/// published snapshots only, so no worker waits for it; takes tens of milliseconds for 1000
+/// backends. Thread: any but a worker's.
+std::string render_metrics(const RuntimeAccess& runtime);
+
+}  // namespace evenkeel

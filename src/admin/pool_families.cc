@@ -1,0 +1,156 @@
+#include "admin/pool_families.h"
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace evenkeel {
+namespace {
+
+/// Something of a pool that has it, and the labels of its series.
+template <class T>
+struct Row {
+  Labels labels;
+  T value;
+};
+
+/// The rows of the pools for which `of` returns something.
+template <class Of>
+auto rows_of(const RuntimeView& view, Of of) {
+  std::vector<Row<typename std::invoke_result_t<Of, const PoolState&>::value_type>> rows;
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    if (auto value = of(*pool.state)) {
+      rows.push_back({{{"pool", pool.state->spec().name}}, std::move(*value)});
+    }
+  }
+  return rows;
+}
+
+void add_affinity(MetricsPage& page, const RuntimeView& view) {
+  const auto rows = rows_of(view, [](const PoolState& pool) { return pool.affinity_stats(); });
+  if (rows.empty()) return;
+  page.gauges("evenkeel_affinity_sessions", "Sessions that are pinned to a backend.");
+  for (const auto& [labels, stats] : rows) page.add(labels, stats.sessions);
+  page.counters("evenkeel_affinity_requests_total",
+                "Requests of a session, by what became of its pin.");
+  for (const auto& [labels, stats] : rows) {
+    page.add(labels, {"result", "hit"}, stats.hits);
+    page.add(labels, {"result", "miss"}, stats.misses);
+    page.add(labels, {"result", "move"}, stats.moves);
+  }
+  page.counters("evenkeel_affinity_evictions_total",
+                "Sessions that were forgotten for lack of room.");
+  for (const auto& [labels, stats] : rows) page.add(labels, stats.evictions);
+}
+
+/// Of those that a split names.
+void add_subsets(MetricsPage& page, const RuntimeView& view) {
+  std::vector<Row<const Subset*>> rows;
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    for (const Subset& subset : pool.state->subsets()) {
+      if (!subset.spec().is_choice()) continue;
+      rows.push_back({{{"pool", pool.state->spec().name}, {"subset", subset.name()}}, &subset});
+    }
+  }
+  if (rows.empty()) return;
+  page.gauges("evenkeel_subset_in_rotation",
+              "Backends with these labels that may get requests; 0: others get them.");
+  for (const auto& [labels, subset] : rows) page.add(labels, subset->in_rotation());
+  page.counters("evenkeel_subset_fallbacks_total",
+                "Attempts that went to other backends of the pool, since none with these labels "
+                "could take them.");
+  for (const auto& [labels, subset] : rows) page.add(labels, subset->fallbacks());
+}
+
+struct Family {
+  std::string_view name;
+  std::string_view help;
+  double (*value)(const SchedulerStats&);
+};
+
+constexpr Family scheduler_counters[] = {
+    {"evenkeel_scheduler_placed_total", "Requests that the pool's scheduler gave a backend.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.placed_total); }},
+    {"evenkeel_scheduler_refused_total",
+     "Requests that the pool's scheduler refused, since their first token would have come too "
+     "late.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.refused_total); }},
+    {"evenkeel_scheduler_first_tokens_total",
+     "Requests that the scheduler placed and whose first token was seen.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.first_tokens_total); }},
+    {"evenkeel_scheduler_predicted_first_token_seconds_total",
+     "Sum of the predicted times from when a request was sent to its first token, of requests "
+     "whose first token was seen.",
+     [](const SchedulerStats& stats) { return seconds_of(stats.predicted_ttft_sum); }},
+    {"evenkeel_scheduler_first_token_seconds_total",
+     "Sum of the actual times from when a request was sent to its first token, of requests whose "
+     "first token was seen.",
+     [](const SchedulerStats& stats) { return seconds_of(stats.ttft_sum); }},
+    {"evenkeel_scheduler_first_token_error_seconds_total",
+     "Sum of the absolute errors of the predicted times to the first token, of requests whose "
+     "first token was seen.",
+     [](const SchedulerStats& stats) { return seconds_of(stats.ttft_error_sum); }},
+    {"evenkeel_scheduler_demand_prefill_seconds_total",
+     "Predicted time of engines for the prompts of requests that were placed or refused.",
+     [](const SchedulerStats& stats) { return seconds_of(stats.prefill_sum); }},
+    {"evenkeel_scheduler_demand_decode_seconds_total",
+     "Predicted time for which the outputs of requests that were placed or refused are decoded, "
+     "each as one stream among others.",
+     [](const SchedulerStats& stats) { return seconds_of(stats.decode_sum); }},
+};
+
+void add_schedulers(MetricsPage& page, const RuntimeView& view) {
+  const auto rows = rows_of(view, [](const PoolState& pool) { return pool.scheduler_stats(); });
+  if (rows.empty()) return;
+  for (const Family& family : scheduler_counters) {
+    page.counters(family.name, family.help);
+    for (const auto& [labels, stats] : rows) page.add(labels, family.value(stats));
+  }
+  page.gauges("evenkeel_scheduler_index_bytes",
+              "Memory for what the backends' prefix caches are believed to hold.");
+  for (const auto& [labels, stats] : rows) page.add(labels, stats.index_bytes);
+}
+
+void add_shadows(MetricsPage& page, const RuntimeView& view) {
+  std::vector<Row<ShadowStats>> rows;
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    const auto stats = pool.state->scheduler_stats();
+    if (!stats || !stats->shadow) continue;
+    const PoolSpec& spec = pool.state->spec();
+    rows.push_back({{{"pool", spec.name}, {"picker", spec.shadow_picker}}, *stats->shadow});
+  }
+  if (rows.empty()) return;
+  page.counters("evenkeel_shadow_choices_total",
+                "Choices of a pool's shadow picker: the scheduler's at that time, another one, or "
+                "a backend that takes no requests.");
+  for (const auto& [labels, shadow] : rows) {
+    page.add(labels, {"result", "same"}, shadow.agreed_total);
+    page.add(labels, {"result", "other"}, shadow.compared_total - shadow.agreed_total);
+    page.add(labels, {"result", "unavailable"}, shadow.unavailable_total);
+  }
+  page.counters("evenkeel_shadow_regret_seconds_total",
+                "By how much the other choices cost more than the scheduler's, where they do.");
+  for (const auto& [labels, shadow] : rows) page.add(labels, seconds_of(shadow.regret_sum));
+  page.counters("evenkeel_shadow_gain_seconds_total",
+                "By how much the other choices cost less than the scheduler's, where they do.");
+  for (const auto& [labels, shadow] : rows) page.add(labels, seconds_of(shadow.gain_sum));
+}
+
+}  // namespace
+
+void add_panic_family(MetricsPage& page, const RuntimeView& view) {
+  page.gauges("evenkeel_pool_panic",
+              "1 while fewer than half of a pool's backends are fit to serve.");
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    page.add({{"pool", pool.state->spec().name}}, std::uint64_t{pool.state->panics()});
+  }
+}
+
+void add_pool_families(MetricsPage& page, const RuntimeView& view) {
+  add_affinity(page, view);
+  add_subsets(page, view);
+  add_schedulers(page, view);
+  add_shadows(page, view);
+}
+
+}  // namespace evenkeel
