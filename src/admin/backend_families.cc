@@ -157,7 +157,7 @@ void add_ejections(MetricsPage& page, const Rows& rows) {
   }
 }
 
-/// Where health is checked, with the results that were not seen yet.
+/// Adds the results of health checks, also those that were not seen yet, where health is checked.
 void add_checks(MetricsPage& page, const Rows& rows) {
   page.counters("evenkeel_backend_health_checks_total", "Health checks of a backend, by result.");
   for (const Row& row : rows) {
@@ -231,7 +231,7 @@ void add_engine(MetricsPage& page, const Rows& rows) {
   }
 }
 
-/// Of pools with a scheduler.
+/// Adds forecasts, of pools with a scheduler.
 void add_forecasts(MetricsPage& page, const Rows& rows) {
   if (std::ranges::none_of(rows, [](const Row& row) { return row.forecast.has_value(); })) return;
   static constexpr Rung rungs[] = {Rung::confirmed, Rung::assumed_hits, Rung::unseen_first_tokens,

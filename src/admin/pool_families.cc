@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-/// Something of a pool that has it, and the labels of its series.
+/// A value of one pool, and the labels of its series.
 template <class T>
 struct Row {
   Labels labels;
@@ -43,7 +43,7 @@ void add_affinity(MetricsPage& page, const RuntimeView& view) {
   for (const auto& [labels, stats] : rows) page.add(labels, stats.evictions);
 }
 
-/// Of those that a split names.
+/// Adds the subsets that a split names.
 void add_subsets(MetricsPage& page, const RuntimeView& view) {
   std::vector<Row<const Subset*>> rows;
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {

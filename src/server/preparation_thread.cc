@@ -38,7 +38,7 @@ bool PreparationThread::busy() const {
   return state_->working || !state_->jobs.empty();
 }
 
-Task<void> PreparationThread::run(Work work) {
+Task<void> PreparationThread::run_job(std::function<void()> work) {
   const auto job = std::make_shared<Job>(loop_, std::move(work));
   {
     const std::lock_guard lock(state_->mutex);

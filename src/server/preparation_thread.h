@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "evenkeel/base/clock.h"
@@ -21,10 +23,6 @@ namespace evenkeel {
 /// Thread: the loop's.
 class PreparationThread {
  public:
-  /// May block. Touches nothing that the loop's thread changes, owns what it uses. Thread: the
-  /// preparation thread.
-  using Work = std::function<void()>;
-
   /// `loop` outlives it. `name`: of the thread, at most 15 characters.
   PreparationThread(Loop& loop, const char* name);
   PreparationThread(const PreparationThread&) = delete;
@@ -39,9 +37,21 @@ class PreparationThread {
   /// Whether destroying it would wait.
   bool busy() const;
 
-  /// Runs the work and returns when it is done. Dropping the task does not stop work that has
+  /// Runs the work, a callable, and returns its result. It may block, touches nothing that the
+  /// loop's thread changes, and owns what it uses. Dropping the task does not stop work that has
   /// begun.
-  Task<void> run(Work work);
+  template <class Work>
+  Task<std::invoke_result_t<Work&>> run(Work work) {
+    using T = std::invoke_result_t<Work&>;
+    if constexpr (std::is_void_v<T>) {
+      return run_job(std::move(work));
+    } else {
+      auto result = std::make_shared<std::optional<T>>();
+      Task<void> job =
+          run_job([work = std::move(work), result]() mutable { result->emplace(work()); });
+      return result_of(std::move(job), std::move(result));
+    }
+  }
 
   /// From the next work on, the thread yields to the workers where they share a core. Before, it
   /// prepares the start, for which clients wait.
@@ -49,8 +59,8 @@ class PreparationThread {
 
  private:
   struct Job {
-    Job(Loop& loop, Work own) : work(std::move(own)), done(loop) {}
-    Work work;
+    Job(Loop& loop, std::function<void()> own) : work(std::move(own)), done(loop) {}
+    std::function<void()> work;  // thread: the preparation thread
     Signal done;
   };
 
@@ -66,6 +76,12 @@ class PreparationThread {
     bool ended = false;
   };
 
+  Task<void> run_job(std::function<void()> work);
+  template <class T>
+  static Task<T> result_of(Task<void> job, std::shared_ptr<std::optional<T>> result) {
+    co_await job;
+    co_return std::move(**result);
+  }
   static void serve(const std::shared_ptr<State>& state);
 
   Loop& loop_;

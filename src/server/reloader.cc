@@ -146,53 +146,49 @@ std::vector<Problem> Reloader::takeover_problems(const std::vector<std::string>&
 
 // Long: its steps in order, each of which can fail.
 Task<PreparedReload> Reloader::prepare(ReadConfig read) {
-  const auto checked = std::make_shared<CheckedFile>();
-  PreparationThread::Work check = [checked, read = std::move(read), file = file_,
-                                   active = active_file(), environment = process_.environment] {
-    *checked = check_file(read(), file, active, environment);
+  auto check = [read = std::move(read), file = file_, active = active_file(),
+                environment = process_.environment] {
+    return check_file(read(), file, active, environment);
   };
-  co_await preparation_.run(std::move(check));
-  PreparedReload reload{.problems = std::move(checked->problems),
-                        .problems_text = std::move(checked->problems_text),
-                        .warnings_text = std::move(checked->warnings_text),
-                        .changes = std::move(checked->changes),
-                        .takeover = std::move(checked->takeover),
+  CheckedFile checked = co_await preparation_.run(std::move(check));
+  PreparedReload reload{.problems = std::move(checked.problems),
+                        .problems_text = std::move(checked.problems_text),
+                        .warnings_text = std::move(checked.warnings_text),
+                        .changes = std::move(checked.changes),
+                        .takeover = std::move(checked.takeover),
                         .change = {}};
   if (!reload.problems.empty()) co_return reload;
-  const std::shared_ptr<const Config> next = checked->config;
-  const std::shared_ptr<const VariablesUsed> variables = checked->variables;
+  const std::shared_ptr<const Config> next = checked.config;
+  const std::shared_ptr<const VariablesUsed> variables = checked.variables;
   const auto refuse = [&](std::string path, Error error) {
     reload.problems.push_back({.file = file_,
                                .path = std::move(path),
                                .message = variables->hide(std::move(error.detail))});
-    checked->places.locate(reload.problems.back());
-    reload.problems_text = render_problems(reload.problems, checked->text);
+    checked.places.locate(reload.problems.back());
+    reload.problems_text = render_problems(reload.problems, checked.text);
   };
   if (!reload.takeover.empty()) {
     ReloadPreview preview{.problems = takeover_problems(reload.takeover)};
     if (preview.problems.empty()) co_await check_sockets(*next, {}, preview);
     for (Problem& each : preview.problems) {
       each.message = variables->hide(std::move(each.message));
-      checked->places.locate(each);
+      checked.places.locate(each);
     }
     reload.problems = std::move(preview.problems);
-    reload.problems_text = render_problems(reload.problems, checked->text);
+    reload.problems_text = render_problems(reload.problems, checked.text);
     co_return reload;
   }
 
   co_await resolve_hosts(*next);
   PreparedChange change{
-      .config = next, .hash = std::move(checked->hash), .variables = checked->variables};
+      .config = next, .hash = std::move(checked.hash), .variables = checked.variables};
   change.weights =
       config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*next, *config_);
-  const auto built = std::make_shared<std::optional<BuiltParts>>();
-  PreparationThread::Work build =
-      [built, next, active = pool_set_, inputs = build_inputs(*next, change.weights, true),
-       hosts = socket_hosts(*next), access_log = new_access_log(*next)] {
-        built->emplace(build_parts(*next, inputs, active.get(), hosts, access_log));
-      };
-  co_await run_build(std::move(build));
-  BuiltParts& parts = **built;
+  auto build = [next, active = pool_set_, inputs = build_inputs(*next, change.weights, true),
+                hosts = socket_hosts(*next), access_log = new_access_log(*next)] {
+    return build_parts(*next, inputs, active.get(), hosts, access_log);
+  };
+  BuiltParts parts = co_await building_thread().run(std::move(build));
   if (!parts.pool_set) {
     refuse("", std::move(parts.pool_set.error()));
     co_return reload;
@@ -236,25 +232,23 @@ Task<void> Reloader::resolve_hosts(const Config& next) {
 }
 
 /// The next pools of a scheduler join it, under its lock.
-Task<void> Reloader::run_build(PreparationThread::Work build) {
+PreparationThread& Reloader::building_thread() {
   const auto has_scheduler = [](const PoolSet::PoolEntry& entry) {
     return entry.state->spec().scheduler.has_value();
   };
   const bool locks = pool_set_ != nullptr && std::ranges::any_of(pool_set_->pools(), has_scheduler);
-  return locks ? run_with_locks(std::move(build)) : run_blocking(std::move(build));
+  return locks ? locking_thread() : preparation_;
 }
 
 /// Builds the active configuration again, with other weights or addresses. Certificates and keys
 /// are not read again: their files may be half written at this moment.
 Task<Result<PreparedChange>> Reloader::prepare_running(OperatorOverrides::Weights weights) {
   PreparedChange change{.config = config_, .weights = std::move(weights)};
-  const auto built = std::make_shared<std::optional<BuiltParts>>();
-  PreparationThread::Work build = [built, config = config_, active = pool_set_,
-                                   inputs = build_inputs(*config_, change.weights, false)] {
-    built->emplace(build_parts(*config, inputs, active.get(), {}, {}));
+  auto build = [config = config_, active = pool_set_,
+                inputs = build_inputs(*config_, change.weights, false)] {
+    return build_parts(*config, inputs, active.get(), {}, {});
   };
-  co_await run_build(std::move(build));
-  BuiltParts& parts = **built;
+  BuiltParts parts = co_await building_thread().run(std::move(build));
   if (!parts.pool_set) co_return std::move(parts.pool_set.error());
   change.pool_set = std::move(*parts.pool_set);
   co_return change;
@@ -293,16 +287,16 @@ BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides
 // ---- commit -----------------------------------------------------------------------------------
 
 /// Where no more threads are allowed, workers may wait a little, which is better than no change.
-Task<void> Reloader::run_with_locks(PreparationThread::Work work) {
+PreparationThread& Reloader::locking_thread() {
   if (!locking_) {
     try {
       locking_.emplace(process_.loop, "prep-schedulers");
     } catch (const std::system_error& error) {
       log::warning(std::string("cannot start a thread: ") + error.what());
-      return preparation_.run(std::move(work));
+      return preparation_;
     }
   }
-  return locking_->run(std::move(work));
+  return *locking_;
 }
 
 Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
@@ -354,7 +348,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   if (former == nullptr) co_return;
   auto released = former->release_tables(*pool_set_);
   if (released.empty()) co_return;
-  PreparationThread::Work release = [released = std::move(released)]() mutable {
+  auto release = [released = std::move(released)]() mutable {
     released.clear();
     release_free_pages();
   };
@@ -515,35 +509,34 @@ Task<Result<ReloadPreview>> Reloader::preview(PreviewRequest request) {
     ~InProgress() { flag = false; }
   } const in_progress(preview_in_progress_);
 
-  const auto checked = std::make_shared<CheckedFile>();
   const auto unchecked = std::make_shared<std::vector<std::string>>();
-  PreparationThread::Work check = [checked, unchecked, file = file_, active = active_file(),
-                                   request, environment = process_.environment]() mutable {
+  auto check = [unchecked, file = file_, active = active_file(), request,
+                environment = process_.environment]() mutable {
     const bool other_files = request.authorized || request.text.empty();
     if (!other_files) {
       environment = without_other_files(std::move(environment), active.config, unchecked);
     }
     LoadResult loaded = request.text.empty() ? reread_config(file, environment)
                                              : read_config(request.text, file, environment);
-    *checked = check_file(std::move(loaded), file, active, environment);
+    return check_file(std::move(loaded), file, active, environment);
   };
-  co_await previewing_->run(std::move(check));
+  CheckedFile checked = co_await previewing_->run(std::move(check));
   ++rebuilds_;
-  preview.problems = std::move(checked->problems);
-  preview.changes = std::move(checked->changes);
-  preview.takeover = std::move(checked->takeover);
+  preview.problems = std::move(checked.problems);
+  preview.changes = std::move(checked.changes);
+  preview.takeover = std::move(checked.takeover);
   preview.unchecked = std::move(*unchecked);
-  const std::shared_ptr<const Config> next = checked->config;
+  const std::shared_ptr<const Config> next = checked.config;
   if (preview.problems.empty()) preview.problems = takeover_problems(preview.takeover);
   if (preview.problems.empty()) co_await check_sockets(*next, request.left, preview);
   if (request.left.stop_requested()) {
     co_return Error{.fault = Fault::client_gone, .detail = "the client has left"};
   }
   for (Problem& each : preview.problems) {
-    each.message = checked->variables->hide(std::move(each.message));
-    checked->places.locate(each);
+    each.message = checked.variables->hide(std::move(each.message));
+    checked.places.locate(each);
   }
-  for (std::string& each : preview.unchecked) each = checked->variables->hide(std::move(each));
+  for (std::string& each : preview.unchecked) each = checked.variables->hide(std::move(each));
   co_return preview;
 }
 

@@ -119,12 +119,16 @@ class Reloader final : public Control {
   /// Continues with what another process has saved. REQUIRES: before the first `prepare`.
   void restore(SavedState state, const Config& config);
   /// Runs work that blocks on the preparation thread.
-  Task<void> run_blocking(PreparationThread::Work work) {
+  template <class Work>
+  auto run_blocking(Work work) {
     return preparation_.run(std::move(work));
   }
   /// Likewise, for work that takes locks of workers, malloc's among them: on a thread of normal
   /// priority, since workers would wait until one of low priority gets a processor.
-  Task<void> run_with_locks(PreparationThread::Work work);
+  template <class Work>
+  auto run_with_locks(Work work) {
+    return locking_thread().run(std::move(work));
+  }
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
   /// Reloads, previews and DNS updates that have ended. Each leaves free memory in the heap.
@@ -185,7 +189,8 @@ class Reloader final : public Control {
   ActiveFile active_file() const { return {config_, variables_}; }
   BuildInputs build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
                            bool reload_files);
-  Task<void> run_build(PreparationThread::Work build);
+  PreparationThread& locking_thread();
+  PreparationThread& building_thread();
   Task<Result<PreparedChange>> prepare_running(OperatorOverrides::Weights weights);
   void close_unused_sockets();
   void report(const PreparedReload& reload);

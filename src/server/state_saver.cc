@@ -21,19 +21,18 @@ Task<void> StateSaver::save_periodically() {
 
 Task<void> StateSaver::save() {
   const std::string path = reloader_.config().state_file;
-  const auto problem = std::make_shared<std::string>();
+  std::string problem;
   if (!path.empty() && !stopped_) {
     const Instant taken = Clock::now();
     SavedState state = reloader_.saved_state();
     // Here, and not there: a thread of low priority would make workers wait for schedulers' locks.
     add_schedulers(state, *reloader_.pool_set(), 0, taken);
-    PreparationThread::Work write = [writer = writer_, path, problem, state = std::move(state),
-                                     taken] {
-      *problem = writer->write(path, to_bytes(state), taken);
+    auto write = [writer = writer_, path, state = std::move(state), taken] {
+      return writer->write(path, to_bytes(state), taken);
     };
-    co_await reloader_.run_blocking(std::move(write));
+    problem = co_await reloader_.run_blocking(std::move(write));
   }
-  report(*problem);
+  report(problem);
 }
 
 void StateSaver::save_at_exit() {

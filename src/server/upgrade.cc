@@ -59,14 +59,13 @@ void Upgrade::pass_on_reload() const {
 /// Prefix indexes are large: what has to be copied and written is done beside the control loop.
 Task<std::string> Upgrade::collect_state() {
   const auto state = std::make_shared<SavedState>(reloader_.saved_state());
-  const auto bytes = std::make_shared<std::string>();
-  PreparationThread::Work copy = [state, pool_set = reloader_.pool_set(), now = Clock::now()] {
+  auto copy = [state, pool_set = reloader_.pool_set(), now = Clock::now()] {
     add_schedulers(*state, *pool_set, max_saved_prefixes, now);
   };
   co_await reloader_.run_with_locks(std::move(copy));
-  PreparationThread::Work write = [state, bytes] { *bytes = to_bytes(*state); };
-  co_await reloader_.run_blocking(std::move(write));
-  co_return std::move(*bytes);
+  auto write = [state] { return to_bytes(*state); };
+  std::string bytes = co_await reloader_.run_blocking(std::move(write));
+  co_return bytes;
 }
 
 Handover Upgrade::handover(int admin_fd, std::string state) const {

@@ -14,13 +14,10 @@ using namespace std::chrono_literals;
 TEST(PreparationThread, RunsWorkOnAnotherThread) {
   Loop loop;
   PreparationThread thread(loop, "preparation");
-  const auto id = std::make_shared<std::thread::id>();
+  auto id = thread.run([] { return std::this_thread::get_id(); });
 
-  auto done = thread.run([id] { *id = std::this_thread::get_id(); });
-
-  ASSERT_TRUE(loop.run_until([&] { return done.ready(); }, Clock::now() + 20s));
-  EXPECT_NE(*id, std::thread::id());
-  EXPECT_NE(*id, std::this_thread::get_id());
+  ASSERT_TRUE(loop.run_until([&] { return id.ready(); }, Clock::now() + 20s));
+  EXPECT_NE(id.take(), std::this_thread::get_id());
 }
 
 TEST(PreparationThread, ItsEndWaitsForWorkThatHasBegun) {
