@@ -28,14 +28,14 @@ constexpr Duration change_timeout = std::chrono::seconds(5);
 /// A change that is built anew waits for name servers, for changes that are queued before it, and
 /// for a process that takes over.
 constexpr Duration change_queue_timeout = std::chrono::seconds(75);
-/// As long as a client may wait (`ctl reload --wait`).
+/// The time for which a client may wait (`ctl reload --wait`).
 constexpr Duration reload_timeout = std::chrono::hours(1);
 
 constexpr double max_drain_seconds = 365.0 * 24 * 3600;
 constexpr std::string_view drain_usage =
     "the body is empty, or {\"for_seconds\": N}: the backend is undrained after so long, a year at "
     "most";
-/// Of a preview, and how often it is looked whether its client has left.
+/// The limit of a preview, and how often it is looked whether its client has left.
 constexpr Duration preview_timeout = std::chrono::seconds(60);
 constexpr Duration client_check_interval = std::chrono::milliseconds(100);
 
@@ -272,7 +272,7 @@ Awaitable<AdminReply> AdminActions::set_weight(std::string pool, std::string id,
   co_return AdminReply{};
 }
 
-/// From the newest pool set: a new weight comes with a new one.
+/// Describes a backend of the newest pool set: a new weight comes with a new one.
 AdminReply AdminActions::backend_reply(const BackendCall& call) {
   const RuntimeView view(runtime_);
   const auto positions = find_backends(*view.status->pool_set, call);

@@ -23,8 +23,8 @@ struct BackendCall {
   std::optional<std::string> pool;  ///< decoded; nothing: the only pool that has the id
 };
 
-/// Nothing: no action has such a path. `path` is without its query. The id may hold any character,
-/// percent-encoded or, except for '?' and '%', as it is.
+/// Returns nothing if no action has such a path. `path` is without its query. The id may hold any
+/// character, percent-encoded or, except for '?' and '%', as it is.
 std::optional<BackendCall> parse_backend_call(std::string_view path, std::string_view query);
 
 /// Makes the changes on the control loop and waits for the result. All references outlive the

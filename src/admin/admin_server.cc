@@ -200,7 +200,8 @@ class AdminServer::Impl {
     }
   }
 
-  /// accept(2) reports that descriptors have run out even when no connection is pending.
+  /// True if a connection is pending: accept(2) reports that descriptors have run out even when
+  /// none is.
   bool has_pending_connection() {
     pollfd listener{.fd = acceptor_.native_handle(), .events = POLLIN, .revents = 0};
     return poll(&listener, 1, 0) == 1;

@@ -108,7 +108,7 @@ AdminReply refusal_reply(const AdminRefusal& refusal) {
   return reply;
 }
 
-/// Of /readyz: with a line for each pool.
+/// True if the answer of /readyz is to have a line for each pool.
 bool is_verbose(std::string_view query) {
   return query == "verbose" || query.starts_with("verbose=");
 }

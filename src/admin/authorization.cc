@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t min_token_bytes = 16;
 constexpr std::size_t max_token_bytes = 4096;
 
-/// `host` is normal.
+/// True if the host is localhost, an address or none. `host` is normal.
 bool is_local_host(std::string_view host) {
   return host.empty() || host == "localhost" || parse_ip(host) ||
          host.find_first_not_of("0123456789.") == host.npos;
@@ -35,7 +35,7 @@ std::string_view authority_in(std::string_view url) {
   return rest.substr(0, rest.find_first_of("/?#"));
 }
 
-/// The request names no such page, or one of this listener's own.
+/// True if the request names no such page, or one of this listener's own.
 bool is_same_origin(const AdminRequest& request, const std::optional<std::string_view>& url) {
   if (!url) return true;
   const bool secure = is_secure(*url);
@@ -54,7 +54,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
 }
 
-/// Empty: the file holds no usable token.
+/// Returns an empty string if the file holds no usable token.
 std::string read_token(const std::string& file) {
   constexpr std::size_t max_padding = 64;
   const auto read = read_file(file, max_token_bytes + max_padding);

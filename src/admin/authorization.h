@@ -17,7 +17,7 @@ struct AdminRefusal {
   std::string message;
 };
 
-/// Whether `host` (with or without port) is localhost, an address, or matches one of `patterns`:
+/// True if `host` (with or without port) is localhost, an address, or matches one of `patterns`:
 /// names, or globs where '*' stands for any text. `*` in a pattern counts only with `globs`.
 bool is_known_host(std::string_view host, const std::vector<std::string>& patterns, bool globs);
 
@@ -36,7 +36,7 @@ std::optional<AdminRefusal> authorize_change(const AdminRequest& request, const 
 /// What only reads needs the token with `token_for: all`.
 std::optional<AdminRefusal> authorize_read(const AdminRequest& request, const AdminConfig& admin);
 
-/// Whether the request carries the token of the file.
+/// True if the request carries the token of the file.
 bool carries_token(const AdminRequest& request, const std::string& token_file);
 
 }  // namespace evenkeel

@@ -121,7 +121,7 @@ void add_traffic(MetricsPage& page, const Rows& rows) {
   }
 }
 
-/// Of a backend whose responses are not read, nothing.
+/// Adds tokens, of backends whose responses are read.
 void add_tokens(MetricsPage& page, const Rows& rows) {
   page.counters("evenkeel_backend_tokens_total",
                 "Tokens that a backend's engine reported, by direction.");

@@ -24,7 +24,7 @@ std::string restriction_of(const Backend& backend, Instant now) {
   return {};
 }
 
-/// Empty: they may be the mistakes of a client, as what is malformed is.
+/// Returns nothing for errors that may be the mistakes of a client, as what is malformed is.
 std::string describe_client_errors(Load::ClientErrors errors) {
   constexpr std::uint32_t min_in_a_row = 10;
   const int status = errors.status;

@@ -166,8 +166,8 @@ class AdminClient::Impl {
     return response;
   }
 
-  /// Whether a daemon that speaks the other scheme fails like this. It has not processed anything
-  /// then: it understands no request.
+  /// True if a daemon that speaks the other scheme fails like this. That one has not processed
+  /// anything: it understands no request.
   bool may_speak_other_scheme(const Error& error) const {
     if (!may_switch_scheme) return false;
     return tls != nullptr

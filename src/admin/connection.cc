@@ -88,7 +88,7 @@ Awaitable<void> AdminConnection::serve() {
   stream_.close();
 }
 
-/// False: nothing more is to be read from this connection.
+/// Returns false if nothing more is to be read from this connection.
 Awaitable<bool> AdminConnection::serve_request() {
   Parser parser;
   parser.header_limit(static_cast<std::uint32_t>(limits_.head_bytes));
@@ -152,7 +152,7 @@ Awaitable<AdminConnection::Read> AdminConnection::read_request(Parser& parser) {
   }
 }
 
-/// False: the connection has ended.
+/// Returns false if the connection has ended.
 Awaitable<bool> AdminConnection::read_more() {
   const std::size_t room = std::min(read_bytes, buffer_.max_size() - buffer_.size());
   ErrorCode error;
@@ -198,7 +198,7 @@ bool AdminConnection::refuse(int status, std::string message) {
   return false;
 }
 
-/// What Beast 1.81 lets pass although it could be read in two ways.
+/// True if the head can be read in one way only, which Beast 1.81 does not check.
 bool AdminConnection::accept_head(const Parser& parser) {
   const auto& head = parser.get();
   if (head.count(http::field::host) > 1) return refuse(400, "more than one Host");
@@ -242,7 +242,7 @@ Awaitable<bool> AdminConnection::write_reply(const AdminReply& reply, bool head_
   co_return written;
 }
 
-/// False: the client has gone, or takes nothing any more.
+/// Returns false if the client has gone, or takes nothing any more.
 Awaitable<bool> AdminConnection::write_all(std::string_view head, std::string_view body) {
   while (!head.empty() || !body.empty()) {
     deadline_ = Clock::now() + limits_.write;

@@ -31,7 +31,7 @@ class AdminConnection {
   AdminConnection(TcpSocket socket, AdminStream::TlsContext tls, const AdminLimits& limits,
                   AdminApi& api, MakeRoom make_room);
 
-  /// Until the client or `close` ends it. Never throws for anything that a client sends.
+  /// Serves until the client or `close` ends it. Never throws for anything that a client sends.
   Awaitable<void> serve();
 
   /// Ends `serve` soon, whatever it waits for.
@@ -42,9 +42,9 @@ class AdminConnection {
   /// The slot through which `close` reaches what `serve` waits for.
   asio::cancellation_slot cancellation_slot() { return cancelled_.slot(); }
 
-  /// When it last sent, received or finished anything.
+  /// The time when the connection last sent, received or finished anything.
   Instant last_progress() const { return last_progress_; }
-  /// A request is complete and its reply is not known yet.
+  /// True if a request is complete and its reply is not known yet.
   bool answering() const { return answering_; }
   /// The text that it is sending; null: none.
   const SharedText& sending() const { return sending_; }

@@ -19,7 +19,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// In millionths: more digits would be noise. Infinite and unknown are null.
+/// Rounds to millionths: more digits would be noise. Infinite and unknown are null.
 json::value number_or_null(double value) {
   if (!std::isfinite(value)) return nullptr;
   return std::round(value * 1e6) / 1e6;

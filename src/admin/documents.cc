@@ -97,7 +97,7 @@ json::value replaced_in_flight(const RuntimeStatus& status, const std::string& p
   return found == replaced.in_flight.end() ? 0 : found->second;
 }
 
-/// Null if it is not slow.
+/// Returns null if the backend is not slow.
 json::value slowness_document(Slowness slowness) {
   if (slowness.ratio == 0) return nullptr;
   return json::object{{"part", to_string(slowness.part)}, {"ratio", slowness.ratio}};

@@ -22,7 +22,7 @@ struct RuntimeView {
   Instant now;
 };
 
-/// As `check --json` prints it.
+/// Describes a problem as `check --json` prints it.
 boost::json::object problem_document(const Problem& problem);
 
 boost::json::object status_document(const RuntimeView& view);
@@ -30,7 +30,7 @@ boost::json::array pools_document(const RuntimeView& view);
 
 /// REQUIRES, of this and the next: `history` was updated with the pool set of `view`.
 boost::json::array backends_document(const RuntimeView& view, const BackendStateHistory& history);
-/// One of them, by its position in the pool set.
+/// Describes the backend at a position in the pool set.
 boost::json::object backend_document(const RuntimeView& view, const BackendStateHistory& history,
                                      std::size_t pool, std::size_t backend);
 

@@ -26,7 +26,7 @@ std::string_view next_part(std::string_view& text, char separator) {
   return trimmed(part);
 }
 
-/// "q=0", "q=0.000": not acceptable.
+/// True for "q=0" and "q=0.000": not acceptable.
 bool is_zero_weight(std::string_view parameter) {
   if (!parameter.starts_with("q=") && !parameter.starts_with("Q=")) return false;
   return parameter.substr(2).find_first_not_of("0.") == std::string_view::npos;

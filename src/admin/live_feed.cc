@@ -198,7 +198,7 @@ SharedText LiveFeed::snapshot() {
   return snapshot_;
 }
 
-/// Nothing: it is no event of this process, or one that is yet to come.
+/// Returns nothing for what is no event of this process, or one that is yet to come.
 std::optional<std::uint64_t> LiveFeed::number_of(std::string_view event_id) const {
   const std::string prefix = epoch_ + "-";
   if (!event_id.starts_with(prefix)) return std::nullopt;

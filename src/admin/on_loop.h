@@ -41,7 +41,7 @@ class LoopCall {
     });
   }
 
-  /// Nothing: the loop has not answered by the deadline.
+  /// Returns nothing if the loop has not answered by the deadline.
   Awaitable<std::optional<T>> result(Instant deadline) {
     const auto state = state_;
     if (!state->value) {

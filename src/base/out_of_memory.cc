@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-// It must not allocate.
+// Must not allocate.
 void out_of_memory() noexcept {
   constexpr std::string_view line =
       "evenkeel: out of memory: the process ends; lower limits.memory, or raise the memory limit "

@@ -40,7 +40,7 @@ constexpr int exit_start_failed = 1;
 constexpr int exit_successor_failed = 1;
 constexpr int exit_drain_deadline = 3;
 
-/// As many as `workers` may say.
+/// The most that `workers` may say.
 constexpr unsigned max_workers = 1024;
 
 /// Short enough that a standby backend joins before waiting requests time out.
@@ -54,7 +54,8 @@ constexpr Duration memory_check_interval = std::chrono::seconds(10);
 constexpr std::uint64_t min_ended_connections = 500;
 /// A process that was replaced is in no hurry: requests have at least this long to finish.
 constexpr Duration min_drain_after_upgrade = std::chrono::hours(1);
-/// For replies of the admin listener that are being sent when another process takes it over.
+/// The time for replies of the admin listener that are being sent when another process takes it
+/// over.
 constexpr Duration admin_drain_time = std::chrono::seconds(1);
 
 /// Limits malloc to one arena per worker and one each for the control, preparation and management
@@ -62,8 +63,8 @@ constexpr Duration admin_drain_time = std::chrono::seconds(1);
 /// another thread.
 void limit_malloc_arenas(unsigned workers) { mallopt(M_ARENA_MAX, static_cast<int>(workers) + 3); }
 
-/// Without name look-ups: the daemon resolves names while it runs, and a name that has no address
-/// at the start is not a mistake in the file.
+/// The environment without name look-ups: the daemon resolves names while it runs, and a name that
+/// has no address at the start is not a mistake in the file.
 Environment daemon_environment() {
   Environment environment = process_environment();
   environment.resolve_error = nullptr;
@@ -78,8 +79,8 @@ unsigned worker_count(const Config& config, const CpuLimit& limit) {
   return config.workers != 0 ? config.workers : std::min(limit.threads(), max_workers);
 }
 
-/// Of the start: each worker's loop and its sockets, and what the process has besides. Connections
-/// come on top.
+/// Counts those of the start: each worker's loop and its sockets, and what the process has besides.
+/// Connections come on top.
 std::uint64_t descriptors_needed(const Config& config, unsigned workers) {
   constexpr std::uint64_t of_process = 32;
   constexpr std::uint64_t of_loop = 3;
@@ -369,8 +370,8 @@ Task<void> Daemon::run_pool_maintenance() {
   }
 }
 
-/// After a burst of connections, after a file that was read or checked and after a DNS update,
-/// returns their memory to the system. What free lists and the heap keep makes the next requests
+/// Returns memory to the system after a burst of connections, after a file that was read or checked
+/// and after a DNS update. What free lists and the heap keep makes the next requests
 /// fast, so nothing is returned while as many connections are open.
 Task<void> Daemon::return_memory() {
   std::uint64_t peak = 0;

@@ -12,7 +12,7 @@ namespace {
 
 /// How long a drain waits for busy workers to close their listeners.
 constexpr Duration max_loop_turn = std::chrono::seconds(1);
-/// By how much a drain extends systemd's stop timeout at a time.
+/// The time by which a drain extends systemd's stop timeout.
 constexpr Duration stop_timeout_extension = std::chrono::seconds(10);
 
 }  // namespace

@@ -20,8 +20,8 @@ class Drain {
 
   /// Waits for `shutdown.delay`, so that load balancers in front can see that /readyz fails.
   Task<void> delay(Duration time);
-  /// Done when every connection has ended, or at the deadline, which is `limit` from now or what
-  /// `shorten` has set. Returns whether every connection has ended.
+  /// Waits until every connection has ended, or until the deadline, which is `limit` from now or
+  /// what `shorten` has set. Returns true if every connection has ended.
   Task<bool> finish_connections(Retire how, Duration limit);
   /// Moves the deadline to `limit` from now, if it is later or not set.
   void shorten(Duration limit);

@@ -131,8 +131,8 @@ const OpenListener* ListenerSet::find_open(const ListenerConfig& listener) const
   return found == open_.end() ? nullptr : &*found;
 }
 
-/// One of our listeners may hold the port under a wider or narrower address, and closes only after
-/// the new one is open.
+/// True also if one of our listeners holds the port under a wider or narrower address, and closes
+/// only after the new one is open.
 bool ListenerSet::shares_port(const Endpoint& endpoint) const {
   return inherited_.shares_port(endpoint.port()) ||
          std::any_of(open_.begin(), open_.end(), [&](const OpenListener& each) {
@@ -140,7 +140,7 @@ bool ListenerSet::shares_port(const Endpoint& endpoint) const {
          });
 }
 
-/// At least one socket per worker, all on the port that the first one got.
+/// Opens at least one socket per worker, all on the port that the first one got.
 Result<OpenListener> ListenerSet::open_new(const ListenerConfig& listener, const Endpoint& endpoint,
                                            std::vector<ListenerAssignment>& assignments) {
   OpenListener opened{.id = ListenerId{++last_id_},

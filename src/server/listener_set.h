@@ -75,9 +75,9 @@ class ListenerSet {
   /// Makes the prepared listeners the open ones. Returns what each worker listens on from now on.
   std::vector<ListenerAssignment> commit(PreparedListeners prepared);
 
-  /// In the order of the configuration.
+  /// The open listeners, in the order of the configuration.
   const std::vector<OpenListener>& open() const { return open_; }
-  /// Another socket of this process, or of the one that it replaces, may be on the port.
+  /// True if another socket of this process, or of the one that it replaces, may be on the port.
   bool shares_port(const Endpoint& endpoint) const;
 
  private:

@@ -13,14 +13,15 @@ namespace {
 constexpr Duration measuring_interval = std::chrono::milliseconds(250);
 /// The limit of a cgroup may be changed at any time.
 constexpr Duration limit_reading_interval = std::chrono::seconds(5);
-/// It takes milliseconds, during which allocations wait.
+/// A release takes milliseconds, during which allocations wait.
 constexpr Duration release_interval = std::chrono::seconds(2);
 constexpr Duration report_interval = std::chrono::seconds(10);
 
 constexpr double high_share = 0.90;
 constexpr double critical_share = 0.95;
 constexpr double hysteresis = 0.02;
-/// Of the idle connections, closed with each measurement: most of them are gone after two seconds.
+/// The share of the idle connections that is closed with each measurement: most of them are gone
+/// after two seconds.
 constexpr double shed_share = 0.25;
 
 constexpr std::uint64_t mib = 1024 * 1024;

@@ -29,7 +29,7 @@ std::int64_t memory_room(std::uint64_t used, std::uint64_t limit);
 /// seconds, so that a level that comes and goes does not fill the log.
 class PressureReports {
  public:
-  /// Whether to log that the level is `level` now. Thread: one.
+  /// True if the level, which is `level` now, is to be logged. Thread: one.
   bool due(MemoryPressure level, Instant now);
 
  private:

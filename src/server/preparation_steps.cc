@@ -61,7 +61,7 @@ std::optional<Problem> memory_problem(const Config& active, const Config& next, 
           "full for each pool, raise that limit by a reload of its own, or restart"};
 }
 
-/// Whether a file is named for this use.
+/// True if a file is named for this use.
 bool names_file(const Config& config, FileUse use, const std::string& path) {
   switch (use) {
     case FileUse::admin_token: return config.admin.token_file == path;

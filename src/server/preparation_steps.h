@@ -16,7 +16,7 @@
 
 namespace evenkeel {
 
-/// In place of the name of a file: the configuration did not come from one.
+/// Stands for the name of a file where the configuration did not come from one.
 inline constexpr std::string_view no_config_file = "<generated>";
 
 /// Reads only a regular file: reading a pipe or a device could block for ever. Thread: any.

@@ -34,7 +34,7 @@ class PreparationThread {
 
   static constexpr Duration max_wait = std::chrono::seconds(2);
 
-  /// Whether destroying it would wait.
+  /// True if destroying the object would wait.
   bool busy() const;
 
   /// Runs the work, a callable, and returns its result. It may block, touches nothing that the
@@ -53,8 +53,8 @@ class PreparationThread {
     }
   }
 
-  /// From the next work on, the thread yields to the workers where they share a core. Before, it
-  /// prepares the start, for which clients wait.
+  /// Lets the thread yield to the workers where they share a core, from the next work on. Before,
+  /// it prepares the start, for which clients wait.
   void lower_priority();
 
  private:

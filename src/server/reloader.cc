@@ -29,8 +29,8 @@ constexpr Duration max_dns_wait = std::chrono::seconds(3);
 constexpr Duration max_new_backend_check_wait = std::chrono::milliseconds(100);
 /// Bounds the log of one reload: a new file may change thousands of backends.
 constexpr std::size_t max_logged_changes = 50;
-/// Of a file whose sockets are only checked: how many listeners, how many host names of theirs, and
-/// how long these are looked up, in all. A preview costs no more, whatever its text.
+/// Limits for a file whose sockets are only checked: how many listeners, how many host names of
+/// theirs, and how long these are looked up, in all. A preview costs no more, whatever its text.
 constexpr std::size_t max_checked_listeners = 256;
 constexpr std::size_t max_checked_hosts = 16;
 constexpr Duration max_lookup_time = std::chrono::seconds(2);
@@ -621,7 +621,7 @@ void Reloader::on_dns_change() {
   process_.loop.spawn(queue_dns_update_at(last_dns_update_ + min_dns_update_interval));
 }
 
-/// Whether a server of this host passes its health checks. Without checks none does.
+/// True if a server of this host passes its health checks. Without checks none does.
 bool Reloader::passes_checks(const std::string& host) const {
   if (pool_set_ == nullptr) return false;
   const auto monitored = backend_monitor_.snapshot();

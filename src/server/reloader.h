@@ -104,7 +104,7 @@ class Reloader final : public Control {
   /// health check before requests can be sent to any backend of the change.
   Task<void> commit(PreparedChange change, Duration check_wait);
 
-  /// From now on looks up the hosts of the active configuration only.
+  /// Looks up the hosts of the active configuration only, from now on.
   void watch_active_hosts();
 
   /// Runs queued changes, one after the other, for ever. REQUIRES: after the first commit.
@@ -123,8 +123,8 @@ class Reloader final : public Control {
   auto run_blocking(Work work) {
     return preparation_.run(std::move(work));
   }
-  /// Likewise, for work that takes locks of workers, malloc's among them: on a thread of normal
-  /// priority, since workers would wait until one of low priority gets a processor.
+  /// Runs work that takes locks of workers, malloc's among them, on a thread of normal priority:
+  /// workers would wait until one of low priority gets a processor.
   template <class Work>
   auto run_with_locks(Work work) {
     return locking_thread().run(std::move(work));
@@ -133,7 +133,7 @@ class Reloader final : public Control {
   void queue_upgrade();
   /// Reloads, previews and DNS updates that have ended. Each leaves free memory in the heap.
   std::uint64_t rebuilds() const { return rebuilds_; }
-  /// Whether destroying it would wait for work on one of these threads.
+  /// True if destroying the object would wait for work on one of these threads.
   bool is_preparing() const {
     return preparation_.busy() || (locking_ && locking_->busy()) ||
            (previewing_ && previewing_->busy());

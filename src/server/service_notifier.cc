@@ -37,7 +37,7 @@ std::int64_t monotonic_microseconds() {
   return microseconds(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
 }
 
-/// In a datagram, a second line would be another assignment.
+/// Joins lines: in a datagram, a second line would be another assignment.
 std::string one_line(std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');

@@ -30,7 +30,7 @@ class ServiceNotifier {
   ServiceNotifier& operator=(const ServiceNotifier&) = delete;
   ~ServiceNotifier();
 
-  /// There is a socket to send to.
+  /// True if there is a socket to send to.
   bool active() const { return fd_ >= 0; }
 
   /// The start, or a reload, is complete. `status` is shown by `systemctl status`.

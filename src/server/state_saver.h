@@ -26,7 +26,7 @@ class StateSaver {
   Task<void> save_periodically();
   /// Done when the state is saved. REQUIRES: after the first commit.
   Task<void> save();
-  /// With prefix indexes. Blocks. Saves nothing if the daemon has not become ready.
+  /// Saves the state with prefix indexes, but nothing if the daemon has not become ready. Blocks.
   void save_at_exit();
   /// Saves nothing from now on: another process has the file.
   void stop() { stopped_ = true; }

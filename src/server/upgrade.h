@@ -31,7 +31,7 @@ class Upgrade {
   Task<Result<Done>> start_successor(Binary binary, int admin_fd);
   /// Starts no process from now on, and sends the one that is starting SIGTERM.
   void cancel();
-  /// The new process, which is running, is this one.
+  /// True if `pid` is the new process, which is running.
   bool runs_as(pid_t pid) const { return successor_ && successor_->runs_as(pid); }
   /// Has the new process reload: it may have read the file before it was changed. REQUIRES: as of
   /// `pid`.

@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-/// Whether a worker with `own` connections hands a new one to the worker with the `least`. The
+/// True if a worker with `own` connections hands a new one to the worker with the `least`. The
 /// kernel distributes connections by hash, which is uneven while there are few.
 bool should_hand_over(std::uint32_t own, std::uint32_t least) {
   return own > least + 8 + least / 4;

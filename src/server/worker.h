@@ -98,9 +98,9 @@ class Worker final {
     ConnectionHandoff(Worker& to, int fd);
     ConnectionHandoff(const ConnectionHandoff&) = delete;
     ~ConnectionHandoff();
-    /// It has arrived: the descriptor is the caller's.
+    /// Ends the transfer where the connection has arrived: the descriptor is the caller's.
     int take() { return std::exchange(fd_, -1); }
-    /// It goes to another worker: as `take`, and it no longer counts for this one.
+    /// Takes the connection for another worker: as `take`, and it no longer counts for this one.
     int cancel();
 
    private:

@@ -61,7 +61,8 @@ class WorkerGroup {
   const std::vector<Loop*>& loops() const { return loops_; }
   /// Open client connections. Thread: any.
   std::uint64_t connections() const;
-  /// At least the most connections at a time since the last call: the sum of the workers' peaks.
+  /// Returns at least the most connections at a time since the last call: the sum of the workers'
+  /// peaks.
   std::uint64_t take_peak_connections() const;
 
  private:

@@ -20,7 +20,7 @@ namespace {
 /// connection evicts the oldest handshake, so that not all of them wait.
 constexpr unsigned max_pending_handshakes = 1024;
 
-/// In a drain, for the PROXY header and the handshake.
+/// The limit of the PROXY header and the handshake in a drain.
 constexpr Duration handshake_drain_timeout = std::chrono::seconds(1);
 /// How long idle connections of a listener that was handed over stay open.
 constexpr Duration handed_over_idle_timeout = std::chrono::seconds(5);
@@ -241,9 +241,9 @@ bool WorkerListener::shed_handshake(ClientSize size, ShedReason reason, Instant 
   return true;
 }
 
-/// The oldest makes room, one of a large client first: a client that sends is through in a moment,
-/// and silent clients cannot keep others out. False: the new one, of a large client, would take the
-/// place of another client's.
+/// Lets the oldest make room, one of a large client first: a client that sends is through in a
+/// moment, and silent clients cannot keep others out. Returns false if the new one, of a large
+/// client, would take the place of another client's.
 bool WorkerListener::make_room_for_handshake(ClientSize size) {
   auto& [usual, large] = pending_handshakes_;
   if (usual.count() + large.count() < max_pending_handshakes) return true;
@@ -326,7 +326,8 @@ void WorkerListener::count_handshake(const ListenerSettings& settings, TlsOutcom
   handshakes[static_cast<std::size_t>(outcome)].add();
 }
 
-/// False: the connection ends, after a plain-text answer where the client did not speak TLS.
+/// Returns false if the connection ends, after a plain-text answer where the client did not speak
+/// TLS.
 Task<bool> WorkerListener::accept_tls(ListenerSettings& settings, std::unique_ptr<Socket>& socket,
                                       std::optional<PendingHandshake>& pending,
                                       std::shared_ptr<const TlsServerContext> tls) {

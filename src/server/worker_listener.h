@@ -53,7 +53,7 @@ class WorkerListener final {
   /// been closed.
   void retire(Retire how);
   bool retired() const { return retired_; }
-  /// No connection is left.
+  /// True if no connection is left.
   bool empty() const;
 
   ListenerId id() const { return id_; }
@@ -147,8 +147,9 @@ class WorkerListener final {
   Worker& worker_;
   const ListenerId id_;
   std::list<ListenerSettings> settings_;  // the current ones last; the others have connections
-  // For connections that begin from now on; null: plaintext. Kept when the plan has this listener
-  // no more: connections that are accepted late are served as the earlier ones were.
+  // The certificates for connections that begin from now on; null: plaintext. Kept when the plan
+  // has this listener no more: connections that are accepted late are served as the earlier ones
+  // were.
   std::shared_ptr<const TlsServerContext> tls_;
   std::list<Listener> listeners_;
   std::size_t opened_ = 0;  // sockets

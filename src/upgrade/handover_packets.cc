@@ -22,7 +22,7 @@ namespace {
 // descriptors are its own, port, host, name. The last packet has the other first line.
 constexpr std::string_view sockets_line = "evenkeel sockets 1\n";
 constexpr std::string_view end_line = "evenkeel sockets 1 end\n";
-// After it: a packet of this line and the descriptor of a file with the state.
+// Precedes the state: a packet of this line and the descriptor of a file with the state.
 constexpr std::string_view state_line = "evenkeel state\n";
 constexpr std::size_t max_packet_fds = 250;  // SCM_MAX_FD is 253
 constexpr std::size_t max_packet_bytes = 64 * 1024;

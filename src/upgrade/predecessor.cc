@@ -53,7 +53,7 @@ void Predecessor::report_ready() const {
       send(channel_, handover_ready.data(), handover_ready.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// When that process has ended, this one has another parent.
+// True while this process has the same parent: it gets another when that one ends.
 bool Predecessor::runs() const { return pid_ > 1 && getppid() == pid_; }
 
 void Predecessor::stop() const {

@@ -40,7 +40,7 @@ Error failure(std::string detail) {
   return Error{.fault = Fault::internal, .detail = std::move(detail)};
 }
 
-/// From errno.
+/// Reads errno.
 Error no_channel() { return failure("no channel to a new process: " + refusal_text("", errno)); }
 
 /// Where the shell found a command without a slash.
@@ -56,7 +56,8 @@ std::string find_in_path(const std::string& name) {
   return "";
 }
 
-/// Without what describes this process only: the sockets and the watchdog that it was given.
+/// The environment without what describes this process only: the sockets and the watchdog that it
+/// was given.
 std::vector<std::string> environment_of_successor() {
   constexpr std::array<std::string_view, 5> dropped{
       "LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES=", "WATCHDOG_PID=", "EVENKEEL_HANDOVER_FD="};

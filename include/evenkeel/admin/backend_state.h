@@ -20,8 +20,8 @@ struct BackendStatus;
 inline constexpr std::string_view backend_states[] = {"up",      "down",    "starting", "draining",
                                                       "standby", "ejected", "sleeping"};
 
-/// One of `backend_states`. Where several hold, what an operator set comes
-/// before what was found out.
+/// Returns one of `backend_states`. Where several hold, what an operator set comes before what was
+/// found out.
 std::string_view state_of(const Backend& backend, Instant now);
 
 /// Why it is not up, is slow, or gets fewer requests than others; for people, empty if none holds.
@@ -37,7 +37,7 @@ class BackendStateHistory {
   /// Compares with the states of the last call. A backend keeps its time when the pool set changes.
   void update(const std::shared_ptr<const PoolSet>& pool_set, Instant now, Time time);
 
-  /// By position in the pool set of the last `update`.
+  /// Returns the time by position in the pool set of the last `update`.
   Time since(std::size_t pool, std::size_t backend) const { return entries_[pool][backend].since; }
 
  private:

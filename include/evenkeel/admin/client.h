@@ -21,8 +21,8 @@ struct AdminTarget {
                           ///< the system's authorities
   std::string cert_file;  ///< with https: this client's certificate, in PEM; empty: none
   std::string key_file;   ///< its private key; empty: in `cert_file`
-  /// The scheme of `address` is from a file that may not be active yet: a daemon that does not
-  /// speak it is sent the request in the other one. In the clear then only over loopback, and
+  /// True if the scheme of `address` is from a file that may not be active yet: a daemon that does
+  /// not speak it is sent the request in the other one. In the clear then only over loopback, and
   /// without the token.
   bool either_scheme = false;
 

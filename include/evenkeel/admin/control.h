@@ -17,8 +17,8 @@ namespace evenkeel {
 /// Asks what a reload would do.
 struct PreviewRequest {
   std::string text;  ///< of a file; empty: the daemon's own is read
-  /// Whether it came with the token. Without it the preview reads no file that only `text` names:
-  /// it would tell what the daemon's user can read.
+  /// True if the request came with the token. Without it the preview reads no file that only `text`
+  /// names: it would tell what the daemon's user can read.
   bool authorized = false;
   std::stop_token left;  ///< stopped when the client has left
 };

@@ -8,7 +8,7 @@ namespace evenkeel {
 /// any.
 [[noreturn]] void out_of_memory() noexcept;
 
-/// From now on an `operator new` that fails calls `out_of_memory`. Thread: one, at start-up.
+/// Lets an `operator new` that fails call `out_of_memory` from now on. Thread: one, at start-up.
 void exit_when_out_of_memory();
 
 }  // namespace evenkeel

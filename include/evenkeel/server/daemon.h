@@ -15,7 +15,7 @@ struct DaemonOptions {
 /// failed; 3 requests were left at the drain deadline.
 int run_daemon(const DaemonOptions& options);
 
-/// As `run_daemon`, with the text of a configuration in place of its file.
+/// Runs as `run_daemon` does, with the text of a configuration in place of its file.
 int run_daemon_with(const std::string& config_text, const std::string& version);
 
 }  // namespace evenkeel

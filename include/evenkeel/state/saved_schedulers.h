@@ -29,7 +29,8 @@ void restore_sessions(const SavedState& state, const PoolSet& pool_set, Instant 
 /// Takes it out of the state, for the pools and backends that the pool set has. REQUIRES: as
 /// PoolState::restore. Thread: the control thread.
 void restore_schedulers(SavedState state, const PoolSet& pool_set, Instant now);
-/// Once the first checks have ended: what does not serve may return as another server.
+/// Forgets the caches of what does not serve once the first checks have ended: that may return as
+/// another server.
 void forget_caches_of_absent(const PoolSet& pool_set);
 
 }  // namespace evenkeel

@@ -40,7 +40,8 @@ struct SavedState {
   decltype(BuildInputs::drained) drained;
   std::map<Key, Time> drain_ends;  ///< of those that end by themselves
   std::map<Key, Weight> weights;
-  /// Of servers behind names whose id may not be enough to find them again, as `IP:port`.
+  /// The addresses of servers behind names whose id may not be enough to find them again, as
+  /// `IP:port`.
   std::map<Key, std::string> addresses;
   ObservedBackends observed;
   /// What schedulers have learned: by pool, and of each backend.
@@ -48,7 +49,7 @@ struct SavedState {
   std::map<Key, LearnedEngine> engines;
   /// Where the sessions of pools are pinned: by pool. Tags name backends in every process alike.
   std::map<std::string, std::vector<AffinityTable::Saved>> sessions;
-  /// Of the tokenizers of models: schedulers reckon in tokens.
+  /// What was learned of the tokenizers of models: schedulers reckon in tokens.
   std::vector<TokenEstimates::Learned> tokenizers;
 
   bool operator==(const SavedState&) const = default;

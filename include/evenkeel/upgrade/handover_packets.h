@@ -40,7 +40,8 @@ Result<Done> send_state(int channel, const std::string& state);
 /// `receive_listeners`. Thread: any.
 std::optional<std::string> receive_state(int channel);
 
-/// The other end is closed: its process has ended, or is of a version that sends no reports.
+/// True if the other end is closed: its process has ended, or is of a version that sends no
+/// reports.
 bool is_abandoned(int channel);
 
 }  // namespace evenkeel

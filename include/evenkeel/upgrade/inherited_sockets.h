@@ -23,7 +23,7 @@ class InheritedSockets {
  public:
   using Variable = std::function<std::optional<std::string>(const std::string& name)>;
 
-  /// One of the sockets; stays valid until `close_unused` closes that socket.
+  /// Names one of the sockets; stays valid until `close_unused` closes that socket.
   struct Handle {
     int fd;
     bool operator==(const Handle&) const = default;
@@ -44,7 +44,7 @@ class InheritedSockets {
   /// same address in the file and, where the kernel chose the port (0), the same name.
   std::vector<Handle> find(std::string_view name, const Endpoint& endpoint,
                            const Address& configured = {}) const;
-  /// The replaced process listens on this port, and evenkeel may add sockets to it.
+  /// True if the replaced process listens on this port, and evenkeel may add sockets to it.
   bool shares_port(std::uint16_t port) const;
   /// A descriptor of the caller's own for the socket; -1 with errno set when none is left.
   static int duplicate(Handle socket);

@@ -28,14 +28,14 @@ class Predecessor {
   /// Adds its listening sockets. REQUIRES: present(). Errors: the two versions do not understand
   /// each other.
   Result<Done> receive_sockets(InheritedSockets& sockets) const;
-  /// What it has learned and operators have set; bytes (saved_state.h). REQUIRES: after
-  /// `receive_sockets`.
+  /// Receives what that process has learned and operators have set; bytes (saved_state.h).
+  /// REQUIRES: after `receive_sockets`.
   std::string receive_state() const;
   /// This process accepts connections: the other one drains from now on. REQUIRES: present().
   void report_ready() const;
-  /// For reports to and from it. REQUIRES: present().
+  /// The channel for reports to and from that process. REQUIRES: present().
   int channel() const { return channel_; }
-  /// The process has not ended.
+  /// True if the process has not ended.
   bool runs() const;
   /// Sends SIGTERM to the process if it is still draining: this one is being stopped.
   void stop() const;

@@ -20,8 +20,8 @@ struct Program {
   std::string path;  ///< empty: not known
   std::vector<std::string> arguments;
 
-  /// That of this process. The path is the one that it was started by, so that a new file there, or
-  /// a symbolic link to a new one, is what runs next.
+  /// Returns the program of this process. The path is the one that started it, so that a new file
+  /// there, or a symbolic link to a new one, is what runs next.
   static Program of_this_process();
 };
 
@@ -58,9 +58,9 @@ class Successor {
   bool send(int signal) const;
 
   pid_t pid() const { return pid_; }
-  /// For reports to and from it. REQUIRES: `start` has succeeded.
+  /// The channel for reports to and from that process. REQUIRES: `start` has succeeded.
   int channel() const { return own_.get(); }
-  /// It is running, as this process.
+  /// True if the new process is running, as `pid`.
   bool runs_as(pid_t pid) const { return (starting_ || ready_) && pid == pid_; }
 
  private:

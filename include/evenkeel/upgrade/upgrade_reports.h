@@ -29,7 +29,7 @@ void apply_drains(const ReplacedProcess::Backends& drained, const ReplacedProces
 ReplacedProcess report_in_flight(const PoolSet& pool_set, const ReplacedProcess* before,
                                  const ReplacedProcess::Backends& drained);
 
-/// As text, for the channel.
+/// Writes a report as text, for the channel.
 std::string to_text(const ReplacedProcess& report);
 /// Errors: the other process is of a version with another format.
 Result<ReplacedProcess> parse_report(std::string_view text);
