@@ -112,18 +112,6 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
   return options;
 }
 
-/// Links, and the name under which they are counted: they may outlive their plan.
-struct LabeledLinks {
-  LabeledLinks(const WorkerContext& worker, std::string_view pool_name, std::string_view backend,
-               std::vector<Endpoint> addresses, const LinkPoolOptions& options)
-      : label(worker.metrics_registry.label_index()),
-        links(worker.loop, std::move(addresses), options,
-              worker.metrics_registry.worker_metrics(worker.index)
-                  .backend(label.backend(pool_name, backend))) {}
-  LabelUses label;
-  LinkPool links;
-};
-
 /// Refuses requests because memory is scarce.
 class Refusing final : public Handler {
  public:
@@ -144,6 +132,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
     : config_(std::move(config)),
       pool_set_(std::move(pool_set)),
       label_uses_(worker.metrics_registry.label_index()),
+      links_(*config_, *pool_set_, worker, predecessor == nullptr ? nullptr : &predecessor->links_),
       router_(config_->routes),
       rng_(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) + worker.index),
       access_log_(worker.recorder),
@@ -155,7 +144,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       memory_pressure_(worker.memory_pressure) {
   pin_models(*config_, worker.metrics_registry.label_index());
   for (std::size_t i = 0; i < config_->pools.size(); ++i) {
-    add_pool(config_->pools[i], pool_set_->pools()[i], worker, predecessor);
+    add_pool(config_->pools[i], pool_set_->pools()[i], worker);
   }
   follow_fallbacks(worker);
   for (std::size_t i = 0; i < forwarders_.size(); ++i) {
@@ -225,49 +214,13 @@ bool Plan::is_answered_by(const Lists* lists, Request& request) const {
 }
 
 void Plan::add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
-                    const WorkerContext& worker, const Plan* predecessor) {
-  WorkerMetrics& worker_metrics = worker.metrics_registry.worker_metrics(worker.index);
-  std::unordered_map<std::string_view, const ConnectedBackend*> before;
-  if (predecessor != nullptr) {
-    const auto found = predecessor->connected_.find(pool.name);
-    if (found != predecessor->connected_.end()) {
-      for (const ConnectedBackend& each : found->second) before.emplace(each.id, &each);
-    }
-  }
-  std::vector<ConnectedBackend>& connected = connected_[pool.name];
-  connected.reserve(pool_entry.backends.size());
-  std::unordered_map<const Backend*, Target> targets;
-  for (std::size_t i = 0; i < pool_entry.backends.size(); ++i) {
-    const PoolSet::ResolvedBackend& resolved = pool_entry.backends[i];
-    const Backend& backend = *pool_entry.state->backends()[i];
-    const std::uint32_t label = label_uses_.backend(pool.name, backend.id());
-    BackendMetrics& metrics = worker_metrics.backend(label);
-    ConnectedBackend now{.id = backend.id(),
-                         .addresses = resolved.addresses,
-                         .options = link_options_of(pool, resolved.config, pool_entry.tls),
-                         .links = nullptr};
-    const auto same = before.find(now.id);
-    if (same != before.end() && same->second->addresses == now.addresses &&
-        same->second->options == now.options) {
-      now.links = same->second->links;
-    } else {
-      const auto labeled =
-          std::make_shared<LabeledLinks>(worker, pool.name, now.id, now.addresses, now.options);
-      now.links = std::shared_ptr<LinkPool>(labeled, &labeled->links);
-    }
-    if (same != before.end()) continue_suspicion(*same->second, now);
-    targets[&backend] = {
-        .links = now.links,
-        .metrics = &metrics,
-        .authorization = resolved.authorization,
-        .host = resolved.host.replaces_client ? resolved.host.own : std::string_view()};
-    connected.push_back(std::move(now));
-  }
+                    const WorkerContext& worker) {
   ForwarderOptions options = forwarder_options(
       pool, label_uses_.pool(pool.name), config_->limits.held_bodies_bytes, worker.held_bodies);
   knows_responses_ |= options.sessions != nullptr && options.sessions->by_response_id();
   auto queue = std::make_unique<Forwarder>(worker.loop, pool_entry.state, rng_(),
-                                           std::move(targets), worker_metrics, std::move(options));
+                                           links_.targets_of(pool_entry), worker_metrics_,
+                                           std::move(options));
   queues_.push_back(queue.get());
   handlers_.push_back(std::move(queue));
   if (rewrites(pool)) {
@@ -388,20 +341,6 @@ Handler& Plan::add_stage(Filter& filter, Handler& next) {
   return *handlers_.back();
 }
 
-std::vector<std::shared_ptr<LinkPool>> Plan::links_not_in(const Plan& successor) const {
-  std::unordered_set<const LinkPool*> taken_over;
-  for (const auto& [pool, connected] : successor.connected_) {
-    for (const ConnectedBackend& each : connected) taken_over.insert(each.links.get());
-  }
-  std::vector<std::shared_ptr<LinkPool>> left;
-  for (const auto& [pool, connected] : connected_) {
-    for (const ConnectedBackend& each : connected) {
-      if (!taken_over.contains(each.links.get())) left.push_back(each.links);
-    }
-  }
-  return left;
-}
-
 void Plan::hand_queues_to(const std::shared_ptr<Plan>& successor) {
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (!queues_[i]->has_queue()) continue;
@@ -415,29 +354,6 @@ void Plan::hand_queues_to(const std::shared_ptr<Plan>& successor) {
     }
     queues_[i]->hand_queue_to(other, successor);
   }
-}
-
-void Plan::suspect(const std::string& pool, const std::string& backend, Duration max_silence) {
-  const auto found = connected_.find(pool);
-  if (found == connected_.end()) return;
-  for (ConnectedBackend& each : found->second) {
-    if (each.id != backend) continue;
-    each.max_silence = max_silence;
-    each.links->suspect(max_silence);
-    for (const auto& retired : each.retired) {
-      if (const auto links = retired.lock()) links->suspect(max_silence);
-    }
-  }
-}
-
-/// The links of the predecessor serve open requests, which hear of what follows too.
-void Plan::continue_suspicion(const ConnectedBackend& before, ConnectedBackend& now) {
-  now.max_silence = before.max_silence;
-  std::copy_if(before.retired.begin(), before.retired.end(), std::back_inserter(now.retired),
-               [](const auto& links) { return !links.expired(); });
-  if (now.links == before.links) return;
-  now.retired.push_back(before.links);
-  if (now.max_silence != Duration::max()) now.links->suspect(now.max_silence);
 }
 
 Task<Result<Response>> Plan::handle(Request& request) {

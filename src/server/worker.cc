@@ -65,8 +65,8 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
                     &models_, &plan_, &windows_},
       plan_.get());
   std::erase_if(former_plans_, [](const auto& each) { return each.expired(); });
-  auto left =
-      plan_ == nullptr ? std::vector<std::shared_ptr<LinkPool>>{} : plan_->links_not_in(*next);
+  auto left = plan_ == nullptr ? std::vector<std::shared_ptr<LinkPool>>{}
+                               : plan_->links().not_in(next->links());
   const auto before = std::exchange(plan_, std::move(next));
   for (WorkerListener& listener : listeners_) listener.refresh_tls();
   if (before == nullptr) return;

@@ -42,7 +42,7 @@ class Worker final {
   void adopt(std::shared_ptr<const ModelCatalog> models) { models_ = std::move(models); }
   /// See LinkPool::suspect; for the links to this backend.
   void suspect(const std::string& pool, const std::string& backend, Duration max_silence) {
-    if (plan_ != nullptr) plan_->suspect(pool, backend, max_silence);
+    if (plan_ != nullptr) plan_->links().suspect(pool, backend, max_silence);
   }
   /// Listens on these. Listeners that are not among them retire. During a drain it listens on
   /// nothing.

@@ -127,7 +127,7 @@ TEST_F(FailingChain, LimitsTheSilenceOfOpenRequestsOfEarlierPlans) {
   plan =
       std::make_shared<Plan>(std::make_shared<const Config>(config), *next_set, worker, plan.get());
 
-  plan->suspect("pool", to_string(server.address()), 50ms);
+  plan->links().suspect("pool", to_string(server.address()), 50ms);
 
   const std::string answer = client->read_message();
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 504 Gateway Timeout\r\n")) << answer;

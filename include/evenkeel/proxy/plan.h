@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,8 +11,6 @@
 #include <vector>
 
 #include "evenkeel/balance/pool.h"
-#include "evenkeel/base/loop.h"
-#include "evenkeel/base/overload.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
@@ -24,31 +21,14 @@
 #include "evenkeel/filter/observe.h"
 #include "evenkeel/filter/rewrite.h"
 #include "evenkeel/http/message.h"
-#include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
 #include "evenkeel/proxy/forwarder.h"
 #include "evenkeel/proxy/router.h"
-#include "evenkeel/upstream/model_catalog.h"
+#include "evenkeel/proxy/worker_context.h"
+#include "evenkeel/proxy/worker_links.h"
 #include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
-
-class Plan;
-
-/// The parts of a worker that plans use. Outlives its plans.
-struct WorkerContext {
-  Loop& loop;
-  MetricsRegistry& metrics_registry;
-  unsigned index;
-  RequestRecorder& recorder;
-  HeldBodies& held_bodies;
-  const MemoryPressureLevel* memory_pressure = nullptr;  ///< null: there is never any
-  /// The present catalog of models, which the worker replaces. Null: there is never any.
-  const std::shared_ptr<const ModelCatalog>* models = nullptr;
-  /// The plan of requests that begin now, which the worker replaces. Null: there is only one.
-  const std::shared_ptr<Plan>* active = nullptr;
-  WindowBudget* windows = nullptr;  ///< of the bodies that are read; null: there is no limit
-};
 
 /// The names of the pools whose models a plan has to know to list them for clients. Empty for most
 /// files: backends list their own.
@@ -72,12 +52,7 @@ class Plan final : public Handler {
   /// the body, the filters come first.
   Task<Result<Response>> handle(Request& request) override;
 
-  /// The links that the successor has not taken over.
-  std::vector<std::shared_ptr<LinkPool>> links_not_in(const Plan& successor) const;
-
-  /// See LinkPool::suspect; for the links to this backend.
-  /// Applies to the links of earlier plans too.
-  void suspect(const std::string& pool, const std::string& backend, Duration max_silence);
+  WorkerLinks& links() { return links_; }
 
   /// Requests that wait in the queue of a pool whose backends are others in `successor` go on there
   /// (Forwarder::hand_queue_to), unless it changes bodies for them in another way.
@@ -97,15 +72,6 @@ class Plan final : public Handler {
     }
     Filter& filter;
     Handler& next;
-  };
-  /// A backend and the worker's links to it.
-  struct ConnectedBackend {
-    std::string id;
-    std::vector<Endpoint> addresses;
-    LinkPoolOptions options;
-    std::shared_ptr<LinkPool> links;
-    Duration max_silence = Duration::max();        // as LinkPool::suspect was last told
-    std::vector<std::weak_ptr<LinkPool>> retired;  // of earlier plans, with open requests
   };
   /// Behind the filters of requests whose route depends on their bodies.
   struct ByBody final : Handler {
@@ -171,8 +137,7 @@ class Plan final : public Handler {
   };
 
   void add_pool(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
-                const WorkerContext& worker, const Plan* predecessor);
-  static void continue_suspicion(const ConnectedBackend& before, ConnectedBackend& now);
+                const WorkerContext& worker);
   void follow_fallbacks(const WorkerContext& worker);
   void add_answering_pools(std::uint32_t route, std::size_t number, LabelIndex& label_index) const;
   void add_route(const RouteConfig& route, LabelIndex& label_index);
@@ -197,6 +162,7 @@ class Plan final : public Handler {
   std::shared_ptr<const Config> config_;
   std::shared_ptr<const PoolSet> pool_set_;
   LabelUses label_uses_;
+  WorkerLinks links_;
   Router router_;
   Rng rng_;
   AccessLogFilter access_log_;
@@ -209,7 +175,6 @@ class Plan final : public Handler {
   std::deque<RewriteFilter> rewrites_;   // of pools that need one
   std::deque<ObserveFilter> observers_;  // of each pool
   std::vector<std::unique_ptr<Handler>> handlers_;
-  std::map<std::string, std::vector<ConnectedBackend>, std::less<>> connected_;  // by pool
   PoolNumbers pool_numbers_;
   std::vector<bool> reads_bodies_;  // of each pool: it inspects requests, or what it falls back to
   std::vector<bool> renames_;       // likewise: it gives backends another name of the model
