@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "evenkeel/base/buffer.h"
+#include "evenkeel/http/connection_budget.h"
 
 namespace evenkeel {
 
@@ -28,29 +29,6 @@ class ResponseBudget {
 
  private:
   static inline constinit thread_local std::int64_t taken_ = 0;
-};
-
-/// The same for the responses on one client connection, so that one client does not take what is
-/// meant for all. Thread: its connection's.
-class ConnectionBudget {
- public:
-  explicit ConnectionBudget(std::uint64_t bytes) : left_(bytes), half_(bytes / 2) {}
-  ConnectionBudget(const ConnectionBudget&) = delete;
-  ConnectionBudget& operator=(const ConnectionBudget&) = delete;
-
-  /// False if too much is taken already.
-  bool take(std::uint32_t bytes) {
-    if (bytes > left_) return false;
-    left_ -= bytes;
-    return true;
-  }
-  bool half_left(std::uint32_t bytes) const { return left_ >= half_ + bytes; }
-  void give_back(std::uint32_t bytes) { left_ += bytes; }
-  std::uint64_t left() const { return left_; }
-
- private:
-  std::uint64_t left_;
-  std::uint64_t half_;
 };
 
 /// What one response has taken from both budgets; its destructor gives that back.

@@ -16,6 +16,7 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/shared_count.h"
 #include "evenkeel/base/task.h"
+#include "evenkeel/http/connection_budget.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/http/inference_info.h"
 
@@ -135,8 +136,6 @@ struct RequestInfo {
   std::shared_ptr<const void> plan;
   std::unique_ptr<InferenceInfo> inference;  ///< null: its body is not inspected
 };
-
-class ConnectionBudget;  // of the module wire
 
 /// Receives the 1xx responses that come before the final one.
 class InterimHandler {
