@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "evenkeel/base/host.h"
-#include "evenkeel/config/config.h"
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/http/status.h"
 
@@ -38,11 +37,6 @@ class OpenRecord {
 /// The priority as logged; empty for the one that most requests have.
 std::string_view logged_priority(Priority priority) {
   return priority == Priority::standard ? std::string_view() : to_string(priority);
-}
-
-/// The name of the tenant that is logged; empty: none.
-std::string_view tenant_of(const RequestIdentity& identity) {
-  return identity.tenant == nullptr ? std::string_view() : identity.tenant->name;
 }
 
 /// Splits a request's duration into its parts; what none of the others covers is overhead.
@@ -160,7 +154,7 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
   }
   worker_metrics_.pool(identity.pool_index).in_flight.remove();
   worker_metrics_.count(record);
-  if (identity.tenant_index != 0) worker_metrics_.tenant(identity.tenant_index).requests.add();
+  if (identity.tenant.index != 0) worker_metrics_.tenant(identity.tenant.index).requests.add();
   if (outcome.fault) {
     worker_metrics_.count_error(identity.pool_index, *outcome.fault);
   } else if (client_left) {
@@ -181,7 +175,7 @@ void RequestRecorder::record_recent(const RequestInfo& info, Instant ended, int 
                        .task = std::string_view(to_string(request.task)),
                        .route = identity.route,
                        .pool = identity.pool,
-                       .tenant = tenant_of(identity),
+                       .tenant = identity.tenant.name,
                        .finish_reason = std::string_view(response.finish_reason),
                        .status = status,
                        .stream = request.stream,
@@ -256,7 +250,7 @@ void RequestRecorder::write_line(std::string_view method, std::string_view host,
                        .pool = identity.pool,
                        .backend = outcome.backend,
                        .priority = logged_priority(identity.priority),
-                       .tenant = tenant_of(identity),
+                       .tenant = identity.tenant.name,
                        .status = status,
                        .grpc_status = outcome.grpc_status,
                        .attempts = {outcome.attempts.begin(), outcome.attempts.end()},

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "evenkeel/balance/placed_request.h"
 #include "filter/observed_body.h"
 
 namespace evenkeel {
@@ -27,16 +26,14 @@ Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
   if (!response) co_return response;
   const auto format = format_of(request, *response);
   if (!format) {
-    if (const auto& placed = request.info.inference->placed) placed->unseen();
+    if (const auto& listener = request.info.inference->listener) listener->on_unread();
     co_return response;
   }
   RequestInfo& info = request.info;
   const std::uint32_t model = models_.index_of(info.inference->request.model);
   ModelMetrics& metrics = worker_metrics_.model(info.identity.pool_index, model);
-  const std::uint32_t tenant = info.identity.tenant_index;
-  TenantMetrics* const of_tenant = tenant == 0 ? nullptr : &worker_metrics_.tenant(tenant);
   response->body = std::make_unique<ObservedBody>(loop_, std::move(response->body), *format, info,
-                                                  metrics, of_tenant, estimates_);
+                                                  metrics, worker_metrics_, estimates_);
   if (info.inference->usage_added && *format == ResponseFormat::events) {
     response->body = std::make_unique<UsageFreeBody>(std::move(response->body),
                                                      !info.inference->keeps_null_usage);

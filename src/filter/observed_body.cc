@@ -2,21 +2,18 @@
 
 #include <utility>
 
-#include "evenkeel/balance/affinity_table.h"
-#include "evenkeel/balance/placed_request.h"
-
 namespace evenkeel {
 
 ObservedBody::ObservedBody(Loop& loop, BodyPtr body, ResponseFormat format, RequestInfo& info,
-                           ModelMetrics& metrics, TenantMetrics* tenant, TokenEstimates& estimates)
+                           ModelMetrics& metrics, WorkerMetrics& worker_metrics,
+                           TokenEstimates& estimates)
     : loop_(loop),
       body_(std::move(body)),
       info_(info),
       metrics_(metrics),
-      tenant_(tenant),
+      worker_metrics_(worker_metrics),
       estimates_(estimates),
-      reader_(ResponseReader::create(format, info.inference->response,
-                                     info.inference->answer_pins != nullptr)) {}
+      reader_(ResponseReader::create(format, info.inference->response, info.inference->wants_id)) {}
 
 ObservedBody::~ObservedBody() {
   if (!ended_) end(false);
@@ -49,33 +46,14 @@ void ObservedBody::read_output(std::string_view bytes) {
   const Instant last = response.last_output;
   const Instant now = loop_.now();
   reader_->read(bytes, now);
-  if (info_.inference->answer_pins != nullptr && !response.id.empty()) [[unlikely]]
-    pin_id(now);
+  if (const auto& listener = info_.inference->listener)
+    listener->on_read(*info_.inference, events, last, now);
   if (response.output_events == events) return;
   if (events == 0) {
     metrics_.first_token.observe(now - info_.timings.started);
   } else {
     metrics_.gap.observe(now - last);
   }
-  if (info_.inference->placed != nullptr && info_.inference->request.stream) {
-    tell_scheduler(events, last, now);
-  }
-}
-
-/// Pins the response's id before the client knows it.
-void ObservedBody::pin_id(Instant now) const {
-  info_.inference->answer_pins->pin(AnswerPins::key_of_id(info_.inference->response.id), true, now);
-  info_.inference->answer_pins.reset();
-}
-
-void ObservedBody::tell_scheduler(std::uint32_t events_before, Instant last_output,
-                                  Instant now) const {
-  constexpr std::uint32_t sampled = Scheduler::sampled_tokens;
-  PlacedRequest& placed = *info_.inference->placed;
-  const std::uint32_t events = info_.inference->response.output_events;
-  if (events_before == 0) return placed.first_token(now);
-  if (events / sampled == events_before / sampled) return;
-  placed.output(events, (now - last_output) / static_cast<int>(events - events_before), now);
 }
 
 /// `in_order`: the response is complete, not cut off.
@@ -84,23 +62,19 @@ void ObservedBody::end(bool in_order) {
   const Instant now = loop_.now();
   reader_->finish(now);
   count_tokens();
-  const InferenceInfo& inference = *info_.inference;
-  if (!in_order || inference.placed == nullptr) return;
-  const InferenceResponse& response = inference.response;
-  inference.placed->finished({.output_tokens = response.completion_tokens,
-                              .cached_tokens = response.cached_tokens,
-                              .prompt_tokens = response.prompt_tokens},
-                             inference.request.stream ? response.output_events : 0, now);
+  const auto& listener = info_.inference->listener;
+  if (in_order && listener != nullptr) listener->on_end(*info_.inference, now);
 }
 
 void ObservedBody::count_tokens() const {
   const InferenceResponse& response = info_.inference->response;
-  BackendMetrics* const backend = info_.outcome.backend_metrics;
+  const std::uint32_t backend = info_.outcome.backend_index;
+  const std::uint32_t tenant = info_.identity.tenant.index;
   const auto count = [&](TokenDirection direction, const std::optional<std::uint64_t>& tokens) {
     if (!tokens) return;
     metrics_.tokens.add(direction, *tokens);
-    if (backend != nullptr) backend->tokens.add(direction, *tokens);
-    if (tenant_ != nullptr) tenant_->tokens.add(direction, *tokens);
+    if (backend != 0) worker_metrics_.backend(backend).tokens.add(direction, *tokens);
+    if (tenant != 0) worker_metrics_.tenant(tenant).tokens.add(direction, *tokens);
   };
   count(TokenDirection::input, response.prompt_tokens);
   count(TokenDirection::output, response.completion_tokens);

@@ -16,12 +16,12 @@ namespace evenkeel {
 
 /// Reads a response, and counts what it reported when it ends or is dropped.
 ///
-/// `tenant` null: the file names none. REQUIRES: `info.inference` is set, and outlives the body as
+/// REQUIRES: `info.inference` is set, and outlives the body as
 /// everything else does that is passed.
 class ObservedBody final : public Body {
  public:
   ObservedBody(Loop& loop, BodyPtr body, ResponseFormat format, RequestInfo& info,
-               ModelMetrics& metrics, TenantMetrics* tenant, TokenEstimates& estimates);
+               ModelMetrics& metrics, WorkerMetrics& worker_metrics, TokenEstimates& estimates);
   ~ObservedBody() override;
 
   Task<Result<Chunk>> read() override;
@@ -31,8 +31,6 @@ class ObservedBody final : public Body {
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
   void inspect(const Result<Chunk>& chunk);
   void read_output(std::string_view bytes);
-  void pin_id(Instant now) const;
-  void tell_scheduler(std::uint32_t events_before, Instant last_output, Instant now) const;
   void end(bool in_order);
   void count_tokens() const;
 
@@ -40,7 +38,7 @@ class ObservedBody final : public Body {
   BodyPtr body_;
   RequestInfo& info_;
   ModelMetrics& metrics_;
-  TenantMetrics* tenant_;
+  WorkerMetrics& worker_metrics_;
   TokenEstimates& estimates_;
   std::unique_ptr<ResponseReader> reader_;
   bool ended_ = false;

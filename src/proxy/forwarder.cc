@@ -16,6 +16,7 @@
 #include "proxy/forwarded_body.h"
 #include "proxy/load_reports.h"
 #include "proxy/request_cost.h"
+#include "proxy/response_listeners.h"
 #include "proxy/session_sources.h"
 
 namespace evenkeel {
@@ -178,8 +179,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
         auto response = co_await sending;
         if (response) {
           // The lease is gone then, so the inner loop ends: `next` is never `same_backend` here.
-          const AttemptOutcome outcome =
-              complete(request, *response, lease, *link, *target.metrics);
+          const AttemptOutcome outcome = complete(request, *response, lease, *link, target);
           progress.next = Next::done;
           if (counts_against_backend(outcome)) [[unlikely]] {
             auto next = co_await replace_answer(request, progress, backend, *response);
@@ -258,13 +258,15 @@ void Forwarder::ask_for_usage(Request& request, const Backend& backend) const {
 /// head says. By reference: should memory run out, the body that the link has sent is to end before
 /// the link does.
 AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& lease,
-                                   LinkLease& link, BackendMetrics& backend_metrics) {
+                                   LinkLease& link, const Target& target) {
   remove_own_fields(response.fields);
   if (!request.backend_authority.empty()) [[unlikely]]
     localise_redirect(request, response);
   RequestInfo& info = request.info;
-  info.outcome.backend_metrics = &backend_metrics;
-  if (lease.placed() != nullptr) info.inference->placed = lease.placed();
+  info.outcome.backend_index = target.index;
+  if (lease.placed() != nullptr) {
+    info.inference->listener = std::make_unique<SchedulerListener>(lease.placed());
+  }
   const Backend& backend = *lease.backend();
   if (backend.load().has_connect_failures()) [[unlikely]]
     backend.answered(info.timings.head_sent, loop_.now());
@@ -283,7 +285,7 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& 
   const bool finds_errors = options_.finds_stream_errors || backend.load().detected_engine() != 0;
   response.body =
       std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link), request, response,
-                                      result.outcome, json_error, backend_metrics);
+                                      result.outcome, json_error, *target.metrics);
   if (is_event_stream) {
     response.body = std::make_unique<EventStreamBody>(request, response, std::move(response.body),
                                                       info, finds_errors);
@@ -397,8 +399,10 @@ void Forwarder::learn_sessions(const Request& request, const Response& response,
   const AnswerPins pins = pool_.state().answer_pins(backend);
   sources.learn(request, response, pins, now);
   if (progress.response_id) pins.pin(*progress.response_id, true, now);
-  if (sources.reads_answer(request))
-    request.info.inference->answer_pins = std::make_shared<const AnswerPins>(pins);
+  if (!sources.reads_answer(request)) return;
+  InferenceInfo& inference = *request.info.inference;
+  inference.wants_id = true;
+  inference.listener = std::make_unique<IdListener>(pins, std::move(inference.listener));
 }
 
 Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {

@@ -402,8 +402,7 @@ Task<Result<Response>> Plan::Renewal::handle(Request& request, Handler& next) {
   request.info.plan = newest;
   request.info.identity.retry_policy = nullptr;
   request.info.identity.slo = nullptr;
-  request.info.identity.tenant = nullptr;
-  request.info.identity.tenant_index = 0;
+  request.info.identity.tenant = {};
   if (newest->tenants_ != nullptr) newest->tenants_->identify(request);
   return newest->handle_inspected(request);
 }

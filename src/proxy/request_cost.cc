@@ -94,9 +94,9 @@ Arrival arrival_of(const Request& request, const SloConfig& pool_slo, std::uint6
   const auto [ttft, tpot] = NamedTargets(request.fields);
   if (ttft) arrival.ttft_target = std::min(*ttft, arrival.ttft_target.value_or(*ttft));
   if (tpot) arrival.tpot_target = std::max(*tpot, arrival.tpot_target.value_or(*tpot));
-  if (identity.tenant != nullptr) {
-    arrival.tenant = hash_of(identity.tenant->name);
-    arrival.tenant_weight = identity.tenant->weight;
+  if (!identity.tenant.name.empty()) {
+    arrival.tenant = hash_of(identity.tenant.name);
+    arrival.tenant_weight = identity.tenant.weight;
   }
   return arrival;
 }

@@ -5,25 +5,16 @@
 #include <optional>
 
 #include "evenkeel/base/priority.h"
-#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 
 namespace evenkeel {
-
-/// The highest that a tenant's requests may have; nothing: any. Where the file names tenants, those
-/// of none are limited as well, or a tenant would shed its limit by leaving out its key.
-inline std::optional<Priority> priority_of_tenant(const RequestIdentity& identity) {
-  if (identity.tenant != nullptr) return identity.tenant->priority;
-  const bool has_tenants = identity.tenant_index != 0;
-  return has_tenants ? std::optional(Priority::standard) : std::nullopt;
-}
 
 /// What the field `x-priority` says, if it is known. The priorities of the tenant and the route are
 /// the most that it may be then, and the lower one is the default.
 inline Priority priority_of(const Request& request, std::optional<Priority> of_route) {
   const auto field = request.fields.value(FieldId::x_priority);
   const auto given = field ? parse_priority(*field) : std::nullopt;
-  const auto of_tenant = priority_of_tenant(request.info.identity);
+  const auto of_tenant = request.info.identity.tenant.max_priority;
   std::optional<Priority> limit = of_route;
   if (of_tenant) limit = std::max(*of_tenant, of_route.value_or(*of_tenant));
   if (!given) return limit.value_or(Priority::standard);

@@ -66,22 +66,25 @@ Tenants::Tenants(const Config& config, LabelUses& label_uses)
       seen_keys_(max_seen_keys) {
   for (const TenantConfig& each : config.tenants) {
     const auto [tenant, is_new] =
-        tenants_.emplace(each.name, Tenant{&each, label_uses.tenant(each.name)});
+        tenants_.emplace(each.name, RequestTenant{.name = each.name,
+                                                  .index = label_uses.tenant(each.name),
+                                                  .weight = each.weight,
+                                                  .max_priority = each.priority});
     for (const std::string& hash : each.keys_sha256)
       by_key_hash_.emplace(from_hexadecimal(hash), &tenant->second);
   }
 }
 
 void Tenants::identify(Request& request) {
-  const Tenant* tenant = named_by_proxies_ ? named_by_proxy(request) : nullptr;
+  // A tenant must not shed its limit by leaving out its key.
+  static constexpr RequestTenant none{.index = LabelIndex::other_tenant,
+                                      .max_priority = Priority::standard};
+  const RequestTenant* tenant = named_by_proxies_ ? named_by_proxy(request) : nullptr;
   if (tenant == nullptr) tenant = with_key_of(request);
-  static constexpr Tenant other;
-  if (tenant == nullptr) tenant = &other;
-  request.info.identity.tenant = tenant->config;
-  request.info.identity.tenant_index = tenant->index;
+  request.info.identity.tenant = tenant == nullptr ? none : *tenant;
 }
 
-const Tenants::Tenant* Tenants::named_by_proxy(const Request& request) const {
+const RequestTenant* Tenants::named_by_proxy(const Request& request) const {
   const ListenerConfig* const listener = trusting_listener(listeners_, request.info.identity);
   if (listener == nullptr || listener->tenant_header.empty()) return nullptr;
   const auto name = only_value(request.fields, listener->tenant_header);
@@ -91,23 +94,23 @@ const Tenants::Tenant* Tenants::named_by_proxy(const Request& request) const {
 }
 
 /// A request may have a key for its backend too.
-const Tenants::Tenant* Tenants::with_key_of(const Request& request) {
+const RequestTenant* Tenants::with_key_of(const Request& request) {
   for (const Field& field : request.fields) {
     const std::string_view key = key_in(field);
     if (key.empty()) continue;
-    if (const Tenant* tenant = with_key(key)) return tenant;
+    if (const RequestTenant* tenant = with_key(key)) return tenant;
   }
   return nullptr;
 }
 
-const Tenants::Tenant* Tenants::with_key(std::string_view key) {
+const RequestTenant* Tenants::with_key(std::string_view key) {
   const WideHash key_hash = wide_hash_of(key, seed_);
   SeenKey& seen = seen_keys_[key_hash.low % seen_keys_.size()];
   if (seen.key_hash != key_hash) seen = {.key_hash = key_hash, .tenant = with_hash_of(key)};
   return seen.tenant;
 }
 
-const Tenants::Tenant* Tenants::with_hash_of(std::string_view key) const {
+const RequestTenant* Tenants::with_hash_of(std::string_view key) const {
   const auto found = by_key_hash_.find(sha256(key));
   return found == by_key_hash_.end() ? nullptr : found->second;
 }

@@ -31,24 +31,20 @@ class Tenants {
   void identify(Request& request);
 
  private:
-  struct Tenant {
-    const TenantConfig* config = nullptr;
-    std::uint32_t index = LabelIndex::other_tenant;
-  };
   struct SeenKey {
     WideHash key_hash;
-    const Tenant* tenant = nullptr;
+    const RequestTenant* tenant = nullptr;
   };
 
-  const Tenant* named_by_proxy(const Request& request) const;
-  const Tenant* with_key_of(const Request& request);
-  const Tenant* with_key(std::string_view key);
-  const Tenant* with_hash_of(std::string_view key) const;
+  const RequestTenant* named_by_proxy(const Request& request) const;
+  const RequestTenant* with_key_of(const Request& request);
+  const RequestTenant* with_key(std::string_view key);
+  const RequestTenant* with_hash_of(std::string_view key) const;
 
   const std::vector<ListenerConfig>& listeners_;
   bool named_by_proxies_;
-  std::map<std::string_view, Tenant> tenants_;  // by name
-  std::map<Sha256, const Tenant*> by_key_hash_;
+  std::map<std::string_view, RequestTenant> tenants_;  // by name
+  std::map<Sha256, const RequestTenant*> by_key_hash_;
   const std::uint64_t seed_;
   std::vector<SeenKey> seen_keys_;  // by key_hash
 };

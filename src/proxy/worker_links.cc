@@ -12,9 +12,11 @@ struct LabeledLinks {
   LabeledLinks(const WorkerContext& worker, std::string_view pool, std::string_view backend,
                std::vector<Endpoint> addresses, const LinkPoolOptions& options)
       : label(worker.metrics_registry.label_index()),
-        metrics(worker.metrics().backend(label.backend(pool, backend))),
+        index(label.backend(pool, backend)),
+        metrics(worker.metrics().backend(index)),
         links(worker.loop, std::move(addresses), options, metrics) {}
   LabelUses label;
+  std::uint32_t index;
   BackendMetrics& metrics;
   LinkPool links;
 };
@@ -31,7 +33,8 @@ WorkerLinks::WorkerLinks(const Config& config, const PoolSet& pool_set, const Wo
       Connected now{.addresses = resolved.addresses,
                     .options = link_options_of(config.pools[pool], resolved.config, entry.tls),
                     .links = nullptr,
-                    .metrics = nullptr};
+                    .metrics = nullptr,
+                    .index = 0};
       const Connected* before = nullptr;
       if (predecessor != nullptr) {
         const auto found = predecessor->backends_.find(name);
@@ -42,6 +45,7 @@ WorkerLinks::WorkerLinks(const Config& config, const PoolSet& pool_set, const Wo
       if (same) {
         now.links = before->links;
         now.metrics = before->metrics;
+        now.index = before->index;
       } else {
         connect(name, worker, now);
       }
@@ -57,6 +61,7 @@ void WorkerLinks::connect(const std::pair<std::string, std::string>& name,
                                                       backend.addresses, backend.options);
   backend.links = std::shared_ptr<LinkPool>(labeled, &labeled->links);
   backend.metrics = &labeled->metrics;
+  backend.index = labeled->index;
 }
 
 /// The links of the predecessor serve open requests, and are told too what follows.
@@ -79,6 +84,7 @@ std::unordered_map<const Backend*, Target> WorkerLinks::targets_of(
     targets[&backend] = {
         .links = connected.links,
         .metrics = connected.metrics,
+        .index = connected.index,
         .authorization = resolved.authorization,
         .host = resolved.host.replaces_client ? resolved.host.own : std::string_view()};
   }

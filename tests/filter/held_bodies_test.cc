@@ -247,14 +247,13 @@ TEST(ClientKey, IsOfATenantOrAnAddressOrANetworkOfIpv6) {
     EXPECT_EQ(client_key(mapped), client_key("192.0.2.1")) << mapped;
   }
 
-  const TenantConfig acme{.name = "acme"};
-  const RequestIdentity tenant{.client = "192.0.2.1", .tenant = &acme, .tenant_index = 2};
-  const RequestIdentity same{.client = "x", .tenant = &acme, .tenant_index = 2};
+  const RequestIdentity tenant{.client = "192.0.2.1", .tenant = {.name = "acme", .index = 2}};
+  const RequestIdentity same{.client = "x", .tenant = {.name = "acme", .index = 2}};
   EXPECT_EQ(client_key(tenant), client_key(same));
   EXPECT_NE(client_key(tenant), client_key("192.0.2.1"));
 
   // The file names tenants, and this is none of them.
-  const RequestIdentity none{.client = "192.0.2.1", .tenant_index = LabelIndex::other_tenant};
+  const RequestIdentity none{.client = "192.0.2.1", .tenant = {.index = LabelIndex::other_tenant}};
   EXPECT_EQ(client_key(none), client_key("192.0.2.1"));
 }
 

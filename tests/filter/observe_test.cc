@@ -43,7 +43,7 @@ class Pieces final : public Body {
 struct Model final : Handler {
   explicit Model(Loop& on) : loop(on) {}
   Task<Result<Response>> handle(Request& request) override {
-    request.info.outcome.backend_metrics = &backend_metrics;
+    request.info.outcome.backend_index = 1;
     Response response{.status = status};
     response.fields.add("content-type", content_type, FieldId::content_type);
     response.body = std::make_unique<Pieces>(loop, pieces, fails);
@@ -51,7 +51,6 @@ struct Model final : Handler {
   }
 
   Loop& loop;
-  BackendMetrics backend_metrics;
   int status = 200;
   std::string content_type = "text/event-stream";
   std::deque<std::string> pieces;
@@ -149,7 +148,8 @@ TEST_F(Observe, CountsByModelAndByBackend) {
 
   answer();
 
-  for (const TokenCounters* tokens : {&of_model().tokens, &model.backend_metrics.tokens}) {
+  for (const TokenCounters* tokens :
+       {&of_model().tokens, &metrics.worker_metrics(0).backend(1).tokens}) {
     EXPECT_EQ(tokens->value(TokenDirection::input), 100u);
     EXPECT_EQ(tokens->value(TokenDirection::output), 3u);
     EXPECT_EQ(tokens->value(TokenDirection::cached), 64u);

@@ -5,8 +5,6 @@
 #include <optional>
 #include <string_view>
 
-#include "evenkeel/stats/label_index.h"
-
 namespace evenkeel {
 namespace {
 
@@ -32,9 +30,8 @@ TEST(RequestPriority, IsStandardWithoutAKnownWord) {
 TEST(RequestPriority, IsAtMostThatOfTheTenant) {
   const auto of_tenant = [](std::optional<Priority> tenant, std::string_view field,
                             std::optional<Priority> route = std::nullopt) {
-    const TenantConfig config{.name = "acme", .priority = tenant};
     Request request;
-    request.info.identity.tenant = &config;
+    request.info.identity.tenant = {.name = "acme", .max_priority = tenant};
     if (!field.empty()) request.fields.add("x-priority", field);
     return priority_of(request, route);
   };
@@ -49,10 +46,10 @@ TEST(RequestPriority, IsAtMostThatOfTheTenant) {
   EXPECT_EQ(of_tenant(std::nullopt, ""), Priority::standard);
 }
 
-TEST(RequestPriority, IsAtMostStandardWithoutATenantWhereThereAreSome) {
+TEST(RequestPriority, IsAtMostStandardWhereTheTenantSaysSo) {
   const auto of_none = [](std::string_view field, std::optional<Priority> route = std::nullopt) {
     Request request;
-    request.info.identity.tenant_index = LabelIndex::other_tenant;
+    request.info.identity.tenant.max_priority = Priority::standard;
     if (!field.empty()) request.fields.add("x-priority", field);
     return priority_of(request, route);
   };

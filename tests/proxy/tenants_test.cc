@@ -43,9 +43,8 @@ class TenantsTest : public testing::Test {
     request.info.identity.client = client.empty() ? peer : client;
     if (!client.empty()) request.info.identity.peer = peer;
     tenants_.identify(request);
-    const RequestIdentity& identity = request.info.identity;
-    index_ = identity.tenant_index;
-    return identity.tenant == nullptr ? "" : identity.tenant->name;
+    index_ = request.info.identity.tenant.index;
+    return std::string(request.info.identity.tenant.name);
   }
 
   LabelIndex label_index_;

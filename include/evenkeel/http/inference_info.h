@@ -14,9 +14,6 @@
 
 namespace evenkeel {
 
-class AnswerPins;     // of the module balance
-class PlacedRequest;  // of the module balance
-
 /// What a model is asked to do. `other`: nothing that is known.
 enum class InferenceTask : std::uint8_t {
   other,
@@ -82,7 +79,7 @@ struct InferenceResponse {
   std::string finish_reason;                   ///< of the first choice: "stop", "length"
   /// The longest id that is kept, in bytes; of a longer one its beginning is.
   static constexpr std::size_t max_id = 64;
-  std::string id;  ///< what the server calls it; only if `InferenceInfo::answer_pins` is set
+  std::string id;                   ///< what the server calls it; only if `InferenceInfo::wants_id`
   std::uint32_t output_events = 0;  ///< events with output; an event may hold several tokens
   Instant first_output{};           ///< when the first of them arrived
   Instant last_output{};
@@ -114,6 +111,22 @@ struct JsonPlaces {
   std::optional<std::uint64_t> object_begin;
 };
 
+struct InferenceInfo;
+
+/// Is told what a response reports while it passes. Thread: the worker's.
+class ResponseListener : public Pooled {
+ public:
+  virtual ~ResponseListener() = default;
+  /// More of the response was read. `before`: the number of its events with output until then, the
+  /// last of which arrived at `last_output`.
+  virtual void on_read(const InferenceInfo& info, std::uint32_t before, Instant last_output,
+                       Instant now) = 0;
+  /// The response is complete.
+  virtual void on_end(const InferenceInfo& info, Instant now) = 0;
+  /// The response is not read.
+  virtual void on_unread() = 0;
+};
+
 /// The facts about a request to a model whose body is inspected.
 struct InferenceInfo : Pooled {
   InferenceRequest request;
@@ -137,11 +150,9 @@ struct InferenceInfo : Pooled {
   /// True if, with `usage_added`, `"usage":null` in the stream's other events is the engine's
   /// habit.
   bool keeps_null_usage = false;
+  bool wants_id = false;  ///< true if the id of the response is read
   InferenceResponse response;
-  /// The attempt whose response this is, in a pool with a scheduler, which learns from it.
-  std::shared_ptr<PlacedRequest> placed;
-  /// Pins the id of the response to the backend whose it is; null: no pin is needed.
-  std::shared_ptr<const AnswerPins> answer_pins;
+  std::unique_ptr<ResponseListener> listener;  ///< null: none
   /// Why no backend got it, for a client that may know: the field `x-evenkeel-decision` of the
   /// error. In the request's fields.
   std::string_view refusal;

@@ -56,10 +56,16 @@ using BodyPtr = std::unique_ptr<Body>;
 /// A body that holds all its bytes.
 BodyPtr make_body(std::string bytes);
 
-struct BackendMetrics;  // of the module stats
-struct RetryPolicy;     // of the module proxy
-struct SloConfig;       // of the module config
-struct TenantConfig;    // of the module config
+struct RetryPolicy;  // of the module proxy
+struct SloConfig;    // of the module config
+
+/// The tenant of a request.
+struct RequestTenant {
+  std::string_view name = {};                 ///< empty: none that the file names
+  std::uint32_t index = 0;                    ///< of LabelIndex; 0: the file names none
+  double weight = 1;                          ///< its share of the engines' time
+  std::optional<Priority> max_priority = {};  ///< of its requests; nothing: any
+};
 
 /// Where a request came from and where it goes. The frontend fills in the first part, the filters
 /// and the router the rest, all before the request reaches a backend.
@@ -88,8 +94,7 @@ struct RequestIdentity {
   Priority priority = Priority::standard;
   const RetryPolicy* retry_policy = nullptr;  ///< the route's own; null: its pool's
   const SloConfig* slo = nullptr;             ///< the route's own; null: its pool's
-  const TenantConfig* tenant = nullptr;       ///< null: of none that the file names
-  std::uint32_t tenant_index = 0;             ///< of LabelIndex; 0: the file names none
+  RequestTenant tenant;
 };
 
 /// When the stages of a request began and how long they took. A default Instant: not reached.
@@ -111,11 +116,11 @@ struct RequestTimings {
 
 /// How a request ended, as far as it has.
 struct RequestOutcome {
-  std::string_view backend;                   ///< address of the last attempt's backend
-  BackendMetrics* backend_metrics = nullptr;  ///< of the backend that answered; null: none did
-  AttemptList attempts;                       ///< backends that the request was offered to
-  std::uint64_t bytes_in = 0;                 ///< of the request body, as read
-  std::uint64_t bytes_out = 0;                ///< of the response body, as written
+  std::string_view backend;         ///< address of the last attempt's backend
+  std::uint32_t backend_index = 0;  ///< of LabelIndex, of the backend that answered; 0: none did
+  AttemptList attempts;             ///< backends that the request was offered to
+  std::uint64_t bytes_in = 0;       ///< of the request body, as read
+  std::uint64_t bytes_out = 0;      ///< of the response body, as written
   /// The status written to the client; 0 = nothing was written. 101 for every tunnel, also over
   /// HTTP/2, where the client reads 200.
   int status = 0;

@@ -28,6 +28,7 @@ class SessionSources;
 struct Target {
   std::shared_ptr<LinkPool> links;
   BackendMetrics* metrics;
+  std::uint32_t index = 0;         ///< of LabelIndex
   std::string_view authorization;  ///< replaces the client's field of that name; empty: keeps it
   std::string_view host = {};      ///< replaces the Host that the client named; empty: keeps it
 };
@@ -107,7 +108,7 @@ class Forwarder final : public Handler {
   void begin_sending(Request& request, const Backend& backend, bool newly_connected,
                      Progress& progress);
   AttemptOutcome complete(Request& request, Response& response, Lease& lease, LinkLease& link,
-                          BackendMetrics& backend_metrics);
+                          const Target& target);
   const Engine& engine_of(const Backend& backend) const;
   void ask_for_usage(Request& request, const Backend& backend) const;
   Next next_after_failed_connect(const Error& error, const Backend& backend) const;

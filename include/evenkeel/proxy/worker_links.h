@@ -39,6 +39,7 @@ class WorkerLinks {
     LinkPoolOptions options;
     std::shared_ptr<LinkPool> links;
     BackendMetrics* metrics;
+    std::uint32_t index;                                // of LabelIndex
     Duration max_silence = Duration::max();             // as LinkPool::suspect was last told
     std::vector<std::weak_ptr<LinkPool>> retired = {};  // of earlier plans, with open requests
   };
