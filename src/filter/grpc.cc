@@ -180,7 +180,7 @@ Task<Result<Response>> GrpcFilter::call(Request& request, Handler& next) {
                       .reset_code = protocol_error,
                       .detail = "malformed grpc-timeout"};
     }
-    left = std::min(*left, max_timeout_);
+    left = std::min(*left, info.timings.max_call);
     if (*left < never - info.timings.started) info.timings.deadline = info.timings.started + *left;
     if (info.timings.deadline <= loop_.now()) co_return deadline_error();
   }

@@ -119,7 +119,8 @@ struct InspectFilter::Inspection {
 };
 
 Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
-  const bool readable = request.body != nullptr && request.upgrade.empty();
+  const bool readable = request.info.identity.routing.reads_body && request.body != nullptr &&
+                        request.upgrade.empty();
   if (!readable || request.info.inference != nullptr) return next.handle(request);
   std::string storage;
   auto path = normalised_path(request.path, storage);

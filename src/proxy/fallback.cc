@@ -31,13 +31,13 @@ bool is_whole(Request& request) {
 Task<Result<Response>> Fallback::handle(Request& request) {
   auto result = co_await own_.handle(request);
   if (result || !may_fall_back(result.error())) co_return result;
-  const Target* const target = target_for(request);
+  const PlanPool* const target = target_for(request);
   if (target == nullptr || !is_whole(request)) co_return result;
   const RequestIdentity before = request.info.identity;
   move(request.info, *target);
-  auto answer = co_await target->handler.handle(request);
+  auto answer = co_await target->first->handle(request);
   // Otherwise the other pool has fallen back, and has named its own fallback.
-  const bool from_target = request.info.identity.pool_index == target->pool_index;
+  const bool from_target = request.info.identity.pool_index == target->index;
   if (answer && answer->status == 404) {
     answer = std::move(result);
     assign_pool(request.info.identity, before.pool, before.pool_index, worker_metrics_);
@@ -47,19 +47,17 @@ Task<Result<Response>> Fallback::handle(Request& request) {
   if (request.body != nullptr) {
     request.body->commit(request.info.timings.uploaded != Instant{});
   }
-  if (answer && from_target) answer->fields.add("x-evenkeel-fallback", target->pool.name);
+  if (answer && from_target) answer->fields.add("x-evenkeel-fallback", target->config.name);
   co_return answer;
 }
 
 /// The first pool down the line that may have the model; null: none.
-const Fallback::Target* Fallback::target_for(const Request& request) const {
+const PlanPool* Fallback::target_for(const Request& request) const {
   const InferenceInfo* const info = request.info.inference.get();
   const std::string_view model = info == nullptr ? std::string_view() : info->request.model;
-  const Fallback* at = this;
-  while (at != nullptr && !model.empty() && !may_have(at->target_.pool, model)) {
-    at = at->target_.next;
-  }
-  return at == nullptr ? nullptr : &at->target_;
+  const PlanPool* pool = &target_;
+  while (pool != nullptr && !model.empty() && !may_have(pool->config, model)) pool = pool->fallback;
+  return pool;
 }
 
 bool Fallback::may_have(const PoolConfig& pool, std::string_view model) const {
@@ -71,10 +69,10 @@ bool Fallback::may_have(const PoolConfig& pool, std::string_view model) const {
 }
 
 /// Makes it a request of the other pool.
-void Fallback::move(RequestInfo& info, const Target& target) const {
+void Fallback::move(RequestInfo& info, const PlanPool& target) const {
   RequestIdentity& identity = info.identity;
   worker_metrics_.pool(identity.pool_index).fallbacks.add();
-  assign_pool(identity, target.pool.name, target.pool_index, worker_metrics_);
+  assign_pool(identity, target.config.name, target.index, worker_metrics_);
   info.outcome.attempts = AttemptList();  // it has room for those at one pool
   if (info.inference != nullptr) info.inference->refusal = {};
 }

@@ -1,7 +1,6 @@
 // Gives a request that its pool cannot take to another pool.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -9,6 +8,7 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/upstream/model_catalog.h"
+#include "proxy/plan_pools.h"
 
 namespace evenkeel {
 
@@ -19,30 +19,23 @@ namespace evenkeel {
 /// pool's own answer, which says when to try again, tells the client more than that the model is
 /// not found.
 ///
-/// Thread: one worker's. REQUIRES: the handlers and the configuration outlive it.
+/// Thread: one worker's. REQUIRES: the handler and the other pool outlive it.
 class Fallback final : public Handler {
  public:
-  struct Target {
-    Handler& handler;
-    const PoolConfig& pool;
-    std::uint32_t pool_index;        ///< of LabelIndex
-    const Fallback* next = nullptr;  ///< of that pool; null: it has none
-  };
-
   /// `models`: where the worker keeps the present catalog; null: there is never any.
-  Fallback(Handler& own, Target target, const std::shared_ptr<const ModelCatalog>* models,
+  Fallback(Handler& own, const PlanPool& target, const std::shared_ptr<const ModelCatalog>* models,
            WorkerMetrics& worker_metrics)
       : own_(own), target_(target), models_(models), worker_metrics_(worker_metrics) {}
 
   Task<Result<Response>> handle(Request& request) override;
 
  private:
-  const Target* target_for(const Request& request) const;
+  const PlanPool* target_for(const Request& request) const;
   bool may_have(const PoolConfig& pool, std::string_view model) const;
-  void move(RequestInfo& info, const Target& target) const;
+  void move(RequestInfo& info, const PlanPool& target) const;
 
   Handler& own_;
-  Target target_;
+  const PlanPool& target_;
   const std::shared_ptr<const ModelCatalog>* models_;
   WorkerMetrics& worker_metrics_;
 };

@@ -126,11 +126,11 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
   Progress progress{.hint = hint_of(request)};
   progress.hint.queued_since = queued_since;
   progress.hint.moved = &progress.moved;
-  const RetryPolicy* const own = request.info.identity.retry_policy;
-  progress.policy = own != nullptr ? own : &options_.retry;
+  const RouteRules* const rules = rules_of(request.info.identity);
+  progress.policy = rules != nullptr && rules->retry ? &*rules->retry : &options_.retry;
   if (options_.schedules && has_predicted_cost(request)) {
-    Arrival& arrival =
-        progress.arrival.emplace(arrival_of(request, options_.slo, options_.served_model));
+    const SloConfig slo = rules != nullptr ? rules->slo_in(options_.slo) : options_.slo;
+    Arrival& arrival = progress.arrival.emplace(arrival_of(request, slo, options_.served_model));
     std::uint64_t& number = request.info.inference->number;
     if (number == 0) number = rng_();
     arrival.request = number;
@@ -215,6 +215,14 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
     lease.release();
     if (progress.waits) co_await back_off(progress);
   }
+}
+
+/// Null: the route leaves all to its pools.
+const RouteRules* Forwarder::rules_of(const RequestIdentity& identity) const {
+  if (options_.rules == nullptr || options_.rules->empty()) [[likely]]
+    return nullptr;
+  const auto found = options_.rules->find(identity.route_index);
+  return found == options_.rules->end() ? nullptr : &found->second;
 }
 
 /// Notes an offer to a backend.

@@ -81,10 +81,10 @@ ModelReach::Pools OllamaLists::reached_by(const Request& request) const {
   return reach_.pools_for(ModelReach::Api::ollama, request.authority, &request.fields);
 }
 
-Task<OllamaLists::List> OllamaLists::ask(const Pool& pool, Request& request) const {
-  assign_pool(request.info.identity, pool.name, pool.index, metrics_);
+Task<OllamaLists::List> OllamaLists::ask(const PlanPool& pool, Request& request) const {
+  assign_pool(request.info.identity, pool.config.name, pool.index, metrics_);
   request.info.outcome.attempts = AttemptList();  // it has room for those at one pool
-  auto answer = co_await pool.handler.handle(request);
+  auto answer = co_await pool.first->handle(request);
   if (!answer || answer->status != 200) co_return List{.failure = std::move(answer)};
   std::string text = co_await text_of(std::move(answer->body));
   auto entries = read_ollama_list(std::move(text));
@@ -102,7 +102,7 @@ Task<Result<Response>> OllamaLists::handle(Request& request) {
   bool any = false;
   Result<Response> failure = Error{.fault = Fault::no_backend};
   for (const ModelReach::Pool& each : reached.list) {
-    auto asked = ask(pools_[each.number], request);
+    auto asked = ask(pools_.list()[each.number], request);
     co_await UntilDoneOrDeadline(asked, loop_, loop_.now() + max_wait);
     List listed;
     if (asked.ready()) {

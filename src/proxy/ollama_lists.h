@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "evenkeel/inference/ollama_list.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "proxy/model_reach.h"
+#include "proxy/plan_pools.h"
 
 namespace evenkeel {
 
@@ -20,23 +20,12 @@ namespace evenkeel {
 /// that no route takes to their pool are left out, as in ModelDirectory. A pool that does not
 /// answer within 2 s is left out.
 ///
-/// Thread: one worker's. REQUIRES: the handlers outlive it.
+/// Thread: one worker's. REQUIRES: the pools outlive it.
 class OllamaLists final : public Handler {
  public:
-  struct Pool {
-    Handler& handler;
-    std::string_view name;
-    std::uint32_t index;  ///< of LabelIndex
-  };
-
-  /// `pools`: those of the file, in its order.
-  OllamaLists(const Config& config, std::vector<Pool> pools, Loop& loop,
+  OllamaLists(const Config& config, const PlanPools& pools, Loop& loop,
               WorkerMetrics& worker_metrics)
-      : config_(config),
-        reach_(config),
-        pools_(std::move(pools)),
-        loop_(loop),
-        metrics_(worker_metrics) {}
+      : config_(config), reach_(config), pools_(pools), loop_(loop), metrics_(worker_metrics) {}
 
   /// A GET or HEAD of one of the lists. Cheap for all other requests.
   static bool is_for(const Request& request);
@@ -54,11 +43,11 @@ class OllamaLists final : public Handler {
   };
 
   ModelReach::Pools reached_by(const Request& request) const;
-  Task<List> ask(const Pool& pool, Request& request) const;
+  Task<List> ask(const PlanPool& pool, Request& request) const;
 
   const Config& config_;
   const ModelReach reach_;
-  const std::vector<Pool> pools_;
+  const PlanPools& pools_;
   Loop& loop_;
   WorkerMetrics& metrics_;
 };

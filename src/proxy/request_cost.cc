@@ -48,13 +48,6 @@ std::optional<Duration> target_of(milliseconds target) {
   return target;
 }
 
-/// Of the route where that says it, else of the pool.
-SloConfig nearest(const SloConfig* route, const SloConfig& pool) {
-  if (route == nullptr) return pool;
-  return {.ttft = route->ttft != milliseconds{} ? route->ttft : pool.ttft,
-          .tpot = route->tpot != milliseconds{} ? route->tpot : pool.tpot};
-}
-
 /// Tokens of a block of the prompt: its text alone makes blocks, neither images nor token ids.
 double tokens_per_block(const InferenceRequest& asked) {
   constexpr double usual = InferenceRequest::block_bytes / TokenEstimates::default_bytes_per_token;
@@ -73,10 +66,9 @@ bool has_predicted_cost(const Request& request) {
   return task == InferenceTask::chat || task == InferenceTask::completion;
 }
 
-Arrival arrival_of(const Request& request, const SloConfig& pool_slo, std::uint64_t model) {
+Arrival arrival_of(const Request& request, const SloConfig& slo, std::uint64_t model) {
   const InferenceRequest& asked = request.info.inference->request;
   const RequestIdentity& identity = request.info.identity;
-  const SloConfig slo = nearest(identity.slo, pool_slo);
   constexpr std::uint64_t max_tokens = 2'000'000;  // no model takes more
   Arrival arrival{.prompt_tokens = static_cast<std::uint32_t>(
                       std::clamp<std::uint64_t>(asked.estimated_prompt_tokens, 1, max_tokens)),

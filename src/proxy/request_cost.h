@@ -17,6 +17,6 @@ bool has_predicted_cost(const Request& request);
 /// (`x-slo-ttft-ms`) and a longer TPOT (`x-slo-tpot-ms`); where the file names none, any. Points
 /// into the request. `model`: hash_of the name that the pool's backends get instead of the
 /// client's; 0: they get that. REQUIRES: has_predicted_cost.
-Arrival arrival_of(const Request& request, const SloConfig& pool_slo, std::uint64_t model = 0);
+Arrival arrival_of(const Request& request, const SloConfig& slo, std::uint64_t model = 0);
 
 }  // namespace evenkeel

@@ -172,55 +172,62 @@ inline bool Router::Rule::has_fields(const Request& request) const {
   });
 }
 
-/// The lowest rule for which `matches(number)` holds. `path` is normalised. With an index, not all
-/// rules are tried.
+/// The lowest rule from `first` on for which `matches(number)` holds. `path` is normalised. With an
+/// index, not all rules are tried.
 template <class Matches>
 std::optional<std::size_t> Router::lowest(const Request& request, std::string_view path,
-                                          const Matches& matches) const {
-  if (index_ != nullptr) return index_->lowest(host_of(request.authority), path, matches);
-  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+                                          const Matches& matches, std::size_t first) const {
+  if (index_ != nullptr) {
+    return index_->lowest(host_of(request.authority), path,
+                          [&](std::size_t rule) { return rule >= first && matches(rule); });
+  }
+  for (std::size_t rule = first; rule < rules_.size(); ++rule) {
     if (matches(rule)) return rule;
   }
   return std::nullopt;
 }
 
 /// `body_matches(number, path)`: whether the conditions on the body of the rule with that number
-/// hold, or may hold.
+/// hold, or may hold. Nothing also for a path that cannot be normalised.
 template <class BodyMatches>
-Result<std::size_t> Router::first_match(const Request& request,
-                                        const BodyMatches& body_matches) const {
+std::optional<std::size_t> Router::first_match(const Request& request,
+                                               const BodyMatches& body_matches,
+                                               std::size_t first) const {
   std::string storage;
-  auto normalised = normalised_path(request.path, storage);
-  if (!normalised) return std::move(normalised.error());
+  const auto normalised = normalised_path(request.path, storage);
+  if (!normalised) return std::nullopt;
   const std::string_view path = *normalised;
-  const auto found = lowest(request, path, [&](std::size_t i) {
-    const Rule& rule = rules_[i];
-    return rule.matches(request, path) && (rule.body == nullptr || body_matches(i, path));
-  });
-  if (found) return *found;
-  return Error{.fault = Fault::no_route, .side = Side::client};
+  return lowest(
+      request, path,
+      [&](std::size_t i) {
+        const Rule& rule = rules_[i];
+        return rule.matches(request, path) && (rule.body == nullptr || body_matches(i, path));
+      },
+      first);
 }
 
-Result<RouteChoice> Router::route(const Request& request) const {
+std::optional<RouteChoice> Router::route(const Request& request) const {
   std::optional<HeadClaims> claims;
-  auto found = first_match(request, [&](std::size_t i, std::string_view path) {
+  const auto found = first_match(request, [&](std::size_t i, std::string_view path) {
     if (!claims) claims = claims_of(request, path, request.body != nullptr);
     return claims->has_body || claims->meet(*rules_[i].body);
   });
-  if (!found) return std::move(found.error());
+  if (!found) return std::nullopt;
   return RouteChoice{.index = *found,
                      .needs_body = rules_[*found].body != nullptr && claims->has_body};
 }
 
-Result<std::size_t> Router::route_inspected(const Request& request) const {
+std::optional<std::size_t> Router::route_inspected(const Request& request,
+                                                   std::size_t first) const {
   std::optional<HeadClaims> claims;
-  return first_match(request, [&](std::size_t i, std::string_view path) {
+  const auto body_matches = [&](std::size_t i, std::string_view path) {
     const BodyMatch& wanted = *rules_[i].body;
     const InferenceInfo* const info = request.info.inference.get();
     if (info != nullptr && !info->is_empty) return wanted.matches(info->request, info->rest_unread);
     if (!claims) claims = claims_of(request, path, false);
     return claims->meet(wanted);
-  });
+  };
+  return first_match(request, body_matches, first);
 }
 
 std::optional<std::size_t> Router::first_by_head(

@@ -5,63 +5,50 @@
 #include <unordered_set>
 
 namespace evenkeel {
-namespace {
 
 /// Links, and the name under which they are counted: both may outlive their plan.
-struct LabeledLinks {
-  LabeledLinks(const WorkerContext& worker, std::string_view pool, std::string_view backend,
-               std::vector<Endpoint> addresses, const LinkPoolOptions& options)
-      : label(worker.metrics_registry.label_index()),
-        index(label.backend(pool, backend)),
+struct WorkerLinks::LabeledLinks {
+  LabeledLinks(const WorkerContext& worker, const BackendName& name, std::vector<Endpoint> to,
+               const LinkPoolOptions& with)
+      : addresses(std::move(to)),
+        options(with),
+        label(worker.metrics_registry.label_index()),
+        index(label.backend(name.first, name.second)),
         metrics(worker.metrics().backend(index)),
-        links(worker.loop, std::move(addresses), options, metrics) {}
+        pool(worker.loop, addresses, options, metrics) {}
+
+  const std::vector<Endpoint> addresses;
+  const LinkPoolOptions options;
   LabelUses label;
   std::uint32_t index;
   BackendMetrics& metrics;
-  LinkPool links;
+  LinkPool pool;
 };
-
-}  // namespace
 
 WorkerLinks::WorkerLinks(const Config& config, const PoolSet& pool_set, const WorkerContext& worker,
                          const WorkerLinks* predecessor) {
-  for (std::size_t pool = 0; pool < config.pools.size(); ++pool) {
-    const PoolSet::PoolEntry& entry = pool_set.pools()[pool];
+  for (std::size_t number = 0; number < config.pools.size(); ++number) {
+    const PoolConfig& pool = config.pools[number];
+    const PoolSet::PoolEntry& entry = pool_set.pools()[number];
     for (std::size_t i = 0; i < entry.backends.size(); ++i) {
-      const PoolSet::ResolvedBackend& resolved = entry.backends[i];
-      const std::pair name(config.pools[pool].name, entry.state->backends()[i]->id());
-      Connected now{.addresses = resolved.addresses,
-                    .options = link_options_of(config.pools[pool], resolved.config, entry.tls),
-                    .links = nullptr,
-                    .metrics = nullptr,
-                    .index = 0};
-      const Connected* before = nullptr;
-      if (predecessor != nullptr) {
-        const auto found = predecessor->backends_.find(name);
-        if (found != predecessor->backends_.end()) before = &found->second;
-      }
-      const bool same =
-          before != nullptr && before->addresses == now.addresses && before->options == now.options;
-      if (same) {
-        now.links = before->links;
-        now.metrics = before->metrics;
-        now.index = before->index;
-      } else {
-        connect(name, worker, now);
-      }
+      const std::vector<Endpoint>& addresses = entry.backends[i].addresses;
+      const LinkPoolOptions options = link_options_of(pool, entry.backends[i].config, entry.tls);
+      const BackendName name(pool.name, entry.state->backends()[i]->id());
+      const Connected* const before = predecessor == nullptr ? nullptr : predecessor->find(name);
+      const bool same = before != nullptr && before->links->addresses == addresses &&
+                        before->links->options == options;
+      Connected& now = backends_[name];
+      now.links =
+          same ? before->links : std::make_shared<LabeledLinks>(worker, name, addresses, options);
       if (before != nullptr) continue_from(*before, now);
-      backends_.emplace(name, std::move(now));
     }
   }
 }
 
-void WorkerLinks::connect(const std::pair<std::string, std::string>& name,
-                          const WorkerContext& worker, Connected& backend) {
-  const auto labeled = std::make_shared<LabeledLinks>(worker, name.first, name.second,
-                                                      backend.addresses, backend.options);
-  backend.links = std::shared_ptr<LinkPool>(labeled, &labeled->links);
-  backend.metrics = &labeled->metrics;
-  backend.index = labeled->index;
+/// Null: the plan has no such backend.
+const WorkerLinks::Connected* WorkerLinks::find(const BackendName& name) const {
+  const auto found = backends_.find(name);
+  return found == backends_.end() ? nullptr : &found->second;
 }
 
 /// The links of the predecessor serve open requests, and are told too what follows.
@@ -71,7 +58,7 @@ void WorkerLinks::continue_from(const Connected& before, Connected& now) {
                [](const auto& links) { return !links.expired(); });
   if (now.links == before.links) return;
   now.retired.push_back(before.links);
-  if (now.max_silence != Duration::max()) now.links->suspect(now.max_silence);
+  if (now.max_silence != Duration::max()) now.links->pool.suspect(now.max_silence);
 }
 
 std::unordered_map<const Backend*, Target> WorkerLinks::targets_of(
@@ -80,11 +67,11 @@ std::unordered_map<const Backend*, Target> WorkerLinks::targets_of(
   for (std::size_t i = 0; i < pool.backends.size(); ++i) {
     const PoolSet::ResolvedBackend& resolved = pool.backends[i];
     const Backend& backend = *pool.state->backends()[i];
-    const Connected& connected = backends_.at({pool.state->spec().name, backend.id()});
+    const auto& links = backends_.at({pool.state->spec().name, backend.id()}).links;
     targets[&backend] = {
-        .links = connected.links,
-        .metrics = connected.metrics,
-        .index = connected.index,
+        .links = std::shared_ptr<LinkPool>(links, &links->pool),
+        .metrics = &links->metrics,
+        .index = links->index,
         .authorization = resolved.authorization,
         .host = resolved.host.replaces_client ? resolved.host.own : std::string_view()};
   }
@@ -92,11 +79,11 @@ std::unordered_map<const Backend*, Target> WorkerLinks::targets_of(
 }
 
 std::vector<std::shared_ptr<LinkPool>> WorkerLinks::not_in(const WorkerLinks& successor) const {
-  std::unordered_set<const LinkPool*> taken_over;
+  std::unordered_set<const LabeledLinks*> taken_over;
   for (const auto& [name, each] : successor.backends_) taken_over.insert(each.links.get());
   std::vector<std::shared_ptr<LinkPool>> left;
   for (const auto& [name, each] : backends_) {
-    if (!taken_over.contains(each.links.get())) left.push_back(each.links);
+    if (!taken_over.contains(each.links.get())) left.emplace_back(each.links, &each.links->pool);
   }
   return left;
 }
@@ -107,9 +94,9 @@ void WorkerLinks::suspect(const std::string& pool, const std::string& backend,
   if (found == backends_.end()) return;
   Connected& connected = found->second;
   connected.max_silence = max_silence;
-  connected.links->suspect(max_silence);
+  connected.links->pool.suspect(max_silence);
   for (const auto& retired : connected.retired) {
-    if (const auto links = retired.lock()) links->suspect(max_silence);
+    if (const auto links = retired.lock()) links->pool.suspect(max_silence);
   }
 }
 

@@ -146,14 +146,14 @@ TEST_F(Grpc, PassesOtherRequestsUnchanged) {
 TEST_F(Grpc, LowersATimeoutThatIsLongerThanTheMaximum) {
   backend.steps = {{.trailers = Pairs{{"grpc-status", "0"}}}};
   const Instant started = request.info.timings.started;
-  GrpcFilter limited{loop, 10s};
+  request.info.timings.max_call = 10s;
   for (const auto& [asked, deadline] :
        {std::pair{"99H", started + 10s}, {"10S", started + 10s}, {"9S", started + 9s}}) {
     request.fields.clear();
     request.fields.add("content-type", "application/grpc");
     request.fields.add("grpc-timeout", asked);
 
-    auto answered = limited.handle(request, backend);
+    auto answered = filter.handle(request, backend);
     EXPECT_TRUE(loop.run_until([&] { return answered.ready(); }, Clock::now() + 5s));
 
     EXPECT_EQ(request.info.timings.deadline, deadline) << asked;

@@ -39,75 +39,71 @@ class Fallbacks : public testing::Test {
     pool_index = request.info.identity.pool_index;
     return answer ? answer->status : 0;
   }
-  Fallback fallback_to(Answering& other, const Fallback* next = nullptr) {
-    return {first,
-            {.handler = other, .pool = pool, .pool_index = 2, .next = next},
-            &catalog,
-            registry.worker_metrics(0)};
-  }
+  Fallback fallback() { return {first, second_pool, &catalog, registry.worker_metrics(0)}; }
 
   MetricsRegistry registry{1};
   Answering first;
   Answering second{200};
   PoolConfig pool{.name = "second"};
+  PlanPool second_pool{.config = pool, .index = 2, .first = &second};
   std::shared_ptr<const ModelCatalog> catalog;
   std::uint32_t pool_index = 0;
 };
 
 TEST_F(Fallbacks, GetRequestsForModelsThatTheOtherPoolMayHave) {
-  Fallback fallback = fallback_to(second);
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 200);
+  Fallback handler = fallback();
+  EXPECT_EQ(status_of(handler, asking_for("a")), 200);
   pool.models = {"a"};
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 200);
-  EXPECT_EQ(status_of(fallback, {.method = "GET", .path = "/"}), 200);
+  EXPECT_EQ(status_of(handler, asking_for("a")), 200);
+  EXPECT_EQ(status_of(handler, {.method = "GET", .path = "/"}), 200);
   EXPECT_EQ(pool_index, 2u);
 }
 
 TEST_F(Fallbacks, LeaveTheFirstPoolsAnswerToRequestsForOtherModels) {
-  Fallback fallback = fallback_to(second);
+  Fallback handler = fallback();
   pool.models = {"b"};
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 0);
+  EXPECT_EQ(status_of(handler, asking_for("a")), 0);
   EXPECT_EQ(second.count, 0);
   EXPECT_EQ(pool_index, 0u);
 
   pool.models.clear();
   pool.model = "served";
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 200);
+  EXPECT_EQ(status_of(handler, asking_for("a")), 200);
 }
 
 TEST_F(Fallbacks, GoByWhatTheOtherPoolListsIfTheFileDoesNotSay) {
-  Fallback fallback = fallback_to(second);
+  Fallback handler = fallback();
   const auto lists = [this](PoolModels models) {
     catalog = std::make_shared<const ModelCatalog>(
         ModelCatalog::Pools{{"second", std::make_shared<const PoolModels>(std::move(models))}});
   };
   lists({.available = true, .known = true, .models = {{.id = "b"}}});
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 0);
-  EXPECT_EQ(status_of(fallback, asking_for("b")), 200);
+  EXPECT_EQ(status_of(handler, asking_for("a")), 0);
+  EXPECT_EQ(status_of(handler, asking_for("b")), 200);
   lists({.available = true, .known = false});
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 200);
+  EXPECT_EQ(status_of(handler, asking_for("a")), 200);
 }
 
 TEST_F(Fallbacks, SkipAPoolInTheMiddleThatLacksTheModel) {
   Answering third{201};
   const PoolConfig last{.name = "third", .models = {"a"}};
-  Fallback of_second(second, {.handler = third, .pool = last, .pool_index = 3}, &catalog,
-                     registry.worker_metrics(0));
-  Fallback fallback = fallback_to(second, &of_second);
+  const PlanPool third_pool{.config = last, .index = 3, .first = &third};
+  second_pool.fallback = &third_pool;
+  Fallback handler = fallback();
   pool.models = {"b"};
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 201);
+  EXPECT_EQ(status_of(handler, asking_for("a")), 201);
   EXPECT_EQ(second.count, 0);
-  EXPECT_EQ(status_of(fallback, asking_for("c")), 0);
+  EXPECT_EQ(status_of(handler, asking_for("c")), 0);
 }
 
 TEST_F(Fallbacks, PreferTheFirstPoolsRefusalToNotFound) {
   second.status = 404;
-  Fallback fallback = fallback_to(second);
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 0);
+  Fallback handler = fallback();
+  EXPECT_EQ(status_of(handler, asking_for("a")), 0);
   EXPECT_EQ(second.count, 1);
   EXPECT_EQ(pool_index, 0u);
   second.status = 400;
-  EXPECT_EQ(status_of(fallback, asking_for("a")), 400);
+  EXPECT_EQ(status_of(handler, asking_for("a")), 400);
 }
 
 }  // namespace

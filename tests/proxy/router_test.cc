@@ -63,7 +63,7 @@ class Routes : public testing::Test {
     Request request{.method = method, .authority = host, .path = path};
     if (!tenant.empty()) request.fields.add("X-Tenant", tenant);
     const auto found = router.route(request);
-    return found ? routes[found->index].name : to_string(found.error().fault);
+    return found ? routes[found->index].name : to_string(router.refusal_of(request).error.fault);
   }
 };
 
@@ -124,7 +124,7 @@ class CallRoutes : public testing::Test {
     Request request{.method = method, .authority = "a", .path = path};
     request.fields.add("content-type", type);
     const auto found = router.route(request);
-    return found ? routes[found->index].name : to_string(found.error().fault);
+    return found ? routes[found->index].name : to_string(router.refusal_of(request).error.fault);
   }
 };
 
@@ -208,7 +208,7 @@ TEST(ManyRoutes, AreChosenAsFewAre) {
             if (single[i].route(request)) first = i;
           }
           const auto found = router.route(request);
-          ASSERT_EQ(found.ok(), first.has_value()) << method << " " << authority << path;
+          ASSERT_EQ(found.has_value(), first.has_value()) << method << " " << authority << path;
           if (first) {
             ASSERT_EQ(found->index, *first) << method << " " << authority << path;
           }
@@ -262,16 +262,16 @@ class RoutesByBody : public testing::Test {
     const Router router(routes);
     request.path = path;
     const auto found = router.route(request);
-    if (!found) return to_string(found.error().fault);
+    if (!found) return "no_route";
     return routes[found->index].name + (found->needs_body ? "?" : "");
   }
-  std::string by_body(InferenceRequest asked) {
+  std::string by_body(InferenceRequest asked, std::size_t first = 0) {
     const Router router(routes);
     request.path = "/v1/chat/completions";
     request.info.inference = std::make_unique<InferenceInfo>();
     request.info.inference->request = std::move(asked);
-    const auto found = router.route_inspected(request);
-    return found ? routes[*found].name : to_string(found.error().fault);
+    const auto found = router.route_inspected(request, first);
+    return found ? routes[*found].name : "no_route";
   }
 
   std::vector<RouteConfig> routes;
@@ -289,6 +289,11 @@ TEST_F(RoutesByBody, WaitForTheBodyOnlyIfItCanTell) {
   request.method = "POST";
   request.fields.add("content-type", "application/grpc");
   EXPECT_EQ(by_head("/v1/files"), "llama") << "no gRPC call whose messages are read";
+}
+
+TEST_F(RoutesByBody, AreFoundFromTheFirstThatTheHeadAllowedOn) {
+  EXPECT_EQ(by_body({.model = "tiny"}, 1), "llama");
+  EXPECT_EQ(by_body({.model = "tiny"}, 2), "rest");
 }
 
 TEST_F(RoutesByBody, AreFoundByTheFirstHeadThatMatchesWithoutABody) {

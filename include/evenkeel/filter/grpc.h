@@ -8,8 +8,8 @@ namespace evenkeel {
 
 /// Applies gRPC's rules to gRPC calls. Other requests pass unchanged.
 ///
-/// - `grpc-timeout`, at most `max_timeout`, limits the whole call, counted from its first byte.
-/// When it expires before the
+/// - `grpc-timeout`, at most `timings.max_call`, limits the whole call, counted from its first
+/// byte. When it expires before the
 ///   response head, the result is the error `deadline_exceeded`; afterwards, trailers with that
 ///   status. Either way the request to the backend is cancelled. The backend gets the time that
 ///   remains as its `grpc-timeout`.
@@ -23,15 +23,13 @@ namespace evenkeel {
 /// Thread: the loop's.
 class GrpcFilter final : public Filter {
  public:
-  explicit GrpcFilter(Loop& loop, Duration max_timeout = Duration::max())
-      : loop_(loop), max_timeout_(max_timeout) {}
+  explicit GrpcFilter(Loop& loop) : loop_(loop) {}
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
  private:
   Task<Result<Response>> call(Request& request, Handler& next);
 
   Loop& loop_;
-  const Duration max_timeout_;
 };
 
 }  // namespace evenkeel

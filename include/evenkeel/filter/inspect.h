@@ -24,11 +24,12 @@ class PlacementNeeds {
   virtual bool need_more(const Request& request) const = 0;
 };
 
-/// Reads the body of requests that may name a model, up to `max_body_bytes`, into `info.inference`,
-/// and passes the request on when the body has ended, when nothing that follows would tell more, or
-/// when that much was read. Beyond that it reads on only while the place of the request needs more.
-/// What was read is kept for the backend, and for retries. A body that is not well-formed is
-/// refused (bad_request); bytes that are not read are not checked.
+/// Reads the body of requests that may name a model, where `routing.reads_body` says so, up to
+/// `max_body_bytes`, into `info.inference`, and passes the request on when the body has ended, when
+/// nothing that follows would tell more, or when that much was read. Beyond that it reads on only
+/// while the place of the request needs more. What was read is kept for the backend, and for
+/// retries. A body that is not well-formed is refused (bad_request); bytes that are not read are
+/// not checked.
 ///
 /// Other requests pass unchanged and at once, and so does one that has been inspected.
 ///

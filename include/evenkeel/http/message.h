@@ -56,15 +56,30 @@ using BodyPtr = std::unique_ptr<Body>;
 /// A body that holds all its bytes.
 BodyPtr make_body(std::string bytes);
 
-struct RetryPolicy;  // of the module proxy
-struct SloConfig;    // of the module config
-
 /// The tenant of a request.
 struct RequestTenant {
   std::string_view name = {};                 ///< empty: none that the file names
   std::uint32_t index = 0;                    ///< of LabelIndex; 0: the file names none
   double weight = 1;                          ///< its share of the engines' time
   std::optional<Priority> max_priority = {};  ///< of its requests; nothing: any
+};
+
+/// How far a request is routed.
+enum class RouteState : std::uint8_t {
+  none,    ///< no route takes it
+  shed,    ///< it is refused without a look at the routes, because memory is scarce
+  listed,  ///< the plan answers it itself, with a list of models
+  open,    ///< its route or its pool depends on its body
+  routed,
+};
+
+/// The route of a request, by the numbers that its plan has for routes.
+struct Routing {
+  RouteState state = RouteState::none;
+  bool reads_body = false;   ///< true if the body is read before the request is placed
+  bool needs_body = false;   ///< of an open one: true if there is no route without the body
+  std::uint32_t route = 0;   ///< of an open one: the first that may match
+  std::uint32_t target = 0;  ///< of the route's
 };
 
 /// Where a request came from and where it goes. The frontend fills in the first part, the filters
@@ -82,6 +97,7 @@ struct RequestIdentity {
   std::string_view certificate_subject;
   std::string_view certificate_hash;
 
+  Routing routing;
   std::string_view route;
   std::string_view pool;
   std::uint32_t route_index = 0;     ///< of the plan, for counters; plus one, 0 = none
@@ -92,8 +108,6 @@ struct RequestIdentity {
   /// Names of fields that only trusted proxies may send, and never in trailers; null: none.
   const std::vector<std::string>* reserved_fields = nullptr;
   Priority priority = Priority::standard;
-  const RetryPolicy* retry_policy = nullptr;  ///< the route's own; null: its pool's
-  const SloConfig* slo = nullptr;             ///< the route's own; null: its pool's
   RequestTenant tenant;
 };
 
@@ -108,7 +122,8 @@ struct RequestTimings {
   Instant head_sent{};   ///< its head was given to the link of the last attempt, or sent in a batch
   Instant uploaded{};    ///< its last byte was given to that link
   Instant first_byte{};  ///< the response began: a stream's body, else the head
-  Instant deadline = never;  ///< of a gRPC call: when its client stops waiting
+  Instant deadline = never;             ///< of a gRPC call: when its client stops waiting
+  Duration max_call = Duration::max();  ///< the longest that a gRPC call may take
 
   /// Time before the last attempt that is not evenkeel's own work.
   Duration excluded_from_overhead() const { return awaited_body + waited + connected + retried; }

@@ -33,6 +33,21 @@ struct Target {
   std::string_view host = {};      ///< replaces the Host that the client named; empty: keeps it
 };
 
+/// What a route says of its requests in place of their pool.
+struct RouteRules {
+  std::optional<RetryPolicy> retry;
+  SloConfig slo;
+
+  /// The targets of a pool's requests by this route.
+  SloConfig slo_in(const SloConfig& pool) const {
+    constexpr std::chrono::milliseconds none{};
+    return {.ttft = slo.ttft != none ? slo.ttft : pool.ttft,
+            .tpot = slo.tpot != none ? slo.tpot : pool.tpot};
+  }
+};
+/// Of the routes that have some, by their index of LabelIndex.
+using RouteRulesByIndex = std::unordered_map<std::uint32_t, RouteRules>;
+
 struct ForwarderOptions {
   std::string pool;
   std::uint32_t pool_index = 0;            ///< of LabelIndex
@@ -48,6 +63,7 @@ struct ForwarderOptions {
   bool debug_headers = false;
   bool reads_load_reports = false;  ///< and asks for them
   RetryPolicy retry{RetryRules{}};
+  const RouteRulesByIndex* rules = nullptr;  ///< outlives the forwarder; null: no route has any
   const Engine* engine = &engine_named("generic");  ///< of its backends, as the file has it
   /// Errors in the events of all its backends count as failures; else of those whose engine was
   /// detected.
@@ -107,6 +123,7 @@ class Forwarder final : public Handler {
   void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
   void begin_sending(Request& request, const Backend& backend, bool newly_connected,
                      Progress& progress);
+  const RouteRules* rules_of(const RequestIdentity& identity) const;
   AttemptOutcome complete(Request& request, Response& response, Lease& lease, LinkLease& link,
                           const Target& target);
   const Engine& engine_of(const Backend& backend) const;

@@ -37,7 +37,7 @@ class RouteIndex;
 /// The route of a request, as far as its head tells.
 struct RouteChoice {
   std::size_t index;
-  /// It depends on the body whether this is the route, or a later one.
+  /// True if it depends on the body whether this is the route, or a later one.
   bool needs_body;
 };
 
@@ -64,11 +64,11 @@ class Router {
 
   /// The first route that matches by the request's head. Conditions on the body hold for a request
   /// that has none to be read, but those on the model must hold for the one that its head names.
-  /// Errors: no_route; bad_request for a path that cannot be normalised.
-  Result<RouteChoice> route(const Request& request) const;
-  /// The index of the first route that matches, also by what `request.info.inference` says of its
-  /// body. A request that was not inspected has none to be read. Errors: likewise.
-  Result<std::size_t> route_inspected(const Request& request) const;
+  /// Nothing: `refusal_of` says why.
+  std::optional<RouteChoice> route(const Request& request) const;
+  /// The first route from `first` on that matches, also by what `request.info.inference` says of
+  /// the body. A request that was not inspected has none to be read.
+  std::optional<std::size_t> route_inspected(const Request& request, std::size_t first = 0) const;
   /// The first route for which `accepts(index)` holds of those that match the request's head, and
   /// the model if it names one. Other conditions on the body do not count.
   std::optional<std::size_t> first_by_head(const Request& request,
@@ -97,9 +97,10 @@ class Router {
 
   template <class Matches>
   std::optional<std::size_t> lowest(const Request& request, std::string_view path,
-                                    const Matches& matches) const;
+                                    const Matches& matches, std::size_t first = 0) const;
   template <class BodyMatches>
-  Result<std::size_t> first_match(const Request& request, const BodyMatches& body_matches) const;
+  std::optional<std::size_t> first_match(const Request& request, const BodyMatches& body_matches,
+                                         std::size_t first = 0) const;
 
   std::vector<Rule> rules_;
   std::shared_ptr<const RouteIndex> index_;  // of many rules; else null

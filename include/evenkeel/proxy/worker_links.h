@@ -34,21 +34,18 @@ class WorkerLinks {
   void suspect(const std::string& pool, const std::string& backend, Duration max_silence);
 
  private:
+  using BackendName = std::pair<std::string, std::string>;  // of its pool, and its id
+  struct LabeledLinks;
   struct Connected {
-    std::vector<Endpoint> addresses;
-    LinkPoolOptions options;
-    std::shared_ptr<LinkPool> links;
-    BackendMetrics* metrics;
-    std::uint32_t index;                                // of LabelIndex
-    Duration max_silence = Duration::max();             // as LinkPool::suspect was last told
-    std::vector<std::weak_ptr<LinkPool>> retired = {};  // of earlier plans, with open requests
+    std::shared_ptr<LabeledLinks> links;
+    Duration max_silence = Duration::max();            // as LinkPool::suspect was last told
+    std::vector<std::weak_ptr<LabeledLinks>> retired;  // of earlier plans, with open requests
   };
 
-  static void connect(const std::pair<std::string, std::string>& name, const WorkerContext& worker,
-                      Connected& backend);
+  const Connected* find(const BackendName& name) const;
   static void continue_from(const Connected& before, Connected& now);
 
-  std::map<std::pair<std::string, std::string>, Connected> backends_;  // by pool and id
+  std::map<BackendName, Connected> backends_;
 };
 
 }  // namespace evenkeel

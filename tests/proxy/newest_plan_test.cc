@@ -20,10 +20,10 @@ constexpr std::string_view end = R"("n": 1234})";
 static_assert(begin.size() + end.size() == 28);
 constexpr std::string_view answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
 
-class Renewal : public Chain {
+class NewestPlan : public Chain {
  protected:
-  Renewal() : other(loop) { config.pools[0].inspect = true; }
-  ~Renewal() override { loop.drop_spawned(); }
+  NewestPlan() : other(loop) { config.pools[0].inspect = true; }
+  ~NewestPlan() override { loop.drop_spawned(); }
 
   /// The plan of requests that begin now, from `config`.
   void load() {
@@ -58,7 +58,7 @@ class Renewal : public Chain {
   std::shared_ptr<Plan> plan;
 };
 
-TEST_F(Renewal, ARequestThatAwaitsItsBodyGoesToNoBackendThatHasLeft) {
+TEST_F(NewestPlan, ARequestThatAwaitsItsBodyGoesToNoBackendThatHasLeft) {
   // Of the route of the first file; the second one has none.
   config.routes[0].retry = RetryRules{};
   load();
@@ -77,7 +77,7 @@ TEST_F(Renewal, ARequestThatAwaitsItsBodyGoesToNoBackendThatHasLeft) {
   EXPECT_TRUE(at_rest());
 }
 
-TEST_F(Renewal, KeepsTheLaterPlanUntilTheResponseHasEnded) {
+TEST_F(NewestPlan, KeepsTheLaterPlanUntilTheResponseHasEnded) {
   load();
   auto client = begin_request();
   const std::weak_ptr<Plan> first = plan;
@@ -99,7 +99,7 @@ TEST_F(Renewal, KeepsTheLaterPlanUntilTheResponseHasEnded) {
   EXPECT_TRUE(eventually(loop, [&] { return first.expired() && second.expired(); }));
 }
 
-TEST_F(Renewal, AppliesTheRoutesOfNow) {
+TEST_F(NewestPlan, AppliesTheRoutesOfNow) {
   config.pools.push_back(config.pools[0]);
   config.pools[1].name = "other";
   config.pools[1].backends[0].address = other.address();
@@ -119,7 +119,7 @@ TEST_F(Renewal, AppliesTheRoutesOfNow) {
   EXPECT_EQ(other.connections(), 0u);
 }
 
-TEST_F(Renewal, RefusesARequestForWhichThereIsNoRouteAnyMore) {
+TEST_F(NewestPlan, RefusesARequestForWhichThereIsNoRouteAnyMore) {
   load();
   auto client = begin_request();
   config.routes[0].match.path = "/elsewhere";
@@ -131,7 +131,7 @@ TEST_F(Renewal, RefusesARequestForWhichThereIsNoRouteAnyMore) {
   EXPECT_TRUE(at_rest());
 }
 
-TEST_F(Renewal, ReplacesTheNameOfTheModelAsTheFileOfNowSays) {
+TEST_F(NewestPlan, ReplacesTheNameOfTheModelAsTheFileOfNowSays) {
   load();
   auto client = begin_request();
   config.pools[0].model = "large";
@@ -145,7 +145,7 @@ TEST_F(Renewal, ReplacesTheNameOfTheModelAsTheFileOfNowSays) {
   EXPECT_TRUE(client->read_message().ends_with("fine"));
 }
 
-TEST_F(Renewal, FindsTheTenantAnew) {
+TEST_F(NewestPlan, FindsTheTenantAnew) {
   const std::string key_hash = "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683";
   config.tenants = {{.name = "acme", .keys_sha256 = {key_hash}}};
   load();
@@ -162,7 +162,7 @@ TEST_F(Renewal, FindsTheTenantAnew) {
   EXPECT_EQ(requests_of("acme"), 0u);
 }
 
-TEST_F(Renewal, LeavesRequestsThatAreNotReadToTheirPlan) {
+TEST_F(NewestPlan, LeavesRequestsThatAreNotReadToTheirPlan) {
   load();
   const std::shared_ptr<Plan> first = plan;
   load();
@@ -176,7 +176,7 @@ TEST_F(Renewal, LeavesRequestsThatAreNotReadToTheirPlan) {
   EXPECT_TRUE(client->read_message().ends_with("fine"));
 }
 
-TEST_F(Renewal, LeavesARequestThatWaitsToItsOnlyPlan) {
+TEST_F(NewestPlan, LeavesARequestThatWaitsToItsOnlyPlan) {
   load();
   auto client = begin_request();
 

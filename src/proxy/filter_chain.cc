@@ -1,0 +1,79 @@
+#include "proxy/filter_chain.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+namespace {
+
+/// Bodies are kept up to the size that is inspected, or that a pool or a route keeps for retries.
+InspectFilter::Options inspection_options(const Config& config) {
+  const std::uint64_t inspected = config.limits.inspected_body_bytes;
+  std::uint64_t kept = inspected;
+  for (const PoolConfig& pool : config.pools) kept = std::max(kept, pool.retry.replay_bytes);
+  for (const RouteConfig& route : config.routes) {
+    if (route.retry) kept = std::max(kept, route.retry->replay_bytes);
+  }
+  return {.max_body_bytes = inspected,
+          .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes}};
+}
+
+/// True if clients may get usage that they did not ask for, where the engine gives it. With
+/// `engine: auto` that is known when the backend is chosen.
+bool adds_usage(const PoolConfig& pool) {
+  const bool may_give =
+      pool.engine == undetected_engine || engine_named(pool.engine).gives_stream_usage;
+  return inspects(pool) && pool.stream_usage == StreamUsage::automatic && may_give;
+}
+
+/// True if backends get other values in their bodies than clients gave.
+bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.empty(); }
+
+}  // namespace
+
+/// From the innermost filter to the outermost: a line and its reason for each.
+FilterChain::FilterChain(const Config& config, PlanPools& pools, TokenEstimates& estimates,
+                         const WorkerContext& worker, std::uint64_t seed,
+                         const PlacementNeeds& needs, bool reads_bodies, Handler& placing)
+    : access_log_(worker.recorder),
+      grpc_(worker.loop),
+      forwarding_headers_(seed, config.listeners) {
+  const auto in_front_of = [this](Handler& next, Filter& filter) {
+    return &stages_.emplace_back(filter, next);
+  };
+  for (PlanPool& pool : pools.list()) {
+    pool.first = pool.forwarder;
+    // Rewrite: values of the body that only this pool's backends are to see.
+    if (rewrites(pool.config)) {
+      pool.first = in_front_of(*pool.first,
+                               rewrites_.emplace_back(pool.config.model, adds_usage(pool.config)));
+    }
+    // Fallback: the other pool gets the body as the client sent it, and changes it in its own way.
+    if (pool.fallback != nullptr) {
+      pool.first =
+          &fallbacks_.emplace_back(*pool.first, *pool.fallback, worker.models, worker.metrics());
+    }
+  }
+  first_ = &placing;
+  if (reads_bodies) {
+    // Answer: what models report is counted for the pool that answers, whatever the route.
+    first_ =
+        in_front_of(*first_, observe_.emplace(worker.loop, worker.metrics(),
+                                              worker.metrics_registry.label_index(), estimates));
+    // Body: what a request asks of a model is known where its route, pool or backend is chosen.
+    first_ = in_front_of(*first_,
+                         inspect_.emplace(worker.metrics(), estimates, inspection_options(config),
+                                          worker.held_bodies, needs, worker.windows));
+  }
+  // Origin: the filters behind this one and the backend see no origin that a client has forged.
+  first_ = in_front_of(*first_, forwarding_headers_);
+  // gRPC: whatever fails behind this filter, a gRPC client gets a status before its deadline.
+  first_ = in_front_of(*first_, grpc_);
+  // Outermost: every request is answered, counted and logged, whatever fails behind this filter.
+  first_ = in_front_of(*first_, access_log_);
+}
+
+bool rewrites_alike(const PoolConfig& one, const PoolConfig& other) {
+  return one.model == other.model && adds_usage(one) == adds_usage(other);
+}
+
+}  // namespace evenkeel

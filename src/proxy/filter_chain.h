@@ -1,0 +1,61 @@
+// All filters of a plan, in one list.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "evenkeel/config/config.h"
+#include "evenkeel/filter/access_log.h"
+#include "evenkeel/filter/forwarding_headers.h"
+#include "evenkeel/filter/grpc.h"
+#include "evenkeel/filter/inspect.h"
+#include "evenkeel/filter/observe.h"
+#include "evenkeel/filter/rewrite.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/proxy/worker_context.h"
+#include "proxy/fallback.h"
+#include "proxy/plan_pools.h"
+
+namespace evenkeel {
+
+/// The filters of every request, in front of the handler that places it, and those of each pool, in
+/// front of its forwarder. Thread: the worker's.
+class FilterChain {
+ public:
+  /// Sets PlanPool::first. `reads_bodies`: some requests are read before they are placed. All that
+  /// is passed outlives the chain.
+  FilterChain(const Config& config, PlanPools& pools, TokenEstimates& estimates,
+              const WorkerContext& worker, std::uint64_t seed, const PlacementNeeds& needs,
+              bool reads_bodies, Handler& placing);
+  FilterChain(const FilterChain&) = delete;
+  FilterChain& operator=(const FilterChain&) = delete;
+
+  Handler& first() { return *first_; }
+
+ private:
+  /// A filter and the handler behind it.
+  struct Stage final : Handler {
+    Stage(Filter& own, Handler& following) : filter(own), next(following) {}
+    Task<Result<Response>> handle(Request& request) override {
+      return filter.handle(request, next);
+    }
+    Filter& filter;
+    Handler& next;
+  };
+
+  AccessLogFilter access_log_;
+  GrpcFilter grpc_;
+  ForwardingHeadersFilter forwarding_headers_;
+  std::optional<InspectFilter> inspect_;
+  std::optional<ObserveFilter> observe_;
+  std::deque<RewriteFilter> rewrites_;
+  std::deque<Fallback> fallbacks_;
+  std::deque<Stage> stages_;
+  Handler* first_;
+};
+
+/// True if the bodies that requests get in either pool are the same.
+bool rewrites_alike(const PoolConfig& one, const PoolConfig& other);
+
+}  // namespace evenkeel

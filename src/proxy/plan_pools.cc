@@ -1,0 +1,91 @@
+#include "proxy/plan_pools.h"
+
+#include <algorithm>
+
+#include "evenkeel/base/hash.h"
+#include "proxy/filter_chain.h"
+#include "proxy/session_sources.h"
+
+namespace evenkeel {
+namespace {
+
+/// `index`: of LabelIndex.
+ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
+                                   const RouteRulesByIndex& rules, std::uint64_t max_held_bytes,
+                                   HeldBodies& held_bodies) {
+  ForwarderOptions options{.pool = pool.name,
+                           .pool_index = index,
+                           .schedules = pool.picker == "expected-time",
+                           .slo = pool.slo,
+                           .debug_headers = pool.debug_headers,
+                           .reads_load_reports = pool.metrics.orca,
+                           .retry = RetryPolicy(pool.retry),
+                           .rules = &rules,
+                           .engine = &engine_named(pool.engine),
+                           .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
+                           .max_retry_time = pool.timeouts.first_byte,
+                           .held_bodies = &held_bodies,
+                           .max_held_bytes = max_held_bytes};
+  if (!pool.model.empty()) options.served_model = hash_of(pool.model);
+  if (pool.picker == "consistent-hash" || pool.shadow_picker == "consistent-hash") {
+    options.hash_header = pool.hash.header;
+  }
+  if (const auto affinity = affinity_of(pool))
+    options.sessions = std::make_shared<SessionSources>(affinity->by, affinity->mode);
+  return options;
+}
+
+/// Also if their order differs.
+bool have_same_backends(const PoolState& one, const PoolState& other) {
+  return one.backends().size() == other.backends().size() &&
+         std::ranges::all_of(one.backends(), [&](const BackendPtr& backend) {
+           return other.find(backend->load(), 0) != nullptr;
+         });
+}
+
+}  // namespace
+
+PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const WorkerContext& worker,
+                     const WorkerLinks& links, LabelUses& label_uses, Rng& rng) {
+  for (const RouteConfig& route : config.routes) {
+    if (!route.retry && route.slo == SloConfig{}) continue;
+    RouteRules& rules = rules_[label_uses.route(route.name)];
+    if (route.retry) rules.retry.emplace(*route.retry);
+    rules.slo = route.slo;
+  }
+  for (const PoolConfig& pool : config.pools) {
+    const PoolSet::PoolEntry& entry = pool_set.pools()[pools_.size()];
+    const std::uint32_t index = label_uses.pool(pool.name);
+    Forwarder& forwarder = forwarders_.emplace_back(
+        worker.loop, entry.state, rng(), links.targets_of(entry), worker.metrics(),
+        forwarder_options(pool, index, rules_, config.limits.held_bodies_bytes,
+                          worker.held_bodies));
+    by_name_[pool.name] =
+        &pools_.emplace_back(PlanPool{.config = pool, .index = index, .forwarder = &forwarder});
+  }
+  for (PlanPool& pool : pools_) pool.fallback = find(pool.config.fallback);
+  for (PlanPool& pool : pools_) {
+    for (const PlanPool* each = &pool; each != nullptr; each = each->fallback) {
+      pool.reads_bodies |= inspects(each->config);
+      pool.renames |= !each->config.model.empty();
+    }
+  }
+}
+
+PlanPool* PlanPools::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+void PlanPools::hand_queues_to(const PlanPools& successor,
+                               const std::shared_ptr<const void>& plan) {
+  for (PlanPool& pool : pools_) {
+    if (!pool.forwarder->has_queue()) continue;
+    const PlanPool* const next = successor.find(pool.config.name);
+    const bool goes_on = next != nullptr && rewrites_alike(pool.config, next->config) &&
+                         !have_same_backends(pool.forwarder->state(), next->forwarder->state());
+    pool.forwarder->hand_queue_to(goes_on ? next->forwarder : nullptr, plan);
+  }
+}
+
+}  // namespace evenkeel

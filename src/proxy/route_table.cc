@@ -1,0 +1,195 @@
+#include "proxy/route_table.h"
+
+#include <algorithm>
+
+#include "evenkeel/base/glob.h"
+#include "evenkeel/base/hash.h"
+#include "evenkeel/upstream/subsets.h"
+#include "proxy/request_priority.h"
+#include "proxy/session_sources.h"
+#include "proxy/split.h"
+
+namespace evenkeel {
+namespace {
+
+/// Names of the file have metrics of their own, however many names clients use, and from the start
+/// where it says which pool gets their requests.
+void pin_models(const Config& config, const PlanPools& pools, LabelIndex& label_index) {
+  const auto pin = [&](const std::string& model, const PlanPool& pool) {
+    label_index.pin_model(model);
+    if (inspects(pool.config)) label_index.add_model_to_pool(model, pool.index);
+  };
+  for (const PlanPool& pool : pools.list()) {
+    for (const std::string& model : pool.config.models) pin(model, pool);
+  }
+  for (const RouteConfig& route : config.routes) {
+    for (const std::string& model : route.match.model) {
+      if (is_glob(model)) continue;
+      for (const RouteTarget& target : route.targets)
+        pin(text_of_glob(model), *pools.find(target.pool));
+    }
+  }
+}
+
+/// Exports the series of a route for its pool and those that it falls back to, as far as chains
+/// have a use; the series of routes and pools must not become as many as their product.
+void add_answering_pools(std::uint32_t route, const PlanPool* pool, LabelIndex& label_index) {
+  constexpr int max_fallbacks = 4;
+  for (int i = 0; i <= max_fallbacks && pool != nullptr; ++i, pool = pool->fallback) {
+    label_index.add_route_to_pool(route, pool->index);
+  }
+}
+
+}  // namespace
+
+RouteTable::RouteTable(const Config& config, const PlanPools& pools, LabelUses& label_uses,
+                       LabelIndex& label_index, std::uint64_t seed)
+    : router_(config.routes), rng_(seed) {
+  pin_models(config, pools, label_index);
+  for (const PlanPool& pool : pools.list()) {
+    max_call_ = std::max<Duration>(max_call_, pool.config.timeouts.grpc_deadline);
+    reads_bodies_ |= pool.reads_bodies;
+    const auto affinity = affinity_of(pool.config);
+    if (affinity && SessionSources(affinity->by, affinity->mode).by_response_id())
+      knowing_.push_back(pool.forwarder);
+  }
+  for (const RouteConfig& route : config.routes) {
+    add_route(route, pools, label_uses, label_index);
+    reads_bodies_ |= route.match.looks_into_body();
+  }
+}
+
+void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, LabelUses& label_uses,
+                           LabelIndex& label_index) {
+  Route route{.name = config.name,
+              .index = label_uses.route(config.name),
+              .grpc_only = !config.match.grpc.empty(),
+              .priority = config.priority,
+              .targets = {},
+              .sticky_header = config.sticky.header,
+              .salt = hash_of(config.name)};
+  std::uint32_t sum = 0;
+  for (const RouteTarget& target : config.targets) {
+    const PlanPool& pool = *pools.find(target.pool);
+    const PoolState& state = pool.forwarder->state();
+    add_answering_pools(route.index, &pool, label_index);
+    route.renames |= pool.renames;
+    route.splits_by_body |= config.targets.size() > 1 && pool.reads_bodies;
+    route.targets.push_back(
+        {.pool = &pool,
+         .subset = state.subset_number(subset_of(target)),
+         .session_subset = state.subset_number(session_subset_of(config, target.pool)),
+         .cumulative_weight = sum += target.weight});
+  }
+  routes_.push_back(std::move(route));
+}
+
+void RouteTable::route_by_head(Request& request, const RouteChoice& choice) {
+  const Route& route = routes_[choice.index];
+  if (choice.needs_body || route.splits_by_body) {
+    request.info.identity.routing = {.state = RouteState::open,
+                                     .reads_body = true,
+                                     .needs_body = choice.needs_body,
+                                     .route = static_cast<std::uint32_t>(choice.index)};
+    request.info.identity.is_streaming = route.grpc_only;
+    request.info.timings.max_call = max_call_;
+    return;
+  }
+  const auto known = place_of_response(request);
+  put_in(request, known ? *known : place_on(choice.index, request));
+}
+
+void RouteTable::route_by_body(Request& request) {
+  Routing& routing = request.info.identity.routing;
+  if (const auto known = place_of_response(request)) return put_in(request, *known);
+  const auto route = router_.route_inspected(request, routing.route);
+  if (!route) {
+    routing.state = RouteState::none;
+    return;
+  }
+  put_in(request, place_on(*route, request));
+}
+
+void RouteTable::name_route(RequestIdentity& identity, std::size_t route) const {
+  identity.route = routes_[route].name;
+  identity.route_index = routes_[route].index;
+}
+
+/// Gives the request its route and its pool.
+void RouteTable::put_in(Request& request, const Place& place) const {
+  const Route& route = routes_[place.route];
+  const Target& target = route.targets[place.target];
+  RequestIdentity& identity = request.info.identity;
+  identity.routing = {.state = RouteState::routed,
+                      .reads_body = target.pool->reads_bodies,
+                      .route = static_cast<std::uint32_t>(place.route),
+                      .target = static_cast<std::uint32_t>(place.target)};
+  identity.route = route.name;
+  identity.route_index = route.index;
+  identity.pool = target.pool->config.name;
+  identity.pool_index = target.pool->index;
+  identity.subset = target.subset;
+  identity.session_subset = target.session_subset;
+  identity.is_streaming = route.grpc_only;
+  identity.priority = priority_of(request, route.priority);
+  RequestTimings& timings = request.info.timings;
+  timings.max_call = target.pool->config.timeouts.grpc_deadline;
+  if (timings.deadline != never) {
+    timings.deadline = std::min(timings.deadline, timings.started + timings.max_call);
+  }
+}
+
+/// A conversation stays with its target; a request of none goes to one at random.
+RouteTable::Place RouteTable::place_on(std::size_t number, const Request& request) {
+  const Route& route = routes_[number];
+  if (route.targets.size() == 1) return {.route = number, .target = 0};
+  const std::uint32_t sum = route.targets.back().cumulative_weight;
+  const auto conversation = conversation_of(request, route.sticky_header);
+  const std::uint32_t drawn =
+      conversation ? split_point(*conversation, route.salt, sum) : rng_.below(sum);
+  const auto target = std::ranges::find_if(
+      route.targets, [drawn](const Target& each) { return drawn < each.cumulative_weight; });
+  return {.route = number, .target = static_cast<std::size_t>(target - route.targets.begin())};
+}
+
+/// Of a request about a response, or that goes on from one: the first route that may take it to the
+/// pool that knows the response. Nothing if none does.
+std::optional<RouteTable::Place> RouteTable::place_of_response(const Request& request) const {
+  if (knowing_.empty()) return std::nullopt;
+  const auto id = find_response_id(request);
+  if (!id) return std::nullopt;
+  const auto knows = [&](const Forwarder* pool) { return pool->knows(*id); };
+  if (std::ranges::none_of(knowing_, knows)) return std::nullopt;
+  const auto target_of = [&](std::size_t route) {
+    return std::ranges::find_if(routes_[route].targets,
+                                [&](const Target& each) { return knows(each.pool->forwarder); });
+  };
+  const auto route = router_.first_by_head(
+      request, [&](std::size_t each) { return target_of(each) != routes_[each].targets.end(); });
+  if (!route) return std::nullopt;
+  return Place{
+      .route = *route,
+      .target = static_cast<std::size_t>(target_of(*route) - routes_[*route].targets.begin())};
+}
+
+/// What follows decides which pool the request goes to, or has to be changed for that pool.
+bool RouteTable::need_more(const Request& request) const {
+  const Routing& routing = request.info.identity.routing;
+  const bool names_model = !request.info.inference->request.model.empty();
+  const auto needs = [&](bool renames, const PlanPool& pool) {
+    return (renames && !names_model) || pool.forwarder->awaits_session(request);
+  };
+  if (routing.state == RouteState::routed) {
+    const PlanPool& pool = pool_of(routing);
+    return needs(pool.renames, pool);
+  }
+  const PossibleRoutes possible = router_.possible_routes(request);
+  return std::ranges::any_of(possible.routes, [&](std::size_t each) {
+    const Route& route = routes_[each];
+    const bool changes = std::ranges::any_of(
+        route.targets, [&](const Target& target) { return needs(route.renames, *target.pool); });
+    return changes || (possible.open && routes_[possible.routes.front()].targets != route.targets);
+  });
+}
+
+}  // namespace evenkeel

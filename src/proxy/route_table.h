@@ -1,0 +1,88 @@
+// The routes of a plan: which pool gets which request, and by which settings.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/rng.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/filter/inspect.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/proxy/router.h"
+#include "evenkeel/stats/label_index.h"
+#include "proxy/plan_pools.h"
+
+namespace evenkeel {
+
+/// Routes a request once: by its head, or by its body where the route or the pool depends on what
+/// the body says. Thread: the worker's.
+class RouteTable final : public PlacementNeeds {
+ public:
+  /// What is passed outlives the table.
+  RouteTable(const Config& config, const PlanPools& pools, LabelUses& label_uses,
+             LabelIndex& label_index, std::uint64_t seed);
+
+  /// See Router::route.
+  std::optional<RouteChoice> find(const Request& request) const { return router_.route(request); }
+  /// Gives the request the route that its head has, or leaves it open until the body is known.
+  void route_by_head(Request& request, const RouteChoice& choice);
+  /// Gives it the first route from there on that takes what its body asks for. REQUIRES: it is
+  /// open, and what is read of its body was read.
+  void route_by_body(Request& request);
+  /// Names the route, for a request that goes to no pool.
+  void name_route(RequestIdentity& identity, std::size_t route) const;
+  /// REQUIRES: `routing` is of this table, and routed.
+  const PlanPool& pool_of(const Routing& routing) const {
+    return *routes_[routing.route].targets[routing.target].pool;
+  }
+  /// Why the request has no route.
+  RouteRefusal refusal_of(const Request& request) const { return router_.refusal_of(request); }
+
+  /// True if some requests are read before they are placed.
+  bool reads_bodies() const { return reads_bodies_; }
+  bool need_more(const Request& request) const override;
+
+ private:
+  /// A pool of a route, or a part of it.
+  struct Target {
+    const PlanPool* pool;
+    std::uint32_t subset;             // see Hint
+    std::uint32_t session_subset;     // see Hint
+    std::uint32_t cumulative_weight;  // of this target and those before it
+    bool operator==(const Target&) const = default;
+  };
+  struct Route {
+    std::string_view name;
+    std::uint32_t index;          // of LabelIndex
+    bool grpc_only;               // matches gRPC calls only
+    bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
+    bool renames = false;         // backends may get another name of the model than clients gave
+    std::optional<Priority> priority;
+    std::vector<Target> targets;
+    std::string_view sticky_header;  // of a split: see conversation_of
+    std::uint64_t salt;              // of a split: see split_point
+  };
+  struct Place {
+    std::size_t route;
+    std::size_t target;
+  };
+
+  void add_route(const RouteConfig& config, const PlanPools& pools, LabelUses& label_uses,
+                 LabelIndex& label_index);
+  void put_in(Request& request, const Place& place) const;
+  Place place_on(std::size_t route, const Request& request);
+  std::optional<Place> place_of_response(const Request& request) const;
+
+  const Router router_;
+  std::vector<Route> routes_;
+  std::vector<const Forwarder*> knowing_;  // of pools with affinity by the ids of responses
+  Duration max_call_{};                    // of gRPC calls whose pool is not known yet
+  bool reads_bodies_ = false;
+  Rng rng_;
+};
+
+}  // namespace evenkeel
