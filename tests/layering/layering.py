@@ -1,7 +1,7 @@
 """Compares the code with the tables of docs/architecture.md.
 
-Reads the tables of modules, libraries and main types, then every include under src/ and include/ and what CMake links, and prints
-each difference:
+Reads the tables of modules, libraries and main types, then every include under src/ and include/, the types that public headers
+declare, and what CMake links, and prints each difference:
 
     layering.py ROOT [LINKS]
 
@@ -28,6 +28,9 @@ SYSTEM = re.compile(
     r"(sys|netinet|arpa|net|linux)/|(cxxabi|dirent|dlfcn|emmintrin|execinfo|fcntl|getopt|ifaddrs|immintrin|"
     r"malloc|netdb|nmmintrin|poll|pthread|pwd|sched|signal|spawn|termios|tmmintrin|time|ucontext|unistd)\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# A type at the scope of the namespace, whose contents are not indented: declared, or defined.
+DECLARED = re.compile(r"^(?:class|struct) (\w+);", re.M)
+DEFINED = re.compile(r"^(?:class|struct) (?:\[\[\w+\]\] |alignas\(\w+\) )*(\w+)(?: final)?(?: : [^;{]*)? {", re.M)
 
 
 @dataclass
@@ -205,6 +208,25 @@ def include_violations(arch, root):
         yield "include cycle: " + " -> ".join(str(path.relative_to(root)) for path in ring)
 
 
+def forward_violations(arch, root):
+    """The types that public headers declare although a module defines them which theirs may not include."""
+    modules = {}
+    for path in sources(root):
+        for name in DEFINED.findall(path.read_text()):
+            modules.setdefault(name, set()).add(module_of(path.relative_to(root)))
+    for path in sources(root):
+        relative = path.relative_to(root)
+        module = module_of(relative)
+        if relative.parts[0] != "include" or module not in arch.modules:
+            continue
+        text = path.read_text()
+        for found in DECLARED.finditer(text):
+            theirs = modules.get(found[1], {module})
+            if not theirs & (arch.modules[module].may_include | {module}):
+                line = text.count("\n", 0, found.start()) + 1
+                yield f"{relative}:{line}: {module} may not know {found[1]} of {', '.join(sorted(theirs))}"
+
+
 def cycles(graph):
     """Every include cycle, in depth-first order."""
     done, trail = set(), []
@@ -268,6 +290,7 @@ def violations(root, links=None):
         yield f"docs/architecture.md: {problem}"
         return
     yield from include_violations(arch, root)
+    yield from forward_violations(arch, root)
     yield from noun_violations(arch, root)
     if links is not None:
         yield from link_violations(arch, read_links(links.read_text()))

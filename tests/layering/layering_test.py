@@ -72,6 +72,17 @@ class LayeringTest(unittest.TestCase):
             ["src/kitchen/soup.cc:1: cellar/shelf.h is private to cellar"],
             self.violations({"src/cellar/shelf.h": "", "src/kitchen/soup.cc": '#include "cellar/shelf.h"\n'}))
 
+    def test_a_public_header_that_declares_a_type_of_a_module_that_it_may_not_include(self):
+        jar = "#include <string>\nnamespace house {\nclass Meal;\nstruct Lid;\nclass Oven;\nclass Label {\n  class Meal;\n};\n}\n"
+        self.assertEqual(
+            ["include/evenkeel/cellar/jar.h:3: cellar may not know Meal of kitchen"],
+            self.violations({"include/evenkeel/cellar/jar.h": jar, "src/cellar/jar.cc": "struct Lid final : Cover {\n"}))
+
+    def test_a_public_header_that_declares_a_type_of_a_module_that_it_may_include(self):
+        self.assertEqual(
+            [],
+            self.violations({"include/evenkeel/kitchen/pot.h": "class Jar;\n", "src/cellar/jar.h": "class Jar {\n"}))
+
     def test_a_library_seen_from_a_module_that_does_not_own_it(self):
         self.assertEqual(
             ["src/cellar/jar.cc:1: oven may not be seen from cellar"],
