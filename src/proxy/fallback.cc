@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-/// The pool could not take the request, and no backend has seen any of it.
+/// True if the pool could not take the request, and no backend has seen any of it.
 bool may_fall_back(const Error& error) {
   switch (error.fault) {
     case Fault::no_backend:
@@ -21,7 +21,7 @@ bool may_fall_back(const Error& error) {
   }
 }
 
-/// Its body can be read from its start.
+/// True if the body can be read from its start.
 bool is_whole(Request& request) {
   return request.body == nullptr || request.info.outcome.bytes_in == 0 || request.body->rewind();
 }
@@ -68,7 +68,7 @@ bool Fallback::may_have(const PoolConfig& pool, std::string_view model) const {
   return pool.models.empty() || std::ranges::find(pool.models, model) != pool.models.end();
 }
 
-/// Makes it a request of the other pool.
+/// Counts the request for the other pool.
 void Fallback::move(RequestInfo& info, const PlanPool& target) const {
   RequestIdentity& identity = info.identity;
   worker_metrics_.pool(identity.pool_index).fallbacks.add();

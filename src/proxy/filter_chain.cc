@@ -30,7 +30,7 @@ bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.e
 
 }  // namespace
 
-/// From the innermost filter to the outermost: a line and its reason for each.
+/// Builds the list from the innermost filter to the outermost: a line and its reason for each.
 FilterChain::FilterChain(const Config& config, PlanPools& pools, TokenEstimates& estimates,
                          const WorkerContext& worker, std::uint64_t seed,
                          const PlacementNeeds& needs, bool reads_bodies, Handler& placing)

@@ -217,7 +217,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
   }
 }
 
-/// Null: the route leaves all to its pools.
+/// What the request's route says; null if the route leaves all to its pools.
 const RouteRules* Forwarder::rules_of(const RequestIdentity& identity) const {
   if (options_.rules == nullptr || options_.rules->empty()) [[likely]]
     return nullptr;

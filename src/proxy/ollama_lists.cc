@@ -13,13 +13,13 @@
 namespace evenkeel {
 namespace {
 
-/// For the list of one pool.
+/// The longest wait for the list of one pool.
 constexpr Duration max_wait = std::chrono::seconds(2);
 
 /// The rest of a longer list is not read.
 constexpr std::size_t max_list_bytes = std::size_t{4} << 20;
 
-/// Empty: it ended early, or is too long.
+/// The text of a body; empty if that ended early, or is too long.
 Task<std::string> text_of(BodyPtr body) {
   std::string text;
   while (body != nullptr) {
@@ -54,7 +54,7 @@ class ClientsOwn {
   Fields fields_;
 };
 
-/// Ollama takes a name without a tag as the latest.
+/// True if the pool takes the model. Ollama takes a name without a tag as the latest.
 bool takes(const ModelReach::Pool& pool, std::string_view model) {
   constexpr std::string_view tag = ":latest";
   if (pool.takes(model)) return true;

@@ -27,9 +27,9 @@ class OllamaLists final : public Handler {
               WorkerMetrics& worker_metrics)
       : config_(config), reach_(config), pools_(pools), loop_(loop), metrics_(worker_metrics) {}
 
-  /// A GET or HEAD of one of the lists. Cheap for all other requests.
+  /// True for a GET or HEAD of one of the lists. Cheap for all other requests.
   static bool is_for(const Request& request);
-  /// Whether the answer to such a request is to be merged. `route`: which matches it.
+  /// True if the answer to such a request is to be merged. `route`: which matches it.
   bool answers(const Request& request, std::optional<std::size_t> route) const;
 
   /// The merged list; what the last pool answered if none has one.

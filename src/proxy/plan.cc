@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-/// Null: backends answer for themselves.
+/// The directory of models; null if backends answer for themselves.
 std::unique_ptr<ModelDirectory> model_directory_of(const Config& config,
                                                    const WorkerContext& worker) {
   if (worker.models == nullptr) return nullptr;
@@ -36,7 +36,7 @@ std::set<std::string> pools_to_list(const Config& config) {
   return ModelReach(config).pools_to_list();
 }
 
-/// Behind the filters.
+/// The handler behind the filters.
 class Plan::Placing final : public Handler {
  public:
   explicit Placing(Plan& plan) : plan_(plan) {}
@@ -100,7 +100,7 @@ void Plan::route(Request& request) {
   if (choice) routes_->route_by_head(request, *choice);
 }
 
-/// Behind the filters: the body is known as far as the route or the pool needs it.
+/// Passes the request to its pool. The body is known as far as the route or the pool needs it.
 Task<Result<Response>> Plan::place(Request& request) {
   RequestInfo& info = request.info;
   const std::uint32_t counted = info.identity.pool_index;

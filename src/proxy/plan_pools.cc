@@ -35,7 +35,7 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
   return options;
 }
 
-/// Also if their order differs.
+/// True if both have the same backends, in whatever order.
 bool have_same_backends(const PoolState& one, const PoolState& other) {
   return one.backends().size() == other.backends().size() &&
          std::ranges::all_of(one.backends(), [&](const BackendPtr& backend) {

@@ -36,10 +36,10 @@ class PlanPools {
   PlanPools(const PlanPools&) = delete;
   PlanPools& operator=(const PlanPools&) = delete;
 
-  /// In the order of the file.
+  /// The pools in the order of the file.
   std::deque<PlanPool>& list() { return pools_; }
   const std::deque<PlanPool>& list() const { return pools_; }
-  /// Null: the file has none of this name.
+  /// The pool of this name; null if the file has none.
   PlanPool* find(std::string_view name) const;
 
   /// Requests that wait in the queue of a pool whose backends are others in `successor` go on there

@@ -152,7 +152,7 @@ RouteTable::Place RouteTable::place_on(std::size_t number, const Request& reques
   return {.route = number, .target = static_cast<std::size_t>(target - route.targets.begin())};
 }
 
-/// Of a request about a response, or that goes on from one: the first route that may take it to the
+/// The first route that may take a request about a response, or one that goes on from it, to the
 /// pool that knows the response. Nothing if none does.
 std::optional<RouteTable::Place> RouteTable::place_of_response(const Request& request) const {
   if (knowing_.empty()) return std::nullopt;
@@ -172,7 +172,7 @@ std::optional<RouteTable::Place> RouteTable::place_of_response(const Request& re
       .target = static_cast<std::size_t>(target_of(*route) - routes_[*route].targets.begin())};
 }
 
-/// What follows decides which pool the request goes to, or has to be changed for that pool.
+/// True if what follows decides which pool gets the request, or has to be changed for that pool.
 bool RouteTable::need_more(const Request& request) const {
   const Routing& routing = request.info.identity.routing;
   const bool names_model = !request.info.inference->request.model.empty();

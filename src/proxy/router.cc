@@ -25,7 +25,7 @@ bool host_matches(std::string_view pattern, std::string_view authority) {
   return host.size() > suffix.size() && host.ends_with(suffix);
 }
 
-/// The request is one of these gRPC calls.
+/// True if the request is one of these gRPC calls.
 bool is_one_of(const std::vector<std::string>& calls, const Request& request,
                std::string_view path) {
   if (request.method != "POST" || !is_grpc(request)) return false;

@@ -1,4 +1,4 @@
-// Whose request it is.
+// The tenants of requests.
 #pragma once
 
 #include <cstdint>

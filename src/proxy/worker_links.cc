@@ -45,7 +45,7 @@ WorkerLinks::WorkerLinks(const Config& config, const PoolSet& pool_set, const Wo
   }
 }
 
-/// Null: the plan has no such backend.
+/// The backend of this name; null if the plan has none.
 const WorkerLinks::Connected* WorkerLinks::find(const BackendName& name) const {
   const auto found = backends_.find(name);
   return found == backends_.end() ? nullptr : &found->second;

@@ -45,7 +45,7 @@ struct RouteRules {
             .tpot = slo.tpot != none ? slo.tpot : pool.tpot};
   }
 };
-/// Of the routes that have some, by their index of LabelIndex.
+/// The rules of routes that have some, by their index of LabelIndex.
 using RouteRulesByIndex = std::unordered_map<std::uint32_t, RouteRules>;
 
 struct ForwarderOptions {

@@ -37,7 +37,7 @@ class RouteIndex;
 /// The route of a request, as far as its head tells.
 struct RouteChoice {
   std::size_t index;
-  /// True if it depends on the body whether this is the route, or a later one.
+  /// True if the body decides whether this is the route, or a later one.
   bool needs_body;
 };
 
