@@ -45,7 +45,7 @@ class Picker:
 PICKERS = (
     Picker(YARDSTICK, {"picker": "round-robin"}, judged=False),
     Picker("least-connections", {"picker": "least-connections"}, judged=False),
-    Picker("weighted observed", {"picker": "weighted", "weights": "observed"}),
+    Picker("weighted observed", {"picker": {"name": "weighted", "weights": "observed"}}),
     Picker("least-latency", {"picker": "least-latency"}),
     Picker("queue-depth", {"picker": "queue-depth"}),
     Picker("gpu", {"picker": "gpu"}),

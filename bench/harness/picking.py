@@ -205,10 +205,8 @@ class Run:
         pool: dict[str, Any] = {"name": "fleet", "engine": "vllm", "picker": self.picker, "backends": backends}
         pool["limits"] = {"queue": {"size": 10_000, "timeout": "10m"}}
         if self.picker == OURS:
-            pool["slo"] = {
-                "ttft": f"{1e3 * TTFT_SLO / FASTER_THAN_LIFE:.0f}ms",
-                "tpot": f"{1e3 * TPOT_SLO / FASTER_THAN_LIFE:.0f}ms",
-            }
+            slo = {"ttft": f"{1e3 * TTFT_SLO / FASTER_THAN_LIFE:.0f}ms", "tpot": f"{1e3 * TPOT_SLO / FASTER_THAN_LIFE:.0f}ms"}
+            pool["picker"] = {"name": OURS, "slo": slo}
         config = {
             "listeners": [{"name": "public", "address": "127.0.0.1:0"}],
             "admin": {"address": "127.0.0.1:0"},

@@ -115,7 +115,7 @@ json::value forecast_document(const PoolState& pool, const Backend& backend, Ins
 json::value shadow_document(const PoolState& pool, const SchedulerStats& stats) {
   if (!stats.shadow) return nullptr;
   json::object document;
-  document["picker"] = pool.spec().shadow_picker;
+  document["picker"] = pool.spec().picker.shadow_picker->name;
   document["compared_total"] = stats.shadow->compared_total;
   document["agreed_total"] = stats.shadow->agreed_total;
   document["unavailable_total"] = stats.shadow->unavailable_total;
@@ -226,7 +226,7 @@ json::array pools_document(const RuntimeView& view) {
     json::object document;
     document["name"] = state.spec().name;
     document["unavailable"] = text_or_null(why_unavailable(state.backends(), view.now));
-    document["picker"] = state.spec().picker;
+    document["picker"] = state.spec().picker.name;
     document["waiting"] = state.queue().waiting;
     document["in_flight"] = state.in_flight();
     document["backends"] = std::move(backends);

@@ -29,7 +29,7 @@ const char* why_gone(const Load& load) {
 
 }  // namespace
 
-Affinity::Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> backends,
+Affinity::Affinity(const AffinityConfig& spec, std::shared_ptr<const Backends> backends,
                    const Affinity* predecessor)
     : spec_(spec), backends_(std::move(backends)), gone_(backends_->size()) {
   by_tag_.reserve(backends_->size());

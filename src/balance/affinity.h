@@ -14,6 +14,7 @@
 #include "evenkeel/balance/affinity_table.h"
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/hint.h"
+#include "evenkeel/config/config.h"
 
 namespace evenkeel {
 
@@ -33,7 +34,7 @@ class Affinity {
     bool has_state() const { return (tag & AffinityTable::state_bit) != 0; }
   };
 
-  Affinity(const AffinitySpec& spec, std::shared_ptr<const Backends> backends,
+  Affinity(const AffinityConfig& spec, std::shared_ptr<const Backends> backends,
            const Affinity* predecessor);
 
   /// Makes this the active version: the table gets its size.
@@ -77,8 +78,8 @@ class Affinity {
   void tick(std::string_view pool, Instant now);
 
   /// A backend keeps its sessions while it is in rotation. An operator's drain and the leave of a
-  /// spare end only the arrival of new ones. A session moves from a backend that cannot be
-  /// connected, but a sequence, whose state is there, only if connecting fails again and again.
+  /// standby backend end only the arrival of new ones. A session moves from a backend that cannot
+  /// be connected, but a sequence, whose state is there, only if connecting fails again and again.
   static bool holds(const Load& load, bool has_state, Instant now);
 
  private:
@@ -89,7 +90,7 @@ class Affinity {
     std::string id;
   };
 
-  AffinitySpec spec_;
+  AffinityConfig spec_;
   std::shared_ptr<const Backends> backends_;
   std::vector<std::pair<Tag, std::size_t>> by_tag_;  // sorted
   std::shared_ptr<AffinityTable> table_;

@@ -18,7 +18,7 @@ class Candidates {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  /// `memory_guard`: see PoolSpec; 0: none.
+  /// `memory_guard`: see PickerChoice::guard.
   explicit Candidates(std::shared_ptr<const Backends> backends, double memory_guard = 0);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(entries_.size()); }
@@ -91,7 +91,7 @@ class CandidatePicker : public Picker {
   static constexpr std::uint32_t none = Candidates::none;
 
   CandidatePicker(const PickerOptions& options, std::uint64_t seed)
-      : candidates_(options.backends, options.memory_guard), rng_(seed) {}
+      : candidates_(options.backends, options.choice.guard()), rng_(seed) {}
 
   /// An eligible index; `none` only if there is none.
   virtual std::uint32_t choose(const Eligible& eligible) = 0;

@@ -39,7 +39,7 @@ class ConsistentHash final : public CandidatePicker {
                  std::uint64_t seed)
       : CandidatePicker(options, seed),
         table_(std::move(table)),
-        load_factor_(options.load_factor),
+        load_factor_(options.choice.load_factor),
         snapshots_(candidates_.size()) {
     for (std::uint32_t index = 0; index < candidates_.size(); ++index)
       refresh_one(index, Instant{});

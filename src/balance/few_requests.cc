@@ -29,7 +29,7 @@ class Comparison {
     if (load.limit() > 0 && load.in_flight() >= load.limit()) {
       return fmt::format("at its limit of {} in flight", load.limit());
     }
-    const std::string_view picker = pool_.spec().picker;
+    const std::string_view picker = pool_.spec().picker.name;
     std::string reason;
     if (picker != "round-robin" && picker != "expected-time") reason = of_weight();
     if (!reason.empty()) return reason;
@@ -96,7 +96,7 @@ class Comparison {
 
   std::string of_gpu() const {
     const LoadSample values = backend_.load().signals().values();
-    const double guard = pool_.spec().memory_guard;
+    const double guard = pool_.spec().picker.guard();
     constexpr double near = 0.1;
     if (guard > 0 && values.kv_cache_ratio >= guard - near) {
       return fmt::format("kv cache {:.0f} %", values.kv_cache_ratio * 100);

@@ -18,16 +18,15 @@ constexpr Registered registered[] = {EVENKEEL_PICKERS(EVENKEEL_REGISTER)};
 
 }  // namespace
 
-PickerFactory picker_factory(std::string_view name, PickerOptions options) {
+PickerFactory picker_factory(PickerOptions options) {
   for (const auto& picker : registered) {
-    if (picker.name == name) return picker.factory(std::move(options));
+    if (picker.name == options.choice.name) return picker.factory(std::move(options));
   }
   return {};
 }
 
-std::unique_ptr<Picker> make_picker(std::string_view name, PickerOptions options,
-                                    std::uint64_t seed) {
-  const PickerFactory make = picker_factory(name, std::move(options));
+std::unique_ptr<Picker> make_picker(PickerOptions options, std::uint64_t seed) {
+  const PickerFactory make = picker_factory(std::move(options));
   return make ? make(seed) : nullptr;
 }
 

@@ -21,15 +21,16 @@ namespace {
 // Slots may become free without a release, as when a back-off ends. See RequestQueue::recheck.
 constexpr Duration recheck_period = std::chrono::milliseconds(500);
 
-// Spares enter for backends that are down and for load, not for one request that all others failed.
-constexpr Duration max_spare_wait = std::chrono::seconds(1);
+// Standby backends enter for backends that are down and for load, not for one request that all
+// others failed.
+constexpr Duration max_standby_wait = std::chrono::seconds(1);
 
 // Lost races for the last slot of a backend before a request queues.
 constexpr int max_pick_attempts = 16;
 
-/// In rotation, or a spare on standby, or ejected: a pool that loses its other backends ignores
+/// In rotation, or on standby, or ejected: a pool that loses its other backends ignores
 /// ejections.
-bool usable_or_spare(const Load& load) {
+bool usable_or_standby(const Load& load) {
   return load.other_reasons(OutOfRotation::standby, OutOfRotation::ejected) == 0;
 }
 
@@ -82,7 +83,7 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
 
   state->make_pickers(spec, predecessor);
   state->make_queue_sections(predecessor);
-  if (spec.scheduler) {
+  if (spec.picker.has_scheduler()) {
     state->scheduled_ = std::make_shared<ScheduledPool>(
         spec, state->backends_, state->subsets_,
         predecessor != nullptr ? predecessor->scheduled_.get() : nullptr);
@@ -97,22 +98,17 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
 }
 
 void PoolState::make_pickers(const PoolSpec& spec, const PoolState* predecessor) {
-  const PickerOptions options{.backends = backends_,
-                              .load_factor = spec.load_factor,
-                              .memory_guard = spec.memory_guard,
-                              .observed_weights = spec.observed_weights};
-  picker_factory_ = picker_factory(spec.picker, options);
+  const PickerOptions options{.backends = backends_, .choice = spec.picker};
+  picker_factory_ = picker_factory(options);
   assert(picker_factory_);
-  if (spec.scheduler && !spec.shadow_picker.empty()) {
-    PickerOptions of_shadow = options;
-    of_shadow.memory_guard = spec.shadow_memory_guard;
-    shadow_factory_ = picker_factory(spec.shadow_picker, std::move(of_shadow));
+  if (spec.picker.shadow_picker) {
+    shadow_factory_ = picker_factory({.backends = backends_, .choice = *spec.picker.shadow_picker});
     assert(shadow_factory_);
   }
   subsets_.reserve(spec.subsets.size());
   for (const SubsetSpec& subset : spec.subsets) {
     const std::uint32_t before = predecessor == nullptr ? 0 : predecessor->subset_number(subset);
-    subsets_.emplace_back(subset, spec.picker, options,
+    subsets_.emplace_back(subset, options,
                           before == 0 ? nullptr : &predecessor->subsets_[before - 1]);
   }
 }
@@ -268,7 +264,7 @@ const BackendPtr* PoolState::find(const Load& load, std::uint32_t subset) const 
 bool PoolState::may_become_available(const Hint& hint) const {
   if (hint.subset != 0) return has_in_rotation(backends_for(hint), hint.excluded);
   return std::ranges::any_of(*backends_, [&](const BackendPtr& backend) {
-    return usable_or_spare(backend->load()) && !hint.excluded.contains(backend.get());
+    return usable_or_standby(backend->load()) && !hint.excluded.contains(backend.get());
   });
 }
 
@@ -285,7 +281,7 @@ bool PoolState::deprioritized(const Load& load, Instant now) const {
 }
 
 bool PoolState::over_memory_guard(const Load& load) const {
-  return evenkeel::over_memory_guard(load, spec_.memory_guard);
+  return evenkeel::over_memory_guard(load, spec_.picker.guard());
 }
 
 void PoolState::tick(Instant now) {
@@ -343,7 +339,7 @@ LearnedState PoolState::learned(const Backend& backend, Instant now) const {
 
 void PoolState::restore(const Backend& backend, const LearnedState& learned, Instant now) const {
   Load& load = backend.load();
-  if (spec_.observed_weights && learned.weight > 0 && learned.speed > 0) {
+  if (spec_.picker.weights == WeightSource::observed && learned.weight > 0 && learned.speed > 0) {
     load.set_learned_weight(static_cast<float>(learned.weight));
     maintenance_->restore_speed(load, learned.speed, now);
   }
@@ -491,9 +487,9 @@ std::optional<Error> Pool::end_of_wait(const Hint& hint, Instant began) const {
   if (!state_->pin_holds(hint, loop_.now())) return no_backend_error();
   if (hint.pinned != nullptr) return std::nullopt;
   if (!state_->may_become_available(hint)) return no_backend_error();
-  const bool for_a_spare =
+  const bool for_standby =
       !hint.excluded.empty() && !has_in_rotation(state_->backends(), hint.excluded);
-  if (for_a_spare && loop_.now() - began >= max_spare_wait) return no_backend_error();
+  if (for_standby && loop_.now() - began >= max_standby_wait) return no_backend_error();
   return std::nullopt;
 }
 

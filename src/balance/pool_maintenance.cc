@@ -8,10 +8,10 @@
 namespace evenkeel {
 namespace {
 
-// In units of significant_latency_rise: a rise adds at most half as many spares as backends serve.
+// In units of significant_latency_rise: a rise adds at most half as many backends as serve.
 constexpr double max_latency_rise = 1.5;
 
-/// It can serve, unless it is a spare on standby.
+/// It can serve, unless it is on standby.
 bool ready(const Backend& backend, Instant now) {
   const Load& load = backend.load();
   return load.other_reasons(OutOfRotation::standby) == 0 && !load.unreachable(now);
@@ -66,7 +66,7 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
   PoolDemand sample;
   const auto scheduler = pool.scheduler_stats();
   // A scheduler holds requests also where there are enough backends.
-  const bool is_busy = !scheduler || scheduler->busy_ratio >= pool.spec().spares.enter;
+  const bool is_busy = !scheduler || scheduler->busy_ratio >= pool.spec().standby.enter;
   sample.has_queue = pool.request_queue().has_waiters() || (is_busy && pool.has_waiting());
   const double waiting = sample.has_queue ? pool.queue().waiting : 0;
   sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);
@@ -74,7 +74,7 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
   double slots = 0;
   for (const auto& backend : pool.backends()) {
     if (backend->spec().standby) {
-      sample.spares += ready(*backend, now);
+      sample.standby += ready(*backend, now);
     } else {
       sample.active += in_service(*backend, now);
       sample.down += down(*backend, sample.has_queue, now);
@@ -82,7 +82,7 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
     if (!in_service(*backend, now)) continue;
     sample.in_service += 1;
     slots += backend->spec().max_in_flight;
-    const double load = load_of(sample_load(*backend), pool.spec().spares.enter);
+    const double load = load_of(sample_load(*backend), pool.spec().standby.enter);
     if (std::isnan(load)) continue;
     sample.load += load;
     known += 1;
@@ -92,14 +92,14 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
   if (scheduler) sample.load = std::max(sample.load, scheduler->busy_ratio * sample.in_service);
   if (latency_rise >= significant_latency_rise) {
     sample.load = std::max(sample.load,
-                           pool.spec().spares.enter * sample.in_service *
+                           pool.spec().standby.enter * sample.in_service *
                                std::min(latency_rise / significant_latency_rise, max_latency_rise));
   }
   return sample;
 }
 
-/// True if the pool has spares. A backend that a reload made a regular one goes into rotation.
-bool has_spares(const PoolState& pool) {
+/// True if the pool has standby backends. One that a reload made a regular one goes into rotation.
+bool has_standby(const PoolState& pool) {
   bool any = false;
   for (const auto& backend : pool.backends()) {
     any = any || backend->spec().standby;
@@ -113,20 +113,21 @@ bool has_spares(const PoolState& pool) {
 }  // namespace
 
 void PoolMaintenance::tick(const PoolState& pool, Instant now) {
-  control_spares(pool, now);
+  control_standby(pool, now);
   slow_start_.tick(pool, now);
   silence_detector_.tick(pool, now);
   slowness_detector_.tick(pool, now);
-  if (pool.spec().observed_weights) weight_learner_.tick(pool.backends(), now);
+  if (pool.spec().picker.weights == WeightSource::observed)
+    weight_learner_.tick(pool.backends(), now);
 }
 
-void PoolMaintenance::control_spares(const PoolState& pool, Instant now) {
-  if (!has_spares(pool)) return;
+void PoolMaintenance::control_standby(const PoolState& pool, Instant now) {
+  if (!has_standby(pool)) return;
 
   const double latency_rise = latency_rise_.tick(first_byte_seconds(pool, now), now);
   std::uint32_t left =
-      spare_controller_.tick(sample_load(pool, latency_rise, now), pool.spec().spares, now);
-  // Spares in service stay before others enter; among equals the order of the file decides.
+      standby_controller_.tick(sample_load(pool, latency_rise, now), pool.spec().standby, now);
+  // Those in service stay before others enter; among equals the order of the file decides.
   for (const bool serving : {true, false}) {
     for (const auto& backend : pool.backends()) {
       if (!backend->spec().standby || in_service(*backend, now) != serving) continue;

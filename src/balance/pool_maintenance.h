@@ -4,14 +4,15 @@
 #include "balance/silence_detector.h"
 #include "balance/slow_start.h"
 #include "balance/slowness_detector.h"
-#include "balance/spare_controller.h"
+#include "balance/standby_controller.h"
 #include "balance/weight_learner.h"
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
 
-/// Moves spares in and out of rotation, ramps up backends that return, notices silent ones, and
+/// Moves standby backends in and out of rotation, ramps up backends that return, notices silent
+/// ones, and
 /// learns weights. Notices what is slower than its pool, and what gets fewer requests. A pool's
 /// state hands it to its successor. Thread: the control thread's.
 class PoolMaintenance {
@@ -24,10 +25,10 @@ class PoolMaintenance {
   }
 
  private:
-  void control_spares(const PoolState& pool, Instant now);
+  void control_standby(const PoolState& pool, Instant now);
 
   LatencyRise latency_rise_;
-  SpareController spare_controller_;
+  StandbyController standby_controller_;
   SlowStart slow_start_;
   SilenceDetector silence_detector_;
   SlownessDetector slowness_detector_;

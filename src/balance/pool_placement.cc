@@ -53,7 +53,7 @@ Task<void> Pool::keep_pace() {
 /// One request in so many is recorded, with the choice of the shadow picker, if there is one. That
 /// one chooses among all backends of the pool, as if it stood in the scheduler's place.
 void Pool::sample(Arrival& arrival, const Hint& hint) {
-  const std::uint32_t interval = state_->spec().explain_one_in;
+  const std::uint32_t interval = state_->spec().picker.explain_one_in;
   const bool is_new = hint.queued_since == Instant{};
   if (interval > 0 && is_new && ++unsampled_ >= interval) {
     unsampled_ = 0;
@@ -151,7 +151,7 @@ Lease Pool::lease_of(std::shared_ptr<PlacedRequest> request, Duration waited) co
 
 Error Pool::refused_error(Duration retry_after) const {
   return refusal(Fault::queue_full, state_->spec().name,
-                 "its first token would come too late (expected_time.shed)", retry_after);
+                 "its first token would come too late (picker.shed)", retry_after);
 }
 
 }  // namespace evenkeel

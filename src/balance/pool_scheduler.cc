@@ -24,6 +24,18 @@ std::uint32_t capacity_for(std::size_t backends) {
   return static_cast<std::uint32_t>(std::bit_ceil(std::max(min_slots, 2 * backends)));
 }
 
+SchedulerOptions options_of(const PoolSpec& spec) {
+  const auto target = [](milliseconds promised) {
+    return promised == milliseconds{} ? std::nullopt : std::optional<Duration>(promised);
+  };
+  return {.index_bytes = spec.picker.index_bytes,
+          .ttft_target = target(spec.picker.slo.ttft),
+          .tpot_target = target(spec.picker.slo.tpot),
+          .shed_factor = spec.picker.shed,
+          .patience = spec.queue.timeout,
+          .foreign_traffic = spec.picker.shared_backends};
+}
+
 SchedulerOptions with_slots(SchedulerOptions options, std::uint32_t slots) {
   options.slots = slots;
   return options;
@@ -291,7 +303,7 @@ bool PoolScheduler::read_reports(Instant now) {
   return adapter_names_changed();
 }
 
-/// For the pool's spares: engines do not queue what is held here.
+/// Counts what waits, for the pool's standby backends: engines do not queue what is held here.
 void PoolScheduler::measure_busy(Instant now) {
   double serving = 0;
   double busy = 0;
@@ -340,14 +352,14 @@ std::optional<BackendForecast> PoolScheduler::forecast(const Load& load, Instant
 
 ScheduledPool::ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backends> backends,
                              const std::vector<Subset>& subsets, const ScheduledPool* predecessor)
-    : options_(*spec.scheduler),
-      shadow_picker_(spec.shadow_picker),
+    : options_(options_of(spec)),
+      shadow_picker_(spec.picker.shadow_picker),
       backends_(std::move(backends)) {
   const bool goes_on =
       predecessor != nullptr && predecessor->scheduler_->fits(options_, *backends_);
   scheduler_ = goes_on ? predecessor->scheduler_
                        : std::make_shared<PoolScheduler>(options_, backends_->size());
-  if (!shadow_picker_.empty()) {
+  if (shadow_picker_) {
     const bool same = goes_on && predecessor->shadow_picker_ == shadow_picker_;
     shadow_stats_ = same ? predecessor->shadow_stats_ : std::make_shared<ShadowStats>();
   }

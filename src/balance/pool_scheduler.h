@@ -207,7 +207,7 @@ class PlacementWait {
 /// One version of a pool, as its scheduler knows it.
 class ScheduledPool : public std::enable_shared_from_this<ScheduledPool> {
  public:
-  /// `predecessor`: of the former version, or null. REQUIRES: `spec.scheduler`.
+  /// `predecessor`: of the former version, or null. REQUIRES: `spec.picker.has_scheduler()`.
   ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backends> backends,
                 const std::vector<Subset>& subsets, const ScheduledPool* predecessor);
   ScheduledPool(const ScheduledPool&) = delete;
@@ -227,7 +227,7 @@ class ScheduledPool : public std::enable_shared_from_this<ScheduledPool> {
 
  private:
   SchedulerOptions options_;
-  std::string shadow_picker_;
+  std::optional<PickerChoice> shadow_picker_;
   std::shared_ptr<ShadowStats> shadow_stats_;  // of all versions since it became the shadow picker
   std::shared_ptr<const Backends> backends_;
   std::shared_ptr<PoolScheduler> scheduler_;

@@ -39,7 +39,7 @@ class PrefixAffinity final : public Picker {
         common_(backends_->size()) {
     double weights = 0;
     for (const auto& backend : *backends_) weights += weight(*backend);
-    limit_per_weight_ = options.load_factor / weights;
+    limit_per_weight_ = options.choice.load_factor / weights;
   }
 
   const BackendPtr* pick(const Hint& hint) override {

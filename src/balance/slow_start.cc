@@ -48,7 +48,7 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
     const Entry& entry = entries.at(&backend->load());
     const std::uint32_t full = backend->spec().max_in_flight;
     // Those that wait get its slots in the moment in which it returns, before the next tick. One
-    // that is drained or a spare still serves its sessions, as before.
+    // that is drained or a standby backend still serves its sessions, as before.
     const bool is_gone =
         backend->load().other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0;
     const bool would_ramp = is_gone && !first_tick && !young && duration > Duration{};

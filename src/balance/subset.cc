@@ -46,8 +46,7 @@ std::string SubsetSpec::name() const {
   return text;
 }
 
-Subset::Subset(SubsetSpec spec, std::string_view picker, const PickerOptions& options,
-               const Subset* predecessor)
+Subset::Subset(SubsetSpec spec, const PickerOptions& options, const Subset* predecessor)
     : spec_(std::move(spec)),
       name_(spec_.name()),
       backends_(std::make_shared<Backends>()),
@@ -62,7 +61,7 @@ Subset::Subset(SubsetSpec spec, std::string_view picker, const PickerOptions& op
   if (!spec_.is_choice()) return;
   PickerOptions own = options;
   own.backends = backends_;
-  picker_factory_ = picker_factory(picker, std::move(own));
+  picker_factory_ = picker_factory(std::move(own));
 }
 
 std::size_t Subset::in_rotation() const {

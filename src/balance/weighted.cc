@@ -28,7 +28,8 @@ namespace {
 class Weighted final : public CandidatePicker {
  public:
   Weighted(const PickerOptions& options, std::uint64_t seed)
-      : CandidatePicker(options, seed), observed_(options.observed_weights) {
+      : CandidatePicker(options, seed),
+        observed_(options.choice.weights == WeightSource::observed) {
     for (std::uint32_t index = 0; index < candidates_.size(); ++index) {
       turns_.push_back({.pass = 0, .index = index});
     }

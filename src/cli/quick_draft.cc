@@ -148,7 +148,7 @@ std::string unique_name(const std::string& name, const std::vector<PoolConfig>& 
 
 PoolConfig pool_of(const Models& models, const Servers& servers, const std::string& engine,
                    const std::string& picker) {
-  PoolConfig pool{.engine = engine, .models = models, .picker = picker};
+  PoolConfig pool{.engine = engine, .models = models, .picker = {{.name = picker}}};
   pool.name = pool_name(models, pool.engine);
   pool.keep_alive.idle = default_keep_alive_idle(pool.engine);
   pool.health.timeout = default_health_timeout(pool.engine);

@@ -44,6 +44,13 @@ const Tree* find_key(const Tree& map, std::string_view name) {
   return nullptr;
 }
 
+// False of two pickers: their settings are not to be compared.
+bool is_of_same_name(const Tree& before, const Tree& after) {
+  const Tree* const a = find_key(before, "name");
+  const Tree* const b = find_key(after, "name");
+  return a == nullptr || b == nullptr || a->scalar == b->scalar;
+}
+
 // The name of each item; a name that repeats, as those of routes may, gets a number.
 std::vector<std::string> names_of(const Tree& list, std::string_view key) {
   std::vector<std::string> names;
@@ -102,7 +109,8 @@ class Comparison {
 void Comparison::compare(const Position& at, const Tree* before, const Tree* after) {
   if (before != nullptr && after != nullptr) {
     if (equal(*before, *after)) return;
-    if (before->kind == Tree::Kind::map && after->kind == Tree::Kind::map) {
+    if (before->kind == Tree::Kind::map && after->kind == Tree::Kind::map &&
+        is_of_same_name(*before, *after)) {
       return compare_maps(at, *before, *after);
     }
     if (const NamedList* list = find_named_list(at.path)) {
@@ -163,7 +171,7 @@ struct PoolTables {
 PoolTables tables_of(const PoolConfig& pool) {
   constexpr std::uint64_t bytes_per_session = 18;
   PoolTables tables;
-  if (pool.picker == "expected-time") tables.index_bytes = pool.expected_time.index_bytes;
+  if (pool.picker.has_scheduler()) tables.index_bytes = pool.picker.index_bytes;
   if (pool.affinity) tables.affinity_bytes = bytes_per_session * pool.affinity->max_sessions;
   return tables;
 }

@@ -1,8 +1,11 @@
 #include "config/compound_forms.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -33,6 +36,26 @@ BackendLabels read_labels(const std::string& selector, const Node& entry) {
 }
 
 }  // namespace
+
+bool Key::is_of(std::string_view variant) const {
+  return variants.empty() || variant.empty() ||
+         std::ranges::find(variants, variant) != variants.end();
+}
+
+std::string Key::full_doc() const {
+  return variants.empty() ? std::string{doc}
+                          : fmt::format("`{}`: {}", fmt::join(variants, "`, `"), doc);
+}
+
+Tree schema_of_variants(std::span<const std::string_view> variants) {
+  Tree pattern = Tree::map();
+  pattern.put("pattern", Tree::text(fmt::format("^({})$|\\$\\{{", fmt::join(variants, "|"))));
+  Tree name = Tree::map();
+  name.put("name", std::move(pattern));
+  Tree condition = Tree::map();
+  condition.put("properties", std::move(name));
+  return condition;
+}
 
 void TextMapForm::read(const Node& node, Value& value) const {
   const auto entries = node.entries(what);
@@ -80,7 +103,7 @@ Tree TextOrListForm::schema() const {
 }
 
 void AffinityForm::read(const Node& node, Value& value) const {
-  if (node.is_map()) return OptionalForm<AffinityConfig>::read(node, value);
+  if (node.is_map()) return OptionalForm::read(node, value);
   if (!node.is_scalar())
     return node.fail_expected("off, or a mapping such as {by: [header:x-session-id]}");
   if (only_off.read(node)) value = AffinityConfig{.by = {}, .mode = AffinityMode::off};
@@ -88,12 +111,12 @@ void AffinityForm::read(const Node& node, Value& value) const {
 
 Tree AffinityForm::tree(const Value& value, const Value* omit) const {
   if (value && value->mode == AffinityMode::off) return Tree::text("off");
-  return OptionalForm<AffinityConfig>::tree(value, omit);
+  return OptionalForm::tree(value, omit);
 }
 
 Tree AffinityForm::schema() const {
   Tree schema = Tree::map();
-  schema.put("anyOf", Tree::list({only_off.schema(), OptionalForm<AffinityConfig>::schema()}));
+  schema.put("anyOf", Tree::list({only_off.schema(), OptionalForm::schema()}));
   return schema;
 }
 

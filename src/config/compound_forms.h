@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -117,7 +118,16 @@ struct Key {
   std::string_view doc;
   bool required = false;
   std::string_view default_text{};  // in the reference; empty: the value itself
+  // The values of the key `name` with which the struct has this key; empty: all.
+  std::span<const std::string_view> variants{};
+
+  bool is_of(std::string_view variant) const;
+  // The sentence, after the variants that have the key.
+  std::string full_doc() const;
 };
+
+// The condition of a schema under which an object has a key of these variants.
+Tree schema_of_variants(std::span<const std::string_view> variants);
 
 template <class T>
 struct StructForm {
@@ -139,9 +149,15 @@ struct StructForm {
     if (!node.match_keys(known_keys())) return;
     if constexpr (requires { Fields<T>::prepare(value); }) Fields<T>::prepare(value);
     Fields<T>::each([&](const Key& key, auto member, const auto& form) {
+      if (!has_key(value, key)) return node.refuse_key(key.name, key.variants);
       if (const auto child = node.child(key.name)) form.read(*child, value.*member);
     });
     if constexpr (requires { Fields<T>::finish(node, value); }) Fields<T>::finish(node, value);
+  }
+
+  static bool has_key(const T& value, const Key& key) {
+    if constexpr (requires { value.name; }) return key.is_of(value.name);
+    return true;
   }
 
   // The defaults of a struct that holds this.
@@ -157,6 +173,7 @@ struct StructForm {
     Tree map = Tree::map();
     Fields<T>::each([&](const Key& key, auto member, const auto& form) {
       if (omit && !key.required && value.*member == omit->*member) return;
+      if (!has_key(value, key)) return;
       Tree written = form.tree(value.*member, omit ? &(omit->*member) : nullptr);
       if (written.kind == Tree::Kind::nothing) return;
       map.put(std::string{key.name}, std::move(written));
@@ -171,11 +188,12 @@ struct StructForm {
 
   Tree schema() const {
     Tree properties = Tree::map();
+    Tree dependent = Tree::map();
     std::vector<std::string> required;
     const T defaults{};
     Fields<T>::each([&](const Key& key, auto member, const auto& form) {
       Tree property = Tree::map();
-      property.put("description", Tree::text(std::string{key.doc}));
+      property.put("description", Tree::text(key.full_doc()));
       const Tree rest = form.schema();
       for (std::size_t i = 0; i < rest.keys.size(); ++i) {
         property.put(rest.keys[i].name, rest.items[i]);
@@ -187,12 +205,15 @@ struct StructForm {
       }
       properties.put(std::string{key.name}, std::move(property));
       if (key.required) required.emplace_back(key.name);
+      if (!key.variants.empty())
+        dependent.put(std::string{key.name}, schema_of_variants(key.variants));
     });
     Tree schema = Tree::map();
     schema.put("type", Tree::text("object"));
     schema.put("additionalProperties", Tree::raw("false"));
     if (!required.empty()) schema.put("required", Tree::list_of_text(required));
     schema.put("properties", std::move(properties));
+    if (!dependent.items.empty()) schema.put("dependentSchemas", std::move(dependent));
     if constexpr (requires { Fields<T>::extend_schema(schema); }) {
       Fields<T>::extend_schema(schema);
     }
@@ -214,24 +235,27 @@ struct StructForm {
         const Tree value = form.tree(defaults.*member, nullptr);
         if (value.is_scalar() && !value.scalar.empty()) default_text = "`" + value.scalar + "`";
       }
-      rows.push_back({full_path, form.type(), default_text, form.range(), std::string{key.doc}});
+      rows.push_back({full_path, form.type(), default_text, form.range(), key.full_doc()});
       form.add_reference_rows(rows, full_path);
     });
   }
 };
 
-// A struct that may be absent as a whole.
-template <class T>
+// A value that may be absent as a whole.
+template <class Form>
 struct OptionalForm {
-  using Value = std::optional<T>;
-  static constexpr Shape shape = Shape::map;
+  using Value = std::optional<typename Form::Value>;
+  static constexpr Shape shape = Form::shape;
 
-  StructForm<T> form;
+  Form form;
 
   void read(const Node& node, Value& value) const { form.read(node, value.emplace()); }
   Tree tree(const Value& value, const Value* omit) const {
     if (!value) return {};
-    return omit ? form.tree_without_defaults(*value) : form.tree(*value, nullptr);
+    if constexpr (requires { form.tree_without_defaults(*value); }) {
+      if (omit) return form.tree_without_defaults(*value);
+    }
+    return form.tree(*value, nullptr);
   }
   Tree schema() const { return form.schema(); }
   std::string type() const { return form.type(); }
@@ -241,26 +265,8 @@ struct OptionalForm {
   }
 };
 
-// A word, or none.
-template <class Enum>
-struct OptionalEnumForm : ScalarForm {
-  using Value = std::optional<Enum>;
-  EnumForm<Enum> form;
-
-  OptionalEnumForm(std::string_view what, std::span<const std::string_view> names)
-      : form(what, names) {}
-
-  void read(const Node& node, Value& value) const { form.read(node, value.emplace()); }
-  Tree tree(const Value& value, const Value*) const {
-    return value ? form.tree(*value, nullptr) : Tree{};
-  }
-  Tree schema() const { return form.schema(); }
-  std::string type() const { return form.type(); }
-  std::string range() const { return form.range(); }
-};
-
 // A mapping, or `off`.
-struct AffinityForm : OptionalForm<AffinityConfig> {
+struct AffinityForm : OptionalForm<StructForm<AffinityConfig>> {
   static constexpr Shape shape = Shape::scalar_or_map;
 
   void read(const Node& node, Value& value) const;

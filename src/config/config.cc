@@ -39,14 +39,15 @@ bool inspects(const PoolConfig& pool) {
   };
   const bool pins_by_body =
       pool.affinity && std::any_of(pool.affinity->by.begin(), pool.affinity->by.end(), is_of_body);
-  const bool picks_by_body = pool.picker == "prefix-affinity" || pool.picker == "expected-time";
+  const bool picks_by_body = pool.picker.name == "prefix-affinity" || pool.picker.has_scheduler();
   return pool.inspect || !pool.model.empty() || pins_by_body || picks_by_body;
 }
 
 std::optional<AffinityConfig> affinity_of(const PoolConfig& pool) {
   if (pool.affinity && pool.affinity->mode == AffinityMode::off) return std::nullopt;
   // A hash binds requests itself.
-  if (pool.affinity || !inspects(pool) || pool.picker == "consistent-hash") return pool.affinity;
+  if (pool.affinity || !inspects(pool) || pool.picker.name == "consistent-hash")
+    return pool.affinity;
   return AffinityConfig{.by = {"agent-session"},
                         .mode = AffinityMode::soft,
                         .ttl = AffinityConfig{}.ttl,

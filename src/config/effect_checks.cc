@@ -13,59 +13,23 @@
 namespace evenkeel::config_file {
 namespace {
 
-constexpr std::string_view expected_time = "expected-time";
-
-// ---- settings of pickers
-
-// A setting that only some pickers read.
-struct PickerSetting {
-  std::string_view key;
-  std::vector<std::string_view> pickers;
-  bool is_set;  // to something else than its default
-};
-
-std::vector<PickerSetting> settings_of(const PoolConfig& pool) {
-  return {
-      {"hash.header", {"consistent-hash"}, pool.hash.header != HashConfig{}.header},
-      {"hash.load_factor",
-       {"consistent-hash", "prefix-affinity"},
-       pool.hash.load_factor != HashConfig{}.load_factor},
-      {"gpu", {"gpu"}, pool.gpu != GpuConfig{}},
-      {"slo", {expected_time}, pool.slo != SloConfig{}},
-      {"expected_time", {expected_time}, pool.expected_time != ExpectedTimeConfig{}},
-      {"weights", {"weighted"}, pool.weights != WeightSource::configured},
-  };
-}
-
-void check_settings(const PoolConfig& pool, const std::string& path, ParseContext& context) {
-  for (const PickerSetting& setting : settings_of(pool)) {
-    const bool is_read = std::ranges::any_of(setting.pickers, [&](std::string_view picker) {
-      return picker == pool.picker || picker == pool.shadow_picker;
-    });
-    if (!setting.is_set || is_read) continue;
-    context.warn(fmt::format("{}.{}", path, setting.key),
-                 fmt::format("has no effect with `picker: {}`", pool.picker),
-                 fmt::format("read by `picker: {}` only: change the picker, or remove the key",
-                             fmt::join(setting.pickers, "` and `picker: ")));
-  }
-}
-
 // One warning for all backends of the pool.
 void check_weights(const PoolConfig& pool, const std::string& path, ParseContext& context) {
   const auto ignores = [](std::string_view picker) {
-    return picker == "round-robin" || picker == expected_time || picker.empty();
+    return picker == "round-robin" || picker == "expected-time";
   };
-  if (!ignores(pool.picker) || !ignores(pool.shadow_picker)) return;
+  const auto& shadow = pool.picker.shadow_picker;
+  if (!ignores(pool.picker.name) || (shadow && !ignores(shadow->name))) return;
   const auto weighted = std::ranges::find_if(
       pool.backends, [](const BackendConfig& backend) { return backend.weight != 1; });
   if (weighted == pool.backends.end()) return;
   const auto index = static_cast<std::size_t>(weighted - pool.backends.begin());
   const std::string key = indexed(path + ".backends", index) + ".weight";
-  if (pool.picker == expected_time) {
+  if (pool.picker.has_scheduler()) {
     context.warn(key, "is only for requests that generate no text with `picker: expected-time`",
                  "others go by the speed that it learns of each backend: remove the weights");
   } else {
-    context.warn(key, fmt::format("has no effect with `picker: {}`", pool.picker),
+    context.warn(key, fmt::format("has no effect with `picker: {}`", pool.picker.name),
                  "take `picker: weighted` or `least-connections`, or remove the weights");
   }
 }
@@ -76,10 +40,10 @@ bool has_standby(const PoolConfig& pool) {
   return std::ranges::any_of(pool.backends, &BackendConfig::standby);
 }
 
-// Whether requests can wait: for a slot, for a spare, or for the scheduler.
+// True if requests can wait: for a slot, for a standby backend, or for the scheduler.
 bool may_queue(const PoolConfig& pool) {
   return pool.limits.max_in_flight > 0 || pool.slow_start.count() > 0 || has_standby(pool) ||
-         pool.picker == expected_time;
+         pool.picker.has_scheduler();
 }
 
 void check_queue(const PoolConfig& pool, const std::string& path, ParseContext& context) {
@@ -90,10 +54,10 @@ void check_queue(const PoolConfig& pool, const std::string& path, ParseContext& 
                "add `max_in_flight`, how many requests a backend may have, beside it");
 }
 
-void check_spares(const PoolConfig& pool, const std::string& path, ParseContext& context) {
-  if (pool.spares == SparesConfig{} || has_standby(pool)) return;
+void check_standby(const PoolConfig& pool, const std::string& path, ParseContext& context) {
+  if (pool.standby == StandbyConfig{} || has_standby(pool)) return;
   if (context.report.has_problem(path + ".backends")) return;
-  context.warn(path + ".spares", "has no effect: no backend of the pool is a standby one",
+  context.warn(path + ".standby", "has no effect: no backend of the pool is a standby one",
                "mark backends with `standby: true`, or remove the key");
 }
 
@@ -110,13 +74,13 @@ std::unordered_set<std::string_view> scheduled_pools(const Config& config,
   for (const PoolConfig& pool : config.pools) {
     std::vector<std::string_view> chain;  // up to one of which it is known
     const PoolConfig* end = &pool;
-    while (end != nullptr && end->picker != expected_time && seen.insert(end->name).second) {
+    while (end != nullptr && !end->picker.has_scheduler() && seen.insert(end->name).second) {
       chain.push_back(end->name);
       const auto next = pools.find(end->fallback);
       end = next == pools.end() ? nullptr : next->second;
     }
     if (end == nullptr) continue;
-    if (end->picker == expected_time) scheduled.insert(end->name);
+    if (end->picker.has_scheduler()) scheduled.insert(end->name);
     if (scheduled.contains(end->name)) scheduled.insert(chain.begin(), chain.end());
   }
   return scheduled;
@@ -145,9 +109,8 @@ void check_route(const RouteConfig& route, const std::string& path, const PoolsB
 }
 
 void check_tenant_weights(const Config& config, ParseContext& context) {
-  if (std::ranges::find(config.pools, expected_time, &PoolConfig::picker) != config.pools.end()) {
-    return;
-  }
+  const auto schedules = [](const PoolConfig& pool) { return pool.picker.has_scheduler(); };
+  if (std::ranges::any_of(config.pools, schedules)) return;
   for (std::size_t i = 0; i < config.tenants.size(); ++i) {
     if (config.tenants[i].weight == TenantConfig{}.weight) continue;
     context.warn(indexed("tenants", i) + ".weight",
@@ -165,15 +128,13 @@ void check_effects(const Config& config, ParseContext& context) {
     const PoolConfig& pool = config.pools[i];
     const std::string path = indexed("pools", i);
     pools.emplace(pool.name, &pool);
-    if (context.report.has_problem(path + ".picker") ||
-        context.report.has_problem(path + ".shadow_picker")) {
+    if (context.report.has_problem(path + ".picker")) {
       has_wrong_pool = true;
       continue;
     }
-    check_settings(pool, path, context);
     check_weights(pool, path, context);
     check_queue(pool, path, context);
-    check_spares(pool, path, context);
+    check_standby(pool, path, context);
   }
   if (has_wrong_pool) return;
   const auto scheduled = scheduled_pools(config, pools);

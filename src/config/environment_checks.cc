@@ -236,9 +236,9 @@ void check_index_memory(const Config& config, ParseContext& context) {
   std::string key;
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     const PoolConfig& pool = config.pools[i];
-    const std::string path = indexed("pools", i) + ".expected_time.index_memory";
-    if (pool.picker != "expected-time" || context.report.has_problem(path)) continue;
-    const std::uint64_t bytes = pool.expected_time.index_bytes;
+    const std::string path = indexed("pools", i) + ".picker.index_memory";
+    if (!pool.picker.has_scheduler() || context.report.has_problem(path)) continue;
+    const std::uint64_t bytes = pool.picker.index_bytes;
     sum += bytes;
     if (bytes <= largest) continue;
     largest = bytes;
@@ -253,7 +253,7 @@ void check_index_memory(const Config& config, ParseContext& context) {
     context.add(key,
                 fmt::format("{} {} MiB, and the limit of the process is {} MiB (`limits.memory`)",
                             indexes, mib(sum), mib(*limit)),
-                "lower `expected_time.index_memory`, which is taken in full for each pool, or "
+                "lower `picker.index_memory`, which is taken in full for each pool, or "
                 "raise that limit");
     return;
   }
@@ -262,7 +262,7 @@ void check_index_memory(const Config& config, ParseContext& context) {
       fmt::format("{} {} MiB, more than half of the {} MiB that the process may use "
                   "(`limits.memory`)",
                   indexes, mib(sum), mib(*limit)),
-      "lower `expected_time.index_memory`, or raise that limit: at 95 % of it requests get 503, "
+      "lower `picker.index_memory`, or raise that limit: at 95 % of it requests get 503, "
       "and a reload that changes an index needs both for a while");
 }
 

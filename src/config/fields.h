@@ -83,12 +83,12 @@ struct Fields<RouteMatch> {
           TextOrListForm{{{TextForm{"a task", check_task}, "a task or a list of tasks", false}}});
     visit(Key{"prompt_tokens", "Length of the prompt in tokens, as estimated from its bytes.",
               false, "any"},
-          &T::prompt_tokens, OptionalForm<TokenBounds>{});
+          &T::prompt_tokens, OptionalForm<StructForm<TokenBounds>>{});
     visit(Key{"max_tokens",
               "How many tokens the request lets the model generate; a request that does not say "
               "does not match.",
               false, "any"},
-          &T::max_tokens, OptionalForm<TokenBounds>{});
+          &T::max_tokens, OptionalForm<StructForm<TokenBounds>>{});
   }
 };
 
@@ -135,12 +135,12 @@ struct Fields<RouteConfig> {
               "How urgent the requests are when they wait for a slot: requests may name a lower "
               "priority in their header field `x-priority`, not a higher one.",
               false, "`x-priority` of the request, else `standard`"},
-          &T::priority, OptionalEnumForm<Priority>{"priority", priority_words});
+          &T::priority, OptionalForm<EnumForm<Priority>>{{"priority", priority_words}});
     visit(Key{"retry",
               "Instead of the pool's `retry`, for requests of this route; absent keys have their "
               "defaults. The budget stays the pool's.",
               false, "the pool's"},
-          &T::retry, OptionalForm<RetryRules>{});
+          &T::retry, OptionalForm<StructForm<RetryRules>>{});
     visit(Key{"model_list",
               "What answers `GET /v1/models` and `GET /v1/models/ID` of this route. `merged`: "
               "evenkeel, with the models of all pools that requests of the same host and fields "
@@ -259,7 +259,7 @@ struct Fields<TenantConfig> {
               "priority in their header field `x-priority`, not a higher one, and a route's "
               "`priority` may lower it.",
               false, "`x-priority` of the request, else `standard`"},
-          &T::priority, OptionalEnumForm<Priority>{"priority", priority_words});
+          &T::priority, OptionalForm<EnumForm<Priority>>{{"priority", priority_words}});
   }
 };
 

@@ -1,12 +1,32 @@
 #include "config/key_places.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "config/fields.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
 namespace {
+
+// A key that stood elsewhere, and its place now in the same struct.
+struct MovedKey {
+  std::string_view before;
+  std::string_view now;
+};
+constexpr MovedKey moved_keys[] = {
+    {"pools[].hash.header", "picker.header"},
+    {"pools[].hash.load_factor", "picker.load_factor"},
+    {"pools[].gpu.memory_guard", "picker.memory_guard"},
+    {"pools[].slo", "picker.slo"},
+    {"pools[].expected_time.shed", "picker.shed"},
+    {"pools[].expected_time.index_memory", "picker.index_memory"},
+    {"pools[].expected_time.shared_backends", "picker.shared_backends"},
+    {"pools[].expected_time.explain_one_in", "picker.explain_one_in"},
+    {"pools[].shadow_picker", "picker.shadow_picker"},
+    {"pools[].weights", "picker.weights"},
+    {"pools[].spares", "standby"},
+};
 
 // Every key of the file: "pools[].limits.max_in_flight".
 const std::vector<std::string>& all_places() {
@@ -50,6 +70,11 @@ std::size_t shared_keys(std::string_view a, std::string_view b) {
 std::string_view name_in(std::string_view place) {
   const std::size_t dot = place.rfind('.');
   return dot == place.npos ? place : place.substr(dot + 1);
+}
+
+std::string_view new_place_of(std::string_view path) {
+  const auto* const moved = std::ranges::find(moved_keys, without_indices(path), &MovedKey::before);
+  return moved == std::end(moved_keys) ? std::string_view() : moved->now;
 }
 
 std::string place_inside(std::string_view inside, std::string_view key, std::string_view path) {

@@ -19,6 +19,10 @@ KeyPlaces places_of_key(std::string_view key, std::string_view path);
 // Empty: nothing.
 std::string place_inside(std::string_view inside, std::string_view key, std::string_view path);
 
+// The place now, from the same struct, of a key that once was at `path`: "picker.header" for
+// "pools[0].hash.header". Empty: there was none.
+std::string_view new_place_of(std::string_view path);
+
 // "limits" of "pools[0].limits"
 std::string_view name_in(std::string_view place);
 

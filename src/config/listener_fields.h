@@ -159,7 +159,7 @@ struct Fields<ListenerConfig> {
           &T::address, listen_address());
     visit(Key{"tls", "Serve TLS; ALPN selects HTTP/2 or HTTP/1.1 as the client prefers.", false,
               "cleartext"},
-          &T::tls, OptionalForm<ListenerTlsConfig>{});
+          &T::tls, OptionalForm<StructForm<ListenerTlsConfig>>{});
     visit(Key{"timeouts", "Timeouts towards clients."}, &T::timeouts,
           StructForm<ListenerTimeouts>{});
     visit(Key{"limits", "Limits for clients."}, &T::limits, StructForm<ListenerLimits>{});
@@ -228,7 +228,7 @@ struct Fields<AdminConfig> {
               "several certificates it uses the first of each key type (RSA, ECDSA). It forwards "
               "no client certificates.",
               false, "none"},
-          &AdminConfig::tls, OptionalForm<ListenerTlsConfig>{});
+          &AdminConfig::tls, OptionalForm<StructForm<ListenerTlsConfig>>{});
   }
 
   static void finish(Node& node, AdminConfig& admin) {

@@ -250,7 +250,31 @@ bool Node::match_keys(const std::vector<KnownKey>& known) {
   return true;
 }
 
+void Node::refuse_key(std::string_view key, std::span<const std::string_view> variants) const {
+  if (!has(key)) return;
+  const auto written = std::ranges::find(tree_.keys, key, &Tree::Key::name);
+  const Mark mark = written == tree_.keys.end() ? tree_.mark : written->mark;
+  context_.report.add(mark, join(path_, key), "unknown key",
+                      fmt::format("only `{}` has it", fmt::join(variants, "` or `")));
+}
+
+bool Node::report_moved_key(std::size_t index) const {
+  const Tree::Key& key = tree_.keys[index];
+  const auto report = [&](const Tree::Key& moved, const std::string& path) {
+    const std::string_view place = new_place_of(path);
+    if (place.empty()) return false;
+    context_.report.add(moved.mark, path, fmt::format("is now '{}'", join(path_, place)));
+    return true;
+  };
+  const std::string path = join(path_, key.name);
+  bool found = report(key, path);
+  for (const Tree::Key& inner : tree_.items[index].keys)
+    found |= report(inner, join(path, inner.name));
+  return found;
+}
+
 void Node::report_unknown_key(std::size_t index, const std::vector<KnownKey>& known) {
+  if (report_moved_key(index)) return;
   const auto names = names_of(known);
   const Tree::Key& key = tree_.keys[index];
   if (const KnownKey* joined = key_without_space(key.name, known)) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -98,6 +99,10 @@ class Node {
   // this is no mapping at all.
   bool match_keys(const std::vector<KnownKey>& known);
 
+  // Reports a key as unknown, if it is there, that only structs with one of these values of `name`
+  // have.
+  void refuse_key(std::string_view key, std::span<const std::string_view> variants) const;
+
   // Whether the key is there, whatever its value. REQUIRES: match_keys returned true.
   bool has(std::string_view key) const { return matched_.count(key) > 0; }
 
@@ -108,6 +113,8 @@ class Node {
   bool from_environment() const { return context_.report.variables.written.contains(path_); }
   std::string found() const;
   std::string help_for_list(const std::vector<KnownKey>& keys) const;
+  // False if the key was never one of the file.
+  bool report_moved_key(std::size_t index) const;
   void report_unknown_key(std::size_t index, const std::vector<KnownKey>& known);
   std::vector<std::string> places_of(std::string_view key, bool only_below) const;
   std::optional<std::string> expand(std::string_view text, bool& expanded) const;

@@ -10,7 +10,6 @@
 #include "config/forms.h"
 #include "config/picker_fields.h"
 #include "evenkeel/config/engine_traits.h"
-#include "evenkeel/config/picker_list.h"
 
 // The part of the field table (fields.h) for pools.
 namespace evenkeel::config_file {
@@ -22,21 +21,16 @@ inline constexpr auto engine_words = [] {
   std::ranges::transform(all_engine_traits, words.begin(), &EngineTraits::name);
   return words;
 }();
-#define EVENKEEL_PICKER_WORD(name, factory) name,
-inline constexpr auto picker_words =
-    std::to_array<std::string_view>({EVENKEEL_PICKERS(EVENKEEL_PICKER_WORD)});
-#undef EVENKEEL_PICKER_WORD
 inline constexpr std::array<std::string_view, 3> protocol_words = {"auto", "http1", "h2"};
 inline constexpr std::array<std::string_view, 2> stream_usage_words = {"auto", "off"};
-inline constexpr std::array<std::string_view, 2> weight_source_words = {"configured", "observed"};
 inline constexpr std::array<std::string_view, 5> retry_words = {"overload", "gateway-error", "5xx",
                                                                 "reset", "timeout"};
 
 template <>
-struct Fields<SparesConfig> {
+struct Fields<StandbyConfig> {
   template <class Visit>
   static void each(Visit&& visit) {
-    using T = SparesConfig;
+    using T = StandbyConfig;
     visit(Key{"enter",
               "Load relative to the capacity of the active backends at which a standby backend "
               "joins."},
@@ -49,8 +43,8 @@ struct Fields<SparesConfig> {
           &T::dwell, DurationForm{0ms, 24h});
   }
 
-  static void finish(Node& node, SparesConfig& spares) {
-    if (spares.leave >= spares.enter) {
+  static void finish(Node& node, StandbyConfig& standby) {
+    if (standby.leave >= standby.enter) {
       node.fail("'leave' must be below 'enter'",
                 "otherwise standby backends would join and leave all the time");
     }
@@ -272,30 +266,9 @@ struct Fields<PoolConfig> {
             "known to give them, or `off`."},
         &T::stream_usage, EnumForm<StreamUsage>{"stream_usage", stream_usage_words});
     visit(Key{"picker",
-              "The load-balancing policy. `prefix-affinity` and `expected-time` imply `inspect`."},
-          &T::picker, ChoiceForm{"picker", picker_words});
-    visit(Key{"hash",
-              "Settings of `picker: consistent-hash`; `load_factor` is also one of "
-              "`prefix-affinity`."},
-          &T::hash, StructForm<HashConfig>{});
-    visit(Key{"gpu", "Settings of `picker: gpu`."}, &T::gpu, StructForm<GpuConfig>{});
-    visit(Key{"slo",
-              "What clients are promised, for `picker: expected-time`. Requests may name their own "
-              "in `x-slo-ttft-ms` and `x-slo-tpot-ms`.",
-              false, "by the speed of the backends"},
-          &T::slo, StructForm<SloConfig>{});
-    visit(Key{"expected_time", "Settings of `picker: expected-time`."}, &T::expected_time,
-          StructForm<ExpectedTimeConfig>{});
-    visit(Key{"shadow_picker",
-              "Another picker, compared with `picker: expected-time` on the same requests: metrics "
-              "tell what its choices would cost. It places none. It is asked about the requests "
-              "whose decisions are kept (`expected_time.explain_one_in`).",
-              false, "none"},
-          &T::shadow_picker, ChoiceForm{"picker", picker_words});
-    visit(Key{"weights",
-              "Weights for `picker: weighted`: `configured` uses the backends' `weight`; "
-              "`observed` learns them from the work that each completes."},
-          &T::weights, EnumForm<WeightSource>{"weights", weight_source_words});
+              "How a backend is chosen: the name of a policy, or `{name: NAME, ...}` with its "
+              "settings. `prefix-affinity` and `expected-time` imply `inspect`."},
+          &T::picker, PickerForm<PickerConfig>{});
     visit(
         Key{"backends", "The servers; a backend without other keys may be just its address.", true},
         &T::backends, ListForm<BackendForm>{{}, "a list of backends", false});
@@ -303,7 +276,7 @@ struct Fields<PoolConfig> {
               "TLS to every backend of the pool; `{}` for all defaults. If absent, TLS is used for "
               "backends with https:// in their address.",
               false, "only for https://"},
-          &T::tls, OptionalForm<PoolTlsConfig>{});
+          &T::tls, OptionalForm<StructForm<PoolTlsConfig>>{});
     visit(Key{"host",
               "The Host that backends get, as `:authority` over HTTP/2: `backend`, their own name "
               "(`tls.server_name`, else the host in their address, and its port unless that is the "
@@ -328,8 +301,8 @@ struct Fields<PoolConfig> {
               "`picker: consistent-hash`.",
               false, "of coding agents, with `inspect`"},
           &T::affinity, AffinityForm{});
-    visit(Key{"spares", "When backends with `standby: true` join and leave."}, &T::spares,
-          StructForm<SparesConfig>{});
+    visit(Key{"standby", "When backends with `standby: true` join and leave."}, &T::standby,
+          StructForm<StandbyConfig>{});
     visit(Key{"outlier", "When a backend whose requests fail is taken out of rotation."},
           &T::outlier, StructForm<OutlierConfig>{});
     visit(Key{"slow_start",
@@ -359,15 +332,15 @@ struct Fields<PoolConfig> {
       pool.keep_alive.idle = default_keep_alive_idle(pool.engine);
     if (pool.health.timeout == engine_default)
       pool.health.timeout = default_health_timeout(pool.engine);
-    const bool spares_only =
+    const bool standby_only =
         !pool.backends.empty() &&
         std::all_of(pool.backends.begin(), pool.backends.end(),
                     [](const BackendConfig& backend) { return backend.standby; });
-    if (pool.picker == "expected-time" && pool.limits.queue.size == 0) {
+    if (pool.picker.has_scheduler() && pool.limits.queue.size == 0) {
       node.fail("has no queue, in which `picker: expected-time` holds requests",
                 "let `limits.queue.size` be 1 or more, or choose another picker");
     }
-    if (spares_only)
+    if (standby_only)
       node.fail("has only standby backends", "remove `standby: true` from one of them");
   }
   static void derive(PoolConfig& defaults, const PoolConfig& pool) {

@@ -377,33 +377,6 @@ void check_metrics(const Config& config, ParseContext& context) {
   }
 }
 
-// ---- shadow pickers
-
-/// Compared are prices, which only the scheduler knows.
-void check_shadow_pickers(const Config& config, ParseContext& context) {
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const PoolConfig& pool = config.pools[i];
-    const std::string& shadow = pool.shadow_picker;
-    const std::string path = indexed("pools", i) + ".shadow_picker";
-    if (shadow.empty() || context.report.has_problem(indexed("pools", i) + ".picker")) continue;
-    if (shadow == pool.picker) {
-      context.add(path, "is the picker of the pool itself", "name another one, or remove the key");
-    } else if (shadow == "expected-time") {
-      context.add(
-          path, "expected-time cannot be compared: it learns from requests that it places",
-          fmt::format("swap the two: `picker: expected-time`, `shadow_picker: {}`", pool.picker));
-    } else if (pool.picker != "expected-time") {
-      context.add(path,
-                  fmt::format("is compared by the prices of `picker: expected-time`; {} has none",
-                              pool.picker),
-                  "let the picker be expected-time, or remove the key");
-    } else if (pool.expected_time.explain_one_in == 0) {
-      context.add(path, "is asked about no request: `expected_time.explain_one_in` is 0",
-                  "let that be 1 or more, or remove the key");
-    }
-  }
-}
-
 }  // namespace
 
 std::string indexed(std::string_view list, std::size_t index) {
@@ -422,7 +395,6 @@ void validate_config(const Config& config, ParseContext& context) {
   check_routes(config, context);
   check_health(config, context);
   check_metrics(config, context);
-  check_shadow_pickers(config, context);
   check_models(config, context);
   check_effects(config, context);
   check_environment(config, context);

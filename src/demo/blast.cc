@@ -39,7 +39,7 @@ constexpr Duration baseline_duration = seconds(4);
 constexpr Duration burst_duration = seconds(12);
 constexpr Duration max_recovery_duration =
     seconds(25);  // ends when no standby server is in service
-constexpr Duration spare_dwell = seconds(3);
+constexpr Duration standby_dwell = seconds(3);
 constexpr Duration poll_interval = milliseconds(100);
 constexpr Duration print_interval = seconds(1);
 constexpr Duration start_timeout = seconds(15);
@@ -60,8 +60,8 @@ std::vector<SimulatorOptions> simulator_options(std::uint64_t seed) {
 std::string balancer_config(const DemoOptions& options, const std::vector<Endpoint>& servers) {
   PoolConfig pool{.name = "blast",
                   .engine = "vllm",
-                  .picker = options.picker,
-                  .spares = {.dwell = std::chrono::duration_cast<milliseconds>(spare_dwell)},
+                  .picker = {{.name = options.picker}},
+                  .standby = {.dwell = std::chrono::duration_cast<milliseconds>(standby_dwell)},
                   .debug_headers = true};
   for (std::size_t i = 0; i < servers.size(); ++i) {
     pool.backends.push_back(

@@ -61,8 +61,10 @@ std::vector<SimulatorOptions> simulator_options(const DemoOptions& options) {
 
 /// The balancer's configuration file, as an operator would write it.
 std::string balancer_config(const DemoOptions& options, const std::vector<Endpoint>& servers) {
-  PoolConfig pool{
-      .name = "demo", .engine = "vllm", .picker = options.picker, .debug_headers = true};
+  PoolConfig pool{.name = "demo",
+                  .engine = "vllm",
+                  .picker = {{.name = options.picker}},
+                  .debug_headers = true};
   for (std::size_t i = 0; i < servers.size(); ++i) {
     pool.backends.push_back(
         {.address = {servers[i].host(), servers[i].port()}, .labels = {{"gpu", gpu_of(i).name}}});

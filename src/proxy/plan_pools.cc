@@ -15,8 +15,8 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
                                    HeldBodies& held_bodies) {
   ForwarderOptions options{.pool = pool.name,
                            .pool_index = index,
-                           .schedules = pool.picker == "expected-time",
-                           .slo = pool.slo,
+                           .schedules = pool.picker.has_scheduler(),
+                           .slo = pool.picker.slo,
                            .debug_headers = pool.debug_headers,
                            .reads_load_reports = pool.metrics.orca,
                            .retry = RetryPolicy(pool.retry),
@@ -27,9 +27,8 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
                            .held_bodies = &held_bodies,
                            .max_held_bytes = max_held_bytes};
   if (!pool.model.empty()) options.served_model = hash_of(pool.model);
-  if (pool.picker == "consistent-hash" || pool.shadow_picker == "consistent-hash") {
-    options.hash_header = pool.hash.header;
-  }
+  const PickerChoice& hashed = pool.picker.shadow_picker.value_or(pool.picker);
+  if (hashed.name == "consistent-hash") options.hash_header = hashed.header;
   if (const auto affinity = affinity_of(pool))
     options.sessions = std::make_shared<SessionSources>(affinity->by, affinity->mode);
   return options;

@@ -15,7 +15,8 @@ PickerDispatcher::PickerDispatcher(std::string_view picker, const ReplayOptions&
     const std::string id = "backend-" + std::to_string(i);
     backends_->push_back(std::make_shared<Backend>(BackendSpec{.id = id, .address = id}));
   }
-  picker_ = make_picker(picker, {.backends = backends_}, options.seed);
+  picker_ =
+      make_picker({.backends = backends_, .choice = {.name = std::string(picker)}}, options.seed);
 }
 
 void PickerDispatcher::arrived(ReplayedRequest& request, Instant now) {

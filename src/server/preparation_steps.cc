@@ -57,7 +57,7 @@ std::optional<Problem> memory_problem(const Config& active, const Config& next, 
                              "(`limits.memory` that runs)",
                              added / mib, used / mib, *limit / mib),
       .help =
-          "lower `expected_time.index_memory` and `affinity.max_sessions`, which are taken in "
+          "lower `picker.index_memory` and `affinity.max_sessions`, which are taken in "
           "full for each pool, raise that limit by a reload of its own, or restart"};
 }
 

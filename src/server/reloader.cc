@@ -234,7 +234,7 @@ Task<void> Reloader::resolve_hosts(const Config& next) {
 /// The next pools of a scheduler join it, under its lock.
 PreparationThread& Reloader::building_thread() {
   const auto has_scheduler = [](const PoolSet::PoolEntry& entry) {
-    return entry.state->spec().scheduler.has_value();
+    return entry.state->spec().picker.has_scheduler();
   };
   const bool locks = pool_set_ != nullptr && std::ranges::any_of(pool_set_->pools(), has_scheduler);
   return locks ? locking_thread() : preparation_;

@@ -29,7 +29,7 @@ void add_schedulers(SavedState& state, const PoolSet& pool_set, std::size_t max_
   state.tokenizers = pool_set.token_estimates().learned();
   if (max_prefixes > 0) add_sessions(state, pool_set, now);
   const auto scheduled = std::ranges::count_if(pool_set.pools(), [](const auto& entry) {
-    return entry.state->spec().scheduler.has_value();
+    return entry.state->spec().picker.has_scheduler();
   });
   if (scheduled == 0) return;
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {

@@ -26,7 +26,7 @@ MonitorSpec spec_of(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
                      .authority_is_text = resolved.host.is_text,
                      .authorization = resolved.authorization,
                      .links = link_options_of(pool, resolved.config, pool_entry.tls)},
-          .lists_adapters = pool.picker == "expected-time"};
+          .lists_adapters = pool.picker.has_scheduler()};
 }
 
 }  // namespace

@@ -123,47 +123,19 @@ bool lacks_answered_checks(const PoolConfig& pool) {
   return kind == HealthCheckKind::off || kind == HealthCheckKind::tcp;
 }
 
-std::optional<AffinitySpec> affinity_spec_of(const PoolConfig& pool) {
-  const auto affinity = affinity_of(pool);
-  if (!affinity) return std::nullopt;
-  return AffinitySpec{.ttl = affinity->ttl, .max_sessions = affinity->max_sessions};
-}
-
-std::optional<Duration> target_of(std::chrono::milliseconds target) {
-  if (target == std::chrono::milliseconds{}) return std::nullopt;
-  return target;
-}
-
-std::optional<SchedulerOptions> scheduler_of(const PoolConfig& pool) {
-  if (pool.picker != "expected-time") return std::nullopt;
-  return SchedulerOptions{.index_bytes = pool.expected_time.index_bytes,
-                          .ttft_target = target_of(pool.slo.ttft),
-                          .tpot_target = target_of(pool.slo.tpot),
-                          .shed_factor = pool.expected_time.shed,
-                          .patience = pool.limits.queue.timeout,
-                          .foreign_traffic = pool.expected_time.shared_backends};
-}
-
 /// The pool's spec without its backends.
 PoolSpec spec_of(const PoolConfig& pool) {
   return {.name = pool.name,
           .picker = pool.picker,
-          .load_factor = pool.hash.load_factor,
-          .memory_guard = pool.picker == "gpu" ? pool.gpu.memory_guard : 0,
-          .observed_weights = pool.weights == WeightSource::observed,
-          .queue = {pool.limits.queue.size, pool.limits.queue.timeout},
-          .spares = {pool.spares.enter, pool.spares.leave, pool.spares.dwell},
+          .queue = pool.limits.queue,
+          .standby = pool.standby,
           .outlier = {.consecutive = pool.outlier.consecutive,
                       .first_ejection = pool.health.interval,
                       .ejection = pool.outlier.ejection,
                       .trials_are_retried = retries_failures(pool),
                       .max_ejected = pool.outlier.max_ejected},
           .notices_silence = lacks_answered_checks(pool),
-          .affinity = affinity_spec_of(pool),
-          .scheduler = scheduler_of(pool),
-          .explain_one_in = pool.expected_time.explain_one_in,
-          .shadow_picker = pool.shadow_picker,
-          .shadow_memory_guard = pool.shadow_picker == "gpu" ? pool.gpu.memory_guard : 0,
+          .affinity = affinity_of(pool),
           .slow_start = pool.slow_start,
           .retry_budget = pool.retry.budget,
           .recovery_time =

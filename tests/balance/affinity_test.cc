@@ -30,10 +30,10 @@ Hint of_sequence(std::uint64_t key) {
 
 class PinnedSessions : public ::testing::Test {
  protected:
-  void given(std::size_t count, std::uint32_t limit = 0, QueueSpec queue = {}) {
+  void given(std::size_t count, std::uint32_t limit = 0, QueueConfig queue = {}) {
     PoolSpec spec = some_pool(count, limit, queue);
-    spec.picker = "round-robin";
-    spec.affinity = AffinitySpec{};
+    spec.picker.name = "round-robin";
+    spec.affinity = AffinityConfig{};
     given(std::move(spec));
   }
   void given(PoolSpec spec) {
@@ -209,7 +209,7 @@ TEST_F(PinnedSessions, StayAtABackendThatIsDrainedOrOnStandby) {
   for (const OutOfRotation reason : {OutOfRotation::draining, OutOfRotation::standby}) {
     const BackendPtr pinned = place(of_session(1));
     pinned->load().take_out(reason);
-    // A tick ends the standby of a backend that is no spare.
+    // A tick ends the standby of a backend that is no standby backend.
     if (reason == OutOfRotation::draining) state_->tick(loop_.now());
 
     EXPECT_EQ(place(of_session(1)), pinned);
@@ -495,7 +495,7 @@ TEST_F(PinnedSessions, EndWithTheRequestThatSaysSo) {
 
 TEST_F(PinnedSessions, AreNoneInAPoolWithoutAffinity) {
   PoolSpec spec = some_pool(2, 0);
-  spec.picker = "round-robin";
+  spec.picker.name = "round-robin";
   given(std::move(spec));
 
   EXPECT_NE(place(of_session(1)), place(of_session(1)));

@@ -23,7 +23,8 @@ std::string pick_id(Picker& picker, std::uint64_t key) {
 
 TEST(ConsistentHash, SendsAKeyToTheSameBackend) {
   auto backends = some_backends(50);
-  const PickerFactory make = picker_factory("consistent-hash", {.backends = backends});
+  const PickerFactory make =
+      picker_factory({.backends = backends, .choice = {.name = "consistent-hash"}});
   auto one = make(1);
   auto other = make(2);
 
@@ -37,8 +38,8 @@ TEST(ConsistentHash, SendsAKeyToTheSameBackend) {
 TEST(ConsistentHash, DoesNotDependOnTheOrderOfTheBackends) {
   auto backends = some_backends(20);
   auto reversed = std::make_shared<Backends>(backends->rbegin(), backends->rend());
-  auto one = make_picker("consistent-hash", {.backends = backends}, 1);
-  auto other = make_picker("consistent-hash", {.backends = reversed}, 1);
+  auto one = make_picker({.backends = backends, .choice = {.name = "consistent-hash"}}, 1);
+  auto other = make_picker({.backends = reversed, .choice = {.name = "consistent-hash"}}, 1);
 
   for (std::uint64_t key = 0; key < 1000; ++key)
     EXPECT_EQ(pick_id(*one, key), pick_id(*other, key));
@@ -49,8 +50,8 @@ TEST(ConsistentHash, MovesOnlyTheKeysOfARemovedBackend) {
     auto backends = some_backends(count);
     auto rest = without(*backends, count / 2);
     const std::string gone = (*backends)[count / 2]->id();
-    auto before = make_picker("consistent-hash", {.backends = backends}, 1);
-    auto after = make_picker("consistent-hash", {.backends = rest}, 1);
+    auto before = make_picker({.backends = backends, .choice = {.name = "consistent-hash"}}, 1);
+    auto after = make_picker({.backends = rest, .choice = {.name = "consistent-hash"}}, 1);
 
     int moved = 0;
     const int keys = 100'000;
@@ -70,8 +71,8 @@ TEST(ConsistentHash, MovesOnlyTheKeysOfARemovedBackend) {
 TEST(ConsistentHash, MovesKeysOnlyToABackendWhoseWeightGrows) {
   auto before = weighted_backends({1, 1, 1, 1, 1});
   auto after = weighted_backends({1, 1, 3, 1, 1});
-  auto one = make_picker("consistent-hash", {.backends = before}, 1);
-  auto other = make_picker("consistent-hash", {.backends = after}, 1);
+  auto one = make_picker({.backends = before, .choice = {.name = "consistent-hash"}}, 1);
+  auto other = make_picker({.backends = after, .choice = {.name = "consistent-hash"}}, 1);
 
   int moved = 0;
   for (std::uint64_t key = 0; key < 20'000; ++key) {
@@ -86,7 +87,7 @@ TEST(ConsistentHash, MovesKeysOnlyToABackendWhoseWeightGrows) {
 
 TEST(ConsistentHash, GivesKeysInProportionToTheWeights) {
   auto backends = weighted_backends({1, 2, 5, 8});
-  auto picker = make_picker("consistent-hash", {.backends = backends}, 1);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "consistent-hash"}}, 1);
   Rng keys(3);
 
   std::vector<int> counts(5);
@@ -103,7 +104,7 @@ TEST(ConsistentHash, GivesKeysInProportionToTheWeights) {
 
 TEST(ConsistentHash, SpreadsRequestsWithoutAKey) {
   auto backends = some_backends(10);
-  auto picker = make_picker("consistent-hash", {.backends = backends}, 1);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "consistent-hash"}}, 1);
 
   const auto counts = count_picks(*picker, *backends, 100'000);
 
@@ -112,7 +113,8 @@ TEST(ConsistentHash, SpreadsRequestsWithoutAKey) {
 
 TEST(ConsistentHash, KeepsAHotKeyWithinItsBound) {
   auto backends = some_backends(10);
-  auto picker = make_picker("consistent-hash", {.backends = backends, .load_factor = 1.25}, 1);
+  auto picker = make_picker(
+      {.backends = backends, .choice = {.name = "consistent-hash", .load_factor = 1.25}}, 1);
 
   for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
@@ -123,7 +125,8 @@ TEST(ConsistentHash, KeepsAHotKeyWithinItsBound) {
 
 TEST(ConsistentHash, BoundsByWeight) {
   auto backends = weighted_backends({1, 1, 8});
-  auto picker = make_picker("consistent-hash", {.backends = backends, .load_factor = 1.25}, 1);
+  auto picker = make_picker(
+      {.backends = backends, .choice = {.name = "consistent-hash", .load_factor = 1.25}}, 1);
 
   for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
@@ -135,7 +138,8 @@ TEST(ConsistentHash, BoundsByWeight) {
 
 TEST(ConsistentHash, KeepsABigPoolWithinItsBoundUnderSkewedKeys) {
   auto backends = some_backends(400);
-  auto picker = make_picker("consistent-hash", {.backends = backends, .load_factor = 1.25}, 1);
+  auto picker = make_picker(
+      {.backends = backends, .choice = {.name = "consistent-hash", .load_factor = 1.25}}, 1);
   Rng rng(3);
   constexpr std::uint32_t held = 8'000;
   std::vector<Lease> leases(held);
@@ -157,7 +161,7 @@ TEST(ConsistentHash, KeepsABigPoolWithinItsBoundUnderSkewedKeys) {
 
 TEST(ConsistentHash, ReturnsAKeyToItsOwnerAfterAFailure) {
   auto backends = some_backends(10);
-  auto picker = make_picker("consistent-hash", {.backends = backends}, 1);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "consistent-hash"}}, 1);
   std::map<std::uint64_t, std::string> homes;
   for (std::uint64_t key = 0; key < 500; ++key) homes[key] = pick_id(*picker, key);
 
@@ -177,7 +181,7 @@ TEST(ConsistentHash, ReturnsAKeyToItsOwnerAfterAFailure) {
 
 TEST(ConsistentHash, SpreadsTheKeysOfAFailedBackend) {
   auto backends = some_backends(10);
-  auto picker = make_picker("consistent-hash", {.backends = backends}, 1);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "consistent-hash"}}, 1);
   std::vector<std::uint64_t> keys;
   for (std::uint64_t key = 0; keys.size() < 900; ++key) {
     if (pick_id(*picker, key) == (*backends)[4]->id()) keys.push_back(key);

@@ -263,10 +263,10 @@ class RecordedPool : public ::testing::Test {
  protected:
   static PoolSpec recorded_pool(int backends, std::uint32_t explain_one_in, std::string shadow) {
     PoolSpec spec = some_pool(static_cast<std::size_t>(backends), 0);
-    spec.picker = "expected-time";
-    spec.scheduler = SchedulerOptions{.index_bytes = 1 << 20};
-    spec.explain_one_in = explain_one_in;
-    spec.shadow_picker = std::move(shadow);
+    spec.picker.name = "expected-time";
+    spec.picker.index_bytes = 1 << 20;
+    spec.picker.explain_one_in = explain_one_in;
+    if (!shadow.empty()) spec.picker.shadow_picker = {.name = std::move(shadow)};
     return spec;
   }
   void given(int backends, std::uint32_t explain_one_in = 0, std::string shadow = {}) {
@@ -427,8 +427,8 @@ TEST_F(RecordedPool, TellsOfRequestsThatLeaveJustAsTheyArePlaced) {
 
 TEST_F(RecordedPool, TellsWhyRequestsAreRefused) {
   PoolSpec spec = recorded_pool(2, 0, "");
-  spec.scheduler->ttft_target = 10ms;
-  spec.scheduler->shed_factor = 1;
+  spec.picker.slo.ttft = 10ms;
+  spec.picker.shed = 1;
   given(spec);
   const Lease busy = acquire_now(100, "busy", false);
   Lease other = acquire_now(100, "other", false);
@@ -526,7 +526,7 @@ TEST_F(RecordedPool, AShadowByKeySendsWhatIsAlikeToOneBackend) {
 
 TEST_F(RecordedPool, TheMemoryGuardOfAShadowIsItsOwn) {
   PoolSpec spec = recorded_pool(2, 1, "gpu");
-  spec.shadow_memory_guard = 0.9;
+  spec.picker.shadow_picker->memory_guard = 0.9;
   given(spec);
   const Load& full = state_->backends()[0]->load();
   state_->backends()[0]->load().signals().publish({.kv_cache_ratio = 0.99}, Clock::now(), 0);

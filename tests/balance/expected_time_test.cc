@@ -20,8 +20,8 @@ constexpr Duration patience = 10s;  // reached only by a failing test
 
 PoolSpec scheduled_pool(std::size_t backends, std::uint32_t max_in_flight = 0) {
   PoolSpec spec = some_pool(backends, max_in_flight);
-  spec.picker = "expected-time";
-  spec.scheduler = SchedulerOptions{.index_bytes = 1 << 20};
+  spec.picker.name = "expected-time";
+  spec.picker.index_bytes = 1 << 20;
   return spec;
 }
 
@@ -93,8 +93,8 @@ TEST_F(ScheduledAcquire, HoldsARequestUntilABackendCanStartIt) {
 
 TEST_F(ScheduledAcquire, CountsTheDemandOfWhatItPlacesAndOfWhatItRefuses) {
   PoolSpec spec = scheduled_pool(1);
-  spec.scheduler->shed_factor = 1;
-  spec.scheduler->ttft_target = 100ms;
+  spec.picker.shed = 1;
+  spec.picker.slo.ttft = 100ms;
   given(std::move(spec));
   const Lease first = acquire_now(20'000);
   const SchedulerStats one = *state_->scheduler_stats();
@@ -230,8 +230,8 @@ TEST_F(ScheduledAcquire, TimesOutInTheQueue) {
 
 TEST_F(ScheduledAcquire, RefusesWhatWouldBeTooLateAndSaysWhenToComeBack) {
   PoolSpec spec = scheduled_pool(1);
-  spec.scheduler->shed_factor = 1;
-  spec.scheduler->ttft_target = 50ms;
+  spec.picker.shed = 1;
+  spec.picker.slo.ttft = 50ms;
   given(spec);
   Lease first = acquire_now(20'000);
   auto waiting = acquire(20'000);
@@ -280,7 +280,7 @@ TEST_F(ScheduledAcquire, ABackendThatReturnsGetsWhatWaits) {
   EXPECT_EQ(waiting.take()->backend(), backend(1));
 }
 
-TEST_F(ScheduledAcquire, ASpareJoinsWhileRequestsAreHeld) {
+TEST_F(ScheduledAcquire, AStandbyBackendJoinsWhileRequestsAreHeld) {
   PoolSpec spec = scheduled_pool(2);
   spec.backends[1].standby = true;
   given(spec);

@@ -30,12 +30,14 @@ class Gpu : public ::testing::Test {
                                                  (*backends)[index]->load().in_flight());
   }
   std::vector<int> picks() {
-    auto picker = make_picker("gpu", {.backends = backends, .memory_guard = guard}, 3);
+    auto picker =
+        make_picker({.backends = backends, .choice = {.name = "gpu", .memory_guard = guard}}, 3);
     return count_picks(*picker, *backends, 300);
   }
   // The requests per backend after so many picks that all stay in flight.
   std::vector<std::uint32_t> in_flight_after(int requests) {
-    auto picker = make_picker("gpu", {.backends = backends, .memory_guard = guard}, 3);
+    auto picker =
+        make_picker({.backends = backends, .choice = {.name = "gpu", .memory_guard = guard}}, 3);
     for (int i = 0; i < requests; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
     std::vector<std::uint32_t> counts;
     for (const auto& backend : *backends) counts.push_back(backend->load().in_flight());
@@ -119,7 +121,8 @@ TEST_F(Gpu, PrefersTheFasterBackend) {
 
 TEST_F(Gpu, WithoutAGuardDeprioritizesNoBackend) {
   publish(0, memory(1));
-  auto picker = make_picker("gpu", {.backends = backends}, 3);
+  auto picker =
+      make_picker({.backends = backends, .choice = {.name = "gpu", .memory_guard = 0}}, 3);
 
   EXPECT_GT(count_picks(*picker, *backends, 300)[0], 50);
 }
@@ -129,8 +132,8 @@ class GuardedPool : public ::testing::Test {
  protected:
   GuardedPool() {
     PoolSpec spec = some_pool(2, 1);
-    spec.picker = "gpu";
-    spec.memory_guard = guard;
+    spec.picker.name = "gpu";
+    spec.picker.memory_guard = guard;
     state = PoolState::build(std::move(spec));
     full = state->backends()[0].get();
     other = state->backends()[1].get();

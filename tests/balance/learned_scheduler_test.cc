@@ -37,8 +37,8 @@ class Process {
 
   void reload(std::size_t backends, std::size_t index_bytes) {
     PoolSpec spec = some_pool(backends, 0);
-    spec.picker = "expected-time";
-    spec.scheduler = SchedulerOptions{.index_bytes = index_bytes};
+    spec.picker.name = "expected-time";
+    spec.picker.index_bytes = index_bytes;
     state_ = PoolState::build(std::move(spec), state_.get());
     state_->activate();
     pool_.emplace(state_, loop_, 1);

@@ -15,9 +15,9 @@ using namespace std::chrono_literals;
 
 class LearnedStates : public ::testing::Test {
  protected:
-  static std::shared_ptr<PoolState> pool_of(std::size_t backends, bool observed_weights = false) {
+  static std::shared_ptr<PoolState> pool_of(std::size_t backends, PickerConfig picker = {}) {
     PoolSpec spec = some_pool(backends, 0);
-    spec.observed_weights = observed_weights;
+    spec.picker = std::move(picker);
     auto pool = PoolState::build(std::move(spec));
     pool->activate();
     pool->tick(noon);
@@ -29,7 +29,7 @@ class LearnedStates : public ::testing::Test {
   /// Another process's pool that continues with what this one has learned of its first backend.
   static std::shared_ptr<PoolState> continued(const std::shared_ptr<PoolState>& before, Instant now,
                                               std::size_t backends) {
-    auto pool = pool_of(backends, before->spec().observed_weights);
+    auto pool = pool_of(backends, before->spec().picker);
     pool->restore(first(pool), before->learned(first(before), now), now);
     return pool;
   }
@@ -92,7 +92,7 @@ TEST_F(LearnedStates, TheLastBackendIsNotEjectedAgain) {
 }
 
 TEST_F(LearnedStates, ALearnedWeightContinuesWithTheSpeedThatItComesFrom) {
-  const auto before = pool_of(2, true);
+  const auto before = pool_of(2, {{.name = "weighted", .weights = WeightSource::observed}});
   Instant now = noon;
   for (int tick = 0; tick < 300; ++tick) {
     now += 100ms;
@@ -110,7 +110,7 @@ TEST_F(LearnedStates, ALearnedWeightContinuesWithTheSpeedThatItComesFrom) {
 
   EXPECT_NEAR(first(pool).load().learned_weight(), learned.weight, 1e-6);
   EXPECT_EQ(pool->learned(first(pool), now).speed, learned.speed);
-  const auto configured = pool_of(2, false);
+  const auto configured = pool_of(2);
   configured->restore(first(configured), learned, now);
   EXPECT_EQ(first(configured).load().learned_weight(), 0) << "the pool learns no weights";
 }

@@ -30,7 +30,7 @@ TEST(LeastConnections, PicksTheLeastLoadedBackendOfASmallPool) {
   for (std::size_t i = 0; i < 20; ++i) {
     for (std::size_t n = 0; n < (i == 13 ? 2 : 3 + i % 4); ++n) (*backends)[i]->try_acquire(noon);
   }
-  auto picker = make_picker("least-connections", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-connections"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 100);
 
@@ -40,7 +40,7 @@ TEST(LeastConnections, PicksTheLeastLoadedBackendOfASmallPool) {
 TEST(LeastConnections, CountsLoadPerWeight) {
   auto backends = weighted_backends({1, 4});
   for (int i = 0; i < 2; ++i) (*backends)[1]->try_acquire(noon);
-  auto picker = make_picker("least-connections", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-connections"}}, 3);
 
   // (0 + 1) / 1 against (2 + 1) / 4.
   EXPECT_EQ(index_of(*backends, picker->pick({.now = noon})), 1u);
@@ -51,7 +51,7 @@ TEST(LeastConnections, CountsLoadPerWeight) {
 
 TEST(LeastConnections, BreaksTiesAtRandom) {
   auto backends = some_backends(8);
-  auto picker = make_picker("least-connections", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-connections"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 80'000);
 
@@ -60,7 +60,7 @@ TEST(LeastConnections, BreaksTiesAtRandom) {
 
 TEST(LeastConnections, BreaksTiesAtRandomInABigPool) {
   auto backends = some_backends(100);
-  auto picker = make_picker("least-connections", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-connections"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 200'000);
 
@@ -69,7 +69,7 @@ TEST(LeastConnections, BreaksTiesAtRandomInABigPool) {
 
 TEST(LeastConnections, KeepsABigPoolEven) {
   auto backends = some_backends(1000);
-  auto picker = make_picker("least-connections", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-connections"}}, 3);
   std::vector<Lease> leases;
 
   // Balls into bins: 10 each in the mean. One random choice would leave 22 on the fullest.
@@ -88,7 +88,7 @@ TEST(LeastConnections, GivesABigPoolWorkInProportionToItsWeights) {
   std::vector<std::uint32_t> weights;
   for (std::uint32_t i = 0; i < 100; ++i) weights.push_back(i < 50 ? 1 : 9);
   auto backends = weighted_backends(weights);
-  auto picker = make_picker("least-connections", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-connections"}}, 3);
 
   keep_in_flight(*picker, 5000, 200'000);
 
@@ -103,7 +103,7 @@ TEST(LeastConnections, GivesABigPoolWorkInProportionToItsWeights) {
 
 TEST(LeastConnections, LeavesNothingBehindAtRest) {
   auto backends = some_backends(50);
-  auto picker = make_picker("least-connections", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-connections"}}, 3);
 
   keep_in_flight(*picker, 300, 5000);
 

@@ -21,7 +21,7 @@ TEST(LeastLatency, PrefersTheFasterBackendWhenAllAreIdle) {
   answers(*(*backends)[0], 300ms);
   answers(*(*backends)[1], 100ms);
   answers(*(*backends)[2], 200ms);
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 100);
 
@@ -32,7 +32,7 @@ TEST(LeastLatency, SharesRequestsInFlightBySpeed) {
   auto backends = some_backends(2);
   answers(*(*backends)[0], 300ms);
   answers(*(*backends)[1], 100ms);
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
@@ -46,7 +46,7 @@ TEST(LeastLatency, WarmsUpANewBackend) {
     answers(*(*backends)[i], 100ms);
     for (int n = 0; n < 25; ++n) (*backends)[i]->try_acquire(noon);
   }
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
@@ -63,7 +63,7 @@ TEST(LeastLatency, WarmsUpARecoveredBackend) {
   }
   (*backends)[3]->load().take_out(OutOfRotation::unhealthy);
   (*backends)[3]->put_back(OutOfRotation::unhealthy);
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
@@ -78,7 +78,7 @@ TEST(LeastLatency, DiscountsASingleFastResponse) {
     (*backends)[0]->try_acquire(noon);
     (*backends)[1]->try_acquire(noon);
   }
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   for (int i = 0; i < 60; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
@@ -90,7 +90,7 @@ TEST(LeastLatency, RetriesABackendWithoutRecentSamples) {
   answers(*(*backends)[0], 100ms);
   answers(*(*backends)[1], 20s);
   for (int n = 0; n < 4; ++n) (*backends)[0]->try_acquire(noon);
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
   EXPECT_EQ(index_of(*backends, picker->pick({.now = noon})), 0u);
 
   // The fast backend has responded all the time.
@@ -105,7 +105,7 @@ TEST(LeastLatency, DoesNotPreferABackendThatFailsQuickly) {
   answers(*(*backends)[0], 100ms);
   answers(*(*backends)[1], 100ms);
   for (int i = 0; i < 20; ++i) (*backends)[1]->load().record_failure(1ms, noon);
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 100);
 
@@ -115,7 +115,8 @@ TEST(LeastLatency, DoesNotPreferABackendThatFailsQuickly) {
 // One request at a time: picks, and records the time that each backend takes.
 std::vector<int> one_at_a_time(Backends& backends, const std::vector<Duration>& takes, int requests,
                                Instant& now) {
-  auto picker = make_picker("least-latency", {.backends = std::make_shared<Backends>(backends)}, 3);
+  auto picker = make_picker(
+      {.backends = std::make_shared<Backends>(backends), .choice = {.name = "least-latency"}}, 3);
   std::vector<int> counts(backends.size());
   for (int i = 0; i < requests; ++i) {
     const std::size_t index = index_of(backends, picker->pick({.now = now}));
@@ -151,7 +152,7 @@ TEST(LeastLatency, TriesASlowBackendAgainLater) {
 
 TEST(LeastLatency, DoesNotExploreABackendThatRefusesEveryRequest) {
   auto backends = some_backends(3);
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
   std::vector<int> counts(3);
   for (int i = 0; i < 60; ++i) {
     const std::size_t index = index_of(*backends, picker->pick({.now = noon}));
@@ -169,7 +170,7 @@ TEST(LeastLatency, DoesNotExploreABackendThatRefusesEveryRequest) {
 TEST(LeastLatency, CountsWeights) {
   auto backends = weighted_backends({1, 3});
   for (const auto& backend : *backends) answers(*backend, 100ms);
-  auto picker = make_picker("least-latency", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 

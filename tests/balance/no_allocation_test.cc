@@ -30,7 +30,7 @@ TEST(NoAllocation, InAPick) {
   for (auto name : known_pickers()) {
     for (std::size_t count : {4u, 500u}) {
       auto backends = some_backends(count, 2);
-      auto picker = make_picker(name, {.backends = backends}, 1);
+      auto picker = make_picker({.backends = backends, .choice = {.name = std::string(name)}}, 1);
       Hint hint{.now = noon};
       hint.excluded.add((*backends)[0].get());
 
@@ -146,8 +146,8 @@ TEST(NoAllocation, InALongRunOfAPrefixIndexWhichHoldsItsByteCap) {
 /// A table of tens of thousands of names takes milliseconds to build.
 TEST(NoAllocation, WhileRequestsAreKeptFromASchedulerThatLearnsTheNamesOfAdapters) {
   PoolSpec spec = some_pool(1, 0);
-  spec.picker = "expected-time";
-  spec.scheduler = SchedulerOptions{.index_bytes = 1 << 20};
+  spec.picker.name = "expected-time";
+  spec.picker.index_bytes = 1 << 20;
   const auto state = PoolState::build(std::move(spec));
   OfferedAdapters offered;
   for (std::uint64_t name = 1; name <= 1000; ++name) {

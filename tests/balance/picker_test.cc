@@ -27,7 +27,7 @@ void PrintTo(const Case& one, std::ostream* out) { *out << one.picker << " of " 
 class EveryPicker : public ::testing::TestWithParam<Case> {
  protected:
   std::unique_ptr<Picker> picker_over(std::shared_ptr<Backends> backends) {
-    return make_picker(GetParam().picker, {.backends = std::move(backends)}, 1);
+    return make_picker({.backends = std::move(backends), .choice = {.name = GetParam().picker}}, 1);
   }
   std::size_t size() const { return GetParam().backends; }
 };
@@ -161,7 +161,8 @@ TEST_P(EveryPicker, FindsTheOnlyAvailableBackend) {
 
 TEST_P(EveryPickerOfMany, OfTwoWorkersDoesNotPickInLockstep) {
   auto backends = some_backends(size());
-  const PickerFactory make = picker_factory(GetParam().picker, {.backends = backends});
+  const PickerFactory make =
+      picker_factory({.backends = backends, .choice = {.name = GetParam().picker}});
   auto one = make(1);
   auto other = make(2);
 
@@ -175,7 +176,8 @@ TEST_P(EveryPickerOfMany, OfTwoWorkersDoesNotPickInLockstep) {
 
 TEST_P(EveryPicker, IsTheSameForTheSameSeed) {
   auto backends = some_backends(size());
-  const PickerFactory make = picker_factory(GetParam().picker, {.backends = backends});
+  const PickerFactory make =
+      picker_factory({.backends = backends, .choice = {.name = GetParam().picker}});
   auto one = make(5);
   auto other = make(5);
 
@@ -186,13 +188,14 @@ TEST_P(EveryPicker, IsTheSameForTheSameSeed) {
 
 TEST(Pickers, OfAnEmptyPoolPickNone) {
   for (auto name : known_pickers()) {
-    auto picker = make_picker(name, {.backends = some_backends(0)}, 1);
+    auto picker =
+        make_picker({.backends = some_backends(0), .choice = {.name = std::string(name)}}, 1);
     EXPECT_EQ(picker->pick({.now = noon}), nullptr) << name;
   }
 }
 
 TEST(Pickers, OfAnUnknownNameAreNotMade) {
-  EXPECT_EQ(make_picker("fastest", {.backends = some_backends(1)}, 1), nullptr);
+  EXPECT_EQ(make_picker({.backends = some_backends(1), .choice = {.name = "fastest"}}, 1), nullptr);
 }
 
 TEST(Pickers, HaveTheNamesThatTheConfigurationKnows) {

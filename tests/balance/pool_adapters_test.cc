@@ -21,8 +21,8 @@ class PoolAdapters : public ::testing::Test {
  protected:
   PoolAdapters() {
     PoolSpec spec = some_pool(3, 0);
-    spec.picker = "expected-time";
-    spec.scheduler = SchedulerOptions{.index_bytes = 1 << 20};
+    spec.picker.name = "expected-time";
+    spec.picker.index_bytes = 1 << 20;
     state_ = PoolState::build(std::move(spec));
     state_->activate();
     pool_.emplace(state_, loop_, 1);

@@ -471,7 +471,7 @@ TEST_F(ParkedBackend, TakesTurnsWithOthersThatTakeATrial) {
 
 TEST_F(ParkedBackend, GetsARequestWithAKeyAsATrialOnlyIfItIsTheBackendOfTheKey) {
   PoolSpec spec = some_pool(2, 0);
-  spec.picker = "consistent-hash";
+  spec.picker.name = "consistent-hash";
   given(spec);
   std::map<std::uint64_t, const Backend*> homes;
   for (std::uint64_t key = 0; key < 100; ++key) {

@@ -39,7 +39,8 @@ class PrefixAffinity : public ::testing::Test {
  protected:
   std::unique_ptr<Picker> picker_over(std::shared_ptr<const Backends> backends,
                                       std::uint64_t seed = 1) const {
-    return make_picker("prefix-affinity", {.backends = std::move(backends)}, seed);
+    return make_picker({.backends = std::move(backends), .choice = {.name = "prefix-affinity"}},
+                       seed);
   }
 
   /// Other requests of the same clients, each about a topic of its own.

@@ -82,7 +82,7 @@ TEST(QueueDepth, PicksTheShortestQueue) {
   for (std::size_t i = 0; i < 3; ++i) {
     (*backends)[i]->load().signals().publish({.running = running[i], .waiting = 0}, noon, 0);
   }
-  auto picker = make_picker("queue-depth", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "queue-depth"}}, 3);
 
   EXPECT_EQ(count_picks(*picker, *backends, 50)[1], 50);
 }
@@ -91,7 +91,7 @@ TEST(QueueDepth, BalancesTheRequestsOfOtherClients) {
   auto backends = some_backends(2);
   (*backends)[0]->load().signals().publish({.running = 20, .waiting = 10}, noon, 0);
   (*backends)[1]->load().signals().publish({.running = 0, .waiting = 0}, noon, 0);
-  auto picker = make_picker("queue-depth", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "queue-depth"}}, 3);
 
   for (int i = 0; i < 50; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
@@ -105,7 +105,8 @@ TEST(QueueDepth, DoesNotHerdBetweenTwoPolls) {
     (*backends)[i]->load().signals().publish({.running = i == 2 ? 0.0 : 3.0, .waiting = 0}, noon,
                                              0);
   }
-  const PickerFactory make = picker_factory("queue-depth", {.backends = backends});
+  const PickerFactory make =
+      picker_factory({.backends = backends, .choice = {.name = "queue-depth"}});
   auto one = make(1);
   auto other = make(2);
 
@@ -124,7 +125,7 @@ TEST(QueueDepth, CountsWeights) {
   for (const auto& backend : *backends) {
     backend->load().signals().publish({.running = 0, .waiting = 0}, noon, 0);
   }
-  auto picker = make_picker("queue-depth", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "queue-depth"}}, 3);
 
   for (int i = 0; i < 80; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration patience = 10s;  // reached only by a failing test
+constexpr milliseconds patience = 10s;  // reached only by a failing test
 constexpr auto interactive = Priority::interactive;
 constexpr auto standard = Priority::standard;
 constexpr auto batch = Priority::batch;
@@ -23,7 +23,7 @@ constexpr auto batch = Priority::batch;
 /// A pool with one slot, which is taken.
 class QueuePriority : public ::testing::Test {
  protected:
-  void given(QueueSpec queue = {}) {
+  void given(QueueConfig queue = {}) {
     state_ = PoolState::build(some_pool(1, 1, queue));
     pool_.emplace(state_, loop_, 1);
     taken_ = std::move(*pool_->acquire({}).take());

@@ -47,7 +47,8 @@ TEST(RecentFailures, AreForgottenOnRequest) {
 // `took`, ten a second.
 std::vector<int> shares_with_a_flaky_backend(std::string_view picker_name, Duration took) {
   auto backends = some_backends(4);
-  auto picker = make_picker(picker_name, {.backends = backends}, 3);
+  auto picker =
+      make_picker({.backends = backends, .choice = {.name = std::string(picker_name)}}, 3);
   std::vector<int> counts(4);
   std::vector<std::pair<Instant, std::size_t>> running;
   for (int i = 0; i < 2000; ++i) {

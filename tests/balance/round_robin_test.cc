@@ -7,7 +7,7 @@ namespace {
 
 TEST(RoundRobin, GivesEachTheSameNumberPerRound) {
   auto backends = some_backends(7);
-  auto picker = make_picker("round-robin", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "round-robin"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 7 * 10);
 
@@ -19,7 +19,7 @@ TEST(RoundRobin, GoesInOrderFromARandomStart) {
   std::vector<std::size_t> starts;
 
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
-    auto picker = make_picker("round-robin", {.backends = backends}, seed);
+    auto picker = make_picker({.backends = backends, .choice = {.name = "round-robin"}}, seed);
     const std::size_t first = index_of(*backends, picker->pick({.now = noon}));
     const std::size_t second = index_of(*backends, picker->pick({.now = noon}));
     EXPECT_EQ(second, (first + 1) % 1000);
@@ -32,7 +32,7 @@ TEST(RoundRobin, GoesInOrderFromARandomStart) {
 TEST(RoundRobin, DoesNotOverloadTheNeighbourOfASkippedBackend) {
   auto backends = some_backends(5);
   (*backends)[2]->connect_failed(noon);
-  auto picker = make_picker("round-robin", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "round-robin"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 400);
 

@@ -78,7 +78,7 @@ TEST_F(SlowStartTest, AppliesFromTheMomentOfTheReturn) {
   EXPECT_EQ(limit(1), 2u) << "requests that wait would fill it before the next tick";
 }
 
-TEST_F(SlowStartTest, LeavesADrainedBackendAndASpareTheSlotsOfTheirSessions) {
+TEST_F(SlowStartTest, LeavesADrainedBackendAndAStandbyOneTheSlotsOfTheirSessions) {
   for (const OutOfRotation reason : {OutOfRotation::draining, OutOfRotation::standby}) {
     given(2, 20);
     put_in_flight(0, 20);

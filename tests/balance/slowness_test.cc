@@ -153,8 +153,8 @@ TEST_F(FewRequestsTest, NamesTheWeight) {
 TEST_F(FewRequestsTest, NamesWhatThePickerGoesBy) {
   const auto reason_with = [&](const char* picker, auto given_that) {
     PoolSpec spec = some_pool(3, 0);
-    spec.picker = picker;
-    spec.memory_guard = 0.95;
+    spec.picker.name = picker;
+    spec.picker.memory_guard = 0.95;
     given(spec);
     given_that();
     for (int i = 0; i < 20; ++i) pick({10, 1, 10});

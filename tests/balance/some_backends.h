@@ -42,7 +42,7 @@ inline std::shared_ptr<Backends> weighted_backends(const std::vector<std::uint32
   return backends_of(specs);
 }
 
-inline PoolSpec some_pool(std::size_t count, std::uint32_t limit, QueueSpec queue = {}) {
+inline PoolSpec some_pool(std::size_t count, std::uint32_t limit, QueueConfig queue = {}) {
   PoolSpec spec{.name = "llama", .queue = queue};
   for (std::size_t number = 0; number < count; ++number) {
     spec.backends.push_back(some_spec(number, 1, limit));

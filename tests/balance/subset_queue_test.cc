@@ -212,7 +212,7 @@ TEST_F(SubsetQueue, SharesASlotByPriorityAndArrival) {
 
 TEST_F(SubsetQueue, APinnedRequestWaitsWithTheVersionOfItsBackend) {
   PoolSpec spec = versioned_pool(2, 1, 1, {.size = 1});
-  spec.affinity = AffinitySpec{};
+  spec.affinity = AffinityConfig{};
   given(std::move(spec));
   Hint session = of(v8);
   session.session = SessionHint{.key = 1};

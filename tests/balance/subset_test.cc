@@ -75,7 +75,7 @@ TEST_F(Subsets, EveryPickerKeepsToThem) {
   for (const std::string_view picker : known_pickers()) {
     for (const std::size_t count : {4u, 200u}) {
       PoolSpec spec = versioned_pool(count, 2);
-      spec.picker = picker;
+      spec.picker.name = picker;
       state_ = nullptr;
       given(std::move(spec));
 
@@ -96,7 +96,7 @@ TEST_F(Subsets, EveryPickerKeepsToThem) {
 
 TEST_F(Subsets, OtherRequestsGoAnywhere) {
   PoolSpec spec = versioned_pool(2, 1);
-  spec.picker = "round-robin";
+  spec.picker.name = "round-robin";
   given(std::move(spec));
 
   EXPECT_EQ((std::set<std::string>{version({}), version({})}), (std::set<std::string>{"v7", "v8"}));
@@ -186,7 +186,7 @@ TEST_F(Subsets, KeepTheirCountersAcrossVersionsOfThePool) {
 
 TEST_F(Subsets, APinnedSessionStaysWithinTheSplit) {
   PoolSpec spec = versioned_pool(4, 2);
-  spec.affinity = AffinitySpec{};
+  spec.affinity = AffinityConfig{};
   given(std::move(spec));
   ASSERT_EQ(version(of_session(v8, 1)), "v8");
 
@@ -203,7 +203,7 @@ TEST_F(Subsets, APinnedSessionStaysWithinTheSplit) {
 
 TEST_F(Subsets, NoSplitMovesASequence) {
   PoolSpec spec = versioned_pool(4, 2);
-  spec.affinity = AffinitySpec{};
+  spec.affinity = AffinityConfig{};
   given(std::move(spec));
   Hint sequence = of_session(v8, 1);
   sequence.session->has_state = true;
@@ -216,7 +216,7 @@ TEST_F(Subsets, NoSplitMovesASequence) {
 
 TEST_F(Subsets, ASessionWhoseVersionDoesNotServeIsPinnedElsewhere) {
   PoolSpec spec = versioned_pool(2, 1);
-  spec.affinity = AffinitySpec{};
+  spec.affinity = AffinityConfig{};
   given(std::move(spec));
   load(1).take_out(OutOfRotation::unhealthy);
   EXPECT_EQ(version(of_session(v8, 1)), "v7");

@@ -15,7 +15,7 @@ inline const SubsetSpec both{.any_of = {{{"version", "v7"}}, {{"version", "v8"}}
 
 /// The last `canaries` backends are v8, the others v7.
 inline PoolSpec versioned_pool(std::size_t count, std::size_t canaries, std::uint32_t limit = 0,
-                               QueueSpec queue = {}) {
+                               QueueConfig queue = {}) {
   PoolSpec spec = some_pool(count, limit, queue);
   for (std::size_t i = 0; i < count; ++i) {
     spec.backends[i].labels["version"] = i + canaries < count ? "v7" : "v8";

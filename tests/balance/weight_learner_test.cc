@@ -140,7 +140,8 @@ TEST(WeightedByObservation, GivesSharesByLearnedWeights) {
   auto backends = weighted_backends({1, 1, 5});
   (*backends)[0]->load().set_learned_weight(3);
   (*backends)[1]->load().set_learned_weight(0.5F);
-  auto picker = make_picker("weighted", {.backends = backends, .observed_weights = true}, 3);
+  auto picker = make_picker(
+      {.backends = backends, .choice = {.name = "weighted", .weights = WeightSource::observed}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 850);
 
@@ -151,7 +152,8 @@ TEST(WeightedByObservation, GivesSharesByLearnedWeights) {
 
 TEST(WeightedByObservation, FollowsLearnedWeights) {
   auto backends = weighted_backends({1, 1});
-  auto picker = make_picker("weighted", {.backends = backends, .observed_weights = true}, 3);
+  auto picker = make_picker(
+      {.backends = backends, .choice = {.name = "weighted", .weights = WeightSource::observed}}, 3);
   count_picks(*picker, *backends, 100);
 
   (*backends)[0]->load().set_learned_weight(4);

@@ -12,7 +12,7 @@ namespace {
 TEST(Weighted, GivesEachItsShareOfEveryRound) {
   const std::vector<std::uint32_t> weights{5, 1, 1, 13, 100};
   auto backends = weighted_backends(weights);
-  auto picker = make_picker("weighted", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 3);
 
   for (int round = 1; round <= 50; ++round) {
     const auto counts = count_picks(*picker, *backends, 120);
@@ -26,7 +26,7 @@ TEST(Weighted, SharesOfManyPicksAreWithinOnePercent) {
   std::vector<std::uint32_t> weights;
   for (std::uint32_t i = 0; i < 300; ++i) weights.push_back(1 + i % 10);
   auto backends = weighted_backends(weights);
-  auto picker = make_picker("weighted", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 3);
 
   const int rounds = 200;
   const auto counts = count_picks(*picker, *backends, 1650 * rounds);
@@ -39,7 +39,7 @@ TEST(Weighted, SharesOfManyPicksAreWithinOnePercent) {
 TEST(Weighted, SpreadsTheTurnsOfTheHeaviest) {
   // 10 of 20: nearly every other pick.
   auto backends = weighted_backends({10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
-  auto picker = make_picker("weighted", {.backends = backends}, 9);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 9);
 
   int max_pause = 0;
   int pause = 0;
@@ -54,7 +54,7 @@ TEST(Weighted, SpreadsTheTurnsOfTheHeaviest) {
 TEST(Weighted, DistributesTheShareOfABackendInBackOff) {
   auto backends = weighted_backends({6, 3, 1});
   (*backends)[0]->connect_failed(noon);
-  auto picker = make_picker("weighted", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 4000);
 
@@ -65,7 +65,7 @@ TEST(Weighted, DistributesTheShareOfABackendInBackOff) {
 
 TEST(Weighted, GivesNoCreditToARecoveredBackend) {
   auto backends = weighted_backends({1, 1, 1, 1});
-  auto picker = make_picker("weighted", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 3);
   (*backends)[0]->connect_failed(noon);
   count_picks(*picker, *backends, 3000);
 
@@ -81,7 +81,7 @@ TEST(Weighted, KeepsSharesWhenNearlyAllAreFull) {
   specs[999].weight = 3;
   auto backends = backends_of(specs);
   for (std::size_t i = 0; i < 998; ++i) ASSERT_TRUE((*backends)[i]->try_acquire(noon));
-  auto picker = make_picker("weighted", {.backends = backends}, 3);
+  auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 4000);
 

@@ -76,7 +76,7 @@ TEST(QuickDraft, PutsServersOfOneEngineIntoOnePool) {
 
   EXPECT_EQ(pool_of(draft).name, "Llama-3");
   EXPECT_EQ(pool_of(draft).engine, "vllm");
-  EXPECT_EQ(pool_of(draft).picker, "round-robin");
+  EXPECT_EQ(pool_of(draft).picker.name, "round-robin");
   EXPECT_THAT(pool_of(draft).models, ElementsAre("meta/Llama-3"));
   EXPECT_THAT(backends_of(draft), ElementsAre("gpu:1", "gpu:2"));
   EXPECT_EQ(draft.config.listeners.at(0).address, options.listen);

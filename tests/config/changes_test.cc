@@ -52,6 +52,19 @@ TEST(DescribeChanges, SaysUnsetOfAKeyThatOneSideLacks) {
                           "pool chat: backend 10.0.0.1:80: zone: unset -> x"));
 }
 
+TEST(DescribeChanges, ComparesTheSettingsOfOnePicker) {
+  const auto with = [](const std::string& picker) {
+    return "pools: [{name: chat, backends: ['10.0.0.1:80'], picker: " + picker + "}]";
+  };
+  EXPECT_THAT(changes(with("{name: gpu, memory_guard: 0.8}"), with("gpu")),
+              ElementsAre("pool chat: picker.memory_guard: 0.8 -> 0.95"));
+  EXPECT_THAT(changes(with("gpu"), with("{name: weighted, weights: observed}")),
+              ElementsAre("pool chat: picker: {name: gpu, memory_guard: 0.95} -> {name: weighted, "
+                          "weights: observed}"));
+  EXPECT_THAT(changes(with("round-robin"), with("least-connections")),
+              ElementsAre("pool chat: picker: round-robin -> least-connections"));
+}
+
 TEST(DescribeChanges, NamesListenersPoolsAndRoutes) {
   const std::string after =
       "listeners: [{name: inner, address: '127.0.0.1:81'}]\n"

@@ -226,8 +226,8 @@ TEST(Check, ComparesIndexesWithTheMemoryOfTheProcess) {
   Environment environment;
   const auto loaded = [&](const std::string& memory, const std::string& index) {
     return read_config(
-        "pools:\n- {name: a, backends: [h:1], picker: expected-time, expected_time: "
-        "{index_memory: " +
+        "pools:\n- {name: a, backends: [h:1], picker: {name: expected-time, "
+        "index_memory: " +
             index +
             "}}\n"
             "- {name: b, backends: [h:2], picker: expected-time}\n"
@@ -238,9 +238,9 @@ TEST(Check, ComparesIndexesWithTheMemoryOfTheProcess) {
   };
 
   EXPECT_THAT(lines_of(loaded("512MiB", "449MiB").problems),
-              ElementsAre("2:83 pools[0].expected_time.index_memory: the indexes of all pools take "
+              ElementsAre("2:74 pools[0].picker.index_memory: the indexes of all pools take "
                           "513 MiB, and the limit of the process is 512 MiB (`limits.memory`); "
-                          "lower `expected_time.index_memory`, which is taken in full for each "
+                          "lower `picker.index_memory`, which is taken in full for each "
                           "pool, or raise that limit"));
   const auto tight = loaded("512MiB", "193MiB");
   EXPECT_THAT(lines_of(tight.problems), IsEmpty());
@@ -310,12 +310,12 @@ TEST(Check, SaysHowToWriteAPercentage) {
       ElementsAre(HasSubstr("20 is out of range, expected 0% to 100%; did you mean '20%'?")));
   EXPECT_THAT(of_pool("retry: {budget: 200}"),
               ElementsAre(EndsWith("200 is out of range, expected 0% to 100%")));
-  EXPECT_THAT(of_pool("spares: {enter: 80}"), ElementsAre(HasSubstr("did you mean '0.8'?")));
+  EXPECT_THAT(of_pool("standby: {enter: 80}"), ElementsAre(HasSubstr("did you mean '0.8'?")));
   EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\nlimits: {memory: 80}"),
               ElementsAre(HasSubstr("or a percentage, found the number 80; did you mean '80%'?")));
   EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\nlimits: {memory: 512}"),
               ElementsAre(HasSubstr("did you mean '512MiB'?")));
-  EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1], spares: {enter: 80%}}]"),
+  EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1], standby: {enter: 80%}}]"),
               ElementsAre(HasSubstr("found '80%'; did you mean '0.8'?")));
   EXPECT_THAT(problems_of("pools: [{name: a, backends: [h:1]}]\nroutes: [{split: {a: 95%}}]"),
               ElementsAre(HasSubstr("found '95%'; did you mean '95'?")));

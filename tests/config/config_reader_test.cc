@@ -58,8 +58,7 @@ pools:
   - name: a
     engine: ray
     models: [m1, m2]
-    picker: consistent-hash
-    hash: {header: X-User, load_factor: 2}
+    picker: {name: consistent-hash, header: X-User, load_factor: 2}
     backends:
       - {address: gpu1.internal:8000, weight: 5, zone: z1, labels: {gpu: h100, slot: 3, spot: true}}
       - http://gpu2.internal
@@ -99,7 +98,7 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_EQ(config.admin.address, (Address{"localhost", 9000}));
   EXPECT_EQ(config.workers, 3u);
   const PoolConfig& a = config.pools.at(0);
-  EXPECT_EQ(a.hash, (HashConfig{"x-user", 2.0}));
+  EXPECT_EQ(a.picker, (PickerConfig{{"consistent-hash", "x-user", 2.0}}));
   EXPECT_EQ(a.models, (std::vector<std::string>{"m1", "m2"}));
   EXPECT_EQ(
       a.backends.at(0),
@@ -280,13 +279,13 @@ TEST(ConfigReader, RequiresAUnitForADuration) {
   EXPECT_THAT(problem("\"\""), HasSubstr("expected a duration"));
   EXPECT_EQ(problem("1.5m"), "");
   EXPECT_EQ(problem("\"30s\""), "");
-  EXPECT_THAT(problems_of(pool_with("    picker: expected-time\n"
-                                    "    slo: {ttft: 2000, tpot: 50}\n"
-                                    "    metrics: {interval: 250}\n")),
-              ElementsAre(HasSubstr("slo.ttft: expected a duration such as 30s or 500ms, found the "
-                                    "number 2000; did you mean '2000ms'?"),
-                          HasSubstr("found the number 50; did you mean '50ms'?"),
-                          HasSubstr("found the number 250; did you mean '250ms'?")));
+  EXPECT_THAT(
+      problems_of(pool_with("    picker: {name: expected-time, slo: {ttft: 2000, tpot: 50}}\n"
+                            "    metrics: {interval: 250}\n")),
+      ElementsAre(HasSubstr("slo.ttft: expected a duration such as 30s or 500ms, found the "
+                            "number 2000; did you mean '2000ms'?"),
+                  HasSubstr("found the number 50; did you mean '50ms'?"),
+                  HasSubstr("found the number 250; did you mean '250ms'?")));
 }
 
 TEST(ConfigReader, RequiresAUnitForASize) {
@@ -349,16 +348,37 @@ TEST(ConfigReader, FindsTheKeyOfAColonWithoutSpace) {
 
 TEST(ConfigReader, ReadsWhatIsComparedWithExpectedTime) {
   const auto plain = read(pool_with("    picker: expected-time\n"));
-  EXPECT_EQ(plain.config.pools.at(0).shadow_picker, "");
-  EXPECT_EQ(plain.config.pools.at(0).expected_time.explain_one_in, 16u);
+  EXPECT_EQ(plain.config.pools.at(0).picker, PickerConfig{{.name = "expected-time"}});
 
   const auto compared =
-      read(pool_with("    picker: expected-time\n"
-                     "    shadow_picker: prefix-affinity\n"
-                     "    expected_time: {explain_one_in: 1}\n"));
+      read(pool_with("    picker:\n"
+                     "      name: expected-time\n"
+                     "      shadow_picker: {name: gpu, memory_guard: 0.9}\n"
+                     "      explain_one_in: 1\n"));
   EXPECT_THAT(lines_of(compared.problems), IsEmpty());
-  EXPECT_EQ(compared.config.pools.at(0).shadow_picker, "prefix-affinity");
-  EXPECT_EQ(compared.config.pools.at(0).expected_time.explain_one_in, 1u);
+  const PickerConfig& picker = compared.config.pools.at(0).picker;
+  EXPECT_EQ(picker.shadow_picker, (PickerChoice{.name = "gpu", .memory_guard = 0.9}));
+  EXPECT_EQ(picker.explain_one_in, 1u);
+}
+
+TEST(ConfigReader, TellsTheNewPlaceOfAKeyThatHasMoved) {
+  EXPECT_THAT(problems_of(pool_with("    hash: {header: x-user, load_factor: 2}\n"
+                                    "    gpu: {memory_guard: 0.9}\n"
+                                    "    slo: {ttft: 2s}\n"
+                                    "    expected_time: {shed: 1, index_memory: 1GiB}\n"
+                                    "    shadow_picker: gpu\n"
+                                    "    weights: observed\n"
+                                    "    spares: {dwell: 1s}\n")),
+              ElementsAre("4:12 pools[0].hash.header: is now 'pools[0].picker.header'",
+                          "4:28 pools[0].hash.load_factor: is now 'pools[0].picker.load_factor'",
+                          "5:11 pools[0].gpu.memory_guard: is now 'pools[0].picker.memory_guard'",
+                          "6:5 pools[0].slo: is now 'pools[0].picker.slo'",
+                          "7:21 pools[0].expected_time.shed: is now 'pools[0].picker.shed'",
+                          "7:30 pools[0].expected_time.index_memory: is now "
+                          "'pools[0].picker.index_memory'",
+                          "8:5 pools[0].shadow_picker: is now 'pools[0].picker.shadow_picker'",
+                          "9:5 pools[0].weights: is now 'pools[0].picker.weights'",
+                          "10:5 pools[0].spares: is now 'pools[0].standby'"));
 }
 
 TEST(ConfigReader, ListsTheValuesOfAnEnum) {
@@ -377,7 +397,7 @@ TEST(ConfigReader, ReportsTheRangeOfANumber) {
               ElementsAre("1:10 version: 2 is out of range, expected 1"));
   EXPECT_THAT(problems_of(with_pool("workers: 99999999999999999999\n")),
               ElementsAre(HasSubstr("out of range, expected 1 to 1024")));
-  EXPECT_THAT(problems_of(pool_with("    hash: {load_factor: .nan}\n")),
+  EXPECT_THAT(problems_of(pool_with("    picker: {name: consistent-hash, load_factor: .nan}\n")),
               ElementsAre(HasSubstr("expected a number")));
 }
 

@@ -73,6 +73,24 @@ TEST(PrintedConfig, OmitsDefaults) {
             "      max_idle: 9\n");
 }
 
+TEST(PrintedConfig, HasThePickersOwnSettings) {
+  const auto printed = [](const std::string& picker, bool with_defaults) {
+    const auto config =
+        read("pools: [{name: a, picker: " + picker + ", backends: [h:1]}]\n").config;
+    const std::string text = print_config(config, with_defaults);
+    EXPECT_EQ(read(text).config, config) << text;
+    const std::size_t begin = text.find("    picker:");
+    return begin == text.npos ? "" : text.substr(begin, text.find("    backends:") - begin);
+  };
+
+  EXPECT_EQ(printed("{name: least-connections}", true), "    picker: least-connections\n");
+  EXPECT_EQ(printed("{name: gpu, memory_guard: 0.95}", false), "    picker: gpu\n");
+  EXPECT_EQ(printed("gpu", true), "    picker:\n      name: gpu\n      memory_guard: 0.95\n");
+  EXPECT_EQ(printed("{name: expected-time, shadow_picker: gpu, slo: {ttft: 2s}}", false),
+            "    picker:\n      name: expected-time\n      slo:\n        ttft: 2s\n"
+            "      shadow_picker: gpu\n");
+}
+
 TEST(PrintedConfig, QuotesAmbiguousScalars) {
   for (const std::string model :
        {"true", "null", "12",   "1e3",  "off", "a: b",       "- a", "# a", "a #b", "${A}",

@@ -16,6 +16,8 @@ WRONG = {
     "a duration without unit": "pools: [{name: a, backends: [h:1], timeouts: {idle: 5}}]",
     "a size without unit": "pools: [{name: a, backends: [h:1]}]\nlisteners: [{limits: {body: 5}}]",
     "an unknown picker": "pools: [{name: a, picker: x, backends: [h:1]}]",
+    "a setting of another picker": "pools: [{name: a, picker: {name: gpu, load_factor: 2}, backends: [h:1]}]",
+    "a setting beside the picker": "pools: [{name: a, picker: gpu, memory_guard: 0.9, backends: [h:1]}]",
     "no backends": "pools: [{name: a, backends: []}]",
     "a number out of range": "pools: [{name: a, backends: [{address: 'h:1', weight: 0}]}]",
     "a route to nowhere": "pools: [{name: a, backends: [h:1]}]\nroutes: [{match: {path: /a}}]",

@@ -444,7 +444,7 @@ TEST(ConfigValidation, AChainOfTwentyThousandFallbacksIsCheckedInAFractionOfASec
                              .targets = {{.pool = config.pools.back().name}},
                              .slo = {.ttft = std::chrono::seconds(1)}});
   }
-  config.pools.back().picker = "expected-time";
+  config.pools.back().picker.name = "expected-time";
   const Environment environment;
   config_file::ParseContext context{config_file::Report{"test.yaml"}, environment, {}, false};
   const auto began = std::chrono::steady_clock::now();
@@ -632,29 +632,24 @@ TEST(ConfigValidation, RefusesFallbacksThatFormACycle) {
 }
 
 TEST(ConfigValidation, AShadowPickerStandsBesideExpectedTimeOnly) {
-  const auto problems = [](const std::string& pool) {
-    return problems_of("pools: [{name: a, backends: [127.0.0.1:1], " + pool + "}]\n");
+  const auto problems = [](const std::string& picker) {
+    return problems_of("pools: [{name: a, backends: [127.0.0.1:1], picker: " + picker + "}]\n");
   };
 
-  EXPECT_THAT(problems("picker: expected-time, shadow_picker: round-robin"), IsEmpty());
-  EXPECT_THAT(problems("shadow_picker: round-robin"),
-              ElementsAre("1:59 pools[0].shadow_picker: is compared by the prices of `picker: "
-                          "expected-time`; least-connections has none; let the picker be "
-                          "expected-time, or remove the key"));
-  EXPECT_THAT(problems("picker: gpu, shadow_picker: expected-time"),
-              ElementsAre(HasSubstr("pools[0].shadow_picker: expected-time cannot be compared: it "
-                                    "learns from requests that it places; swap the two: `picker: "
-                                    "expected-time`, `shadow_picker: gpu`")));
-  EXPECT_THAT(problems("picker: expected-time, shadow_picker: expected-time"),
-              ElementsAre(HasSubstr("is the picker of the pool itself; name another one")));
-  EXPECT_THAT(problems("picker: expected-time, shadow_picker: gpu, "
-                       "expected_time: {explain_one_in: 0}"),
-              ElementsAre(HasSubstr("is asked about no request: `expected_time.explain_one_in`")));
-  EXPECT_THAT(problems("picker: expected-time, expected_time: {explain_one_in: 0}"), IsEmpty());
-  EXPECT_THAT(problems("picker: expected-tme, shadow_picker: gpu"),
-              ElementsAre(HasSubstr("pools[0].picker: unknown picker 'expected-tme'")));
-  EXPECT_THAT(problems("picker: expected-time, shadow_picker: fastest"),
-              ElementsAre(HasSubstr("pools[0].shadow_picker: unknown picker 'fastest'")));
+  EXPECT_THAT(problems("{name: expected-time, shadow_picker: round-robin}"), IsEmpty());
+  EXPECT_THAT(problems("{name: gpu, shadow_picker: round-robin}"),
+              ElementsAre("1:64 pools[0].picker.shadow_picker: unknown key; only `expected-time` "
+                          "has it"));
+  EXPECT_THAT(problems("{name: expected-time, shadow_picker: expected-time}"),
+              ElementsAre(HasSubstr("pools[0].picker.shadow_picker: expected-time cannot be "
+                                    "compared: it learns from requests that it places")));
+  EXPECT_THAT(problems("{name: expected-time, shadow_picker: gpu, explain_one_in: 0}"),
+              ElementsAre(HasSubstr("is asked about no request: `explain_one_in` is 0")));
+  EXPECT_THAT(problems("{name: expected-time, explain_one_in: 0}"), IsEmpty());
+  EXPECT_THAT(problems("{name: expected-tme, shadow_picker: gpu}"),
+              ElementsAre(HasSubstr("pools[0].picker.name: unknown picker 'expected-tme'")));
+  EXPECT_THAT(problems("{name: expected-time, shadow_picker: fastest}"),
+              ElementsAre(HasSubstr("pools[0].picker.shadow_picker: unknown picker 'fastest'")));
 }
 
 std::vector<std::string> warnings_of(const std::string& text) {
@@ -667,37 +662,28 @@ std::vector<std::string> pool_warnings(const std::string& keys) {
   return warnings_of("pools: [{name: a, " + keys + "}]\n");
 }
 
-TEST(ConfigValidation, WarnsOfSettingsThatThePickerDoesNotRead) {
-  const std::string backend = "backends: [127.0.0.1:1], ";
+TEST(ConfigValidation, APickerHasItsOwnSettingsOnly) {
+  const auto problems = [](const std::string& picker) {
+    return problems_of("pools: [{name: a, backends: [127.0.0.1:1], picker: " + picker + "}]\n");
+  };
+  const std::string place = "pools[0].picker.";
 
-  EXPECT_THAT(pool_warnings(backend + "slo: {ttft: 2s}"),
-              ElementsAre("1:49 pools[0].slo: has no effect with `picker: least-connections`; "
-                          "read by `picker: expected-time` only: change the picker, or remove the "
-                          "key"));
-  EXPECT_THAT(pool_warnings(backend + "picker: gpu, expected_time: {index_memory: 1GiB}"),
-              ElementsAre(HasSubstr("pools[0].expected_time: has no effect with `picker: gpu`")));
-  EXPECT_THAT(pool_warnings(backend + "picker: weighted, gpu: {memory_guard: 0.9}"),
-              ElementsAre(HasSubstr("pools[0].gpu: has no effect with `picker: weighted`")));
-  EXPECT_THAT(pool_warnings(backend + "weights: observed"),
-              ElementsAre(HasSubstr("pools[0].weights: has no effect")));
-  EXPECT_THAT(pool_warnings(backend + "picker: prefix-affinity, "
-                                      "hash: {header: x-user, load_factor: 2}"),
-              ElementsAre(HasSubstr("pools[0].hash.header: has no effect with")));
-  EXPECT_THAT(pool_warnings(backend + "hash: {load_factor: 2}"),
-              ElementsAre(HasSubstr("`picker: consistent-hash` and `picker: prefix-affinity`")));
+  EXPECT_THAT(problems("{name: least-connections, slo: {ttft: 2s}}"),
+              ElementsAre("1:78 pools[0].picker.slo: unknown key; only `expected-time` has it"));
+  EXPECT_THAT(problems("{name: prefix-affinity, header: x-user, load_factor: 2}"),
+              ElementsAre(HasSubstr(place + "header: unknown key; only `consistent-hash` has it")));
+  EXPECT_THAT(problems("{load_factor: 2, name: gpu, memory_guard: 0.9}"),
+              ElementsAre(HasSubstr(place + "load_factor: unknown key; only `consistent-hash` or "
+                                            "`prefix-affinity` has it")));
+  EXPECT_THAT(
+      problems("{name: expected-time, shadow_picker: {name: gpu, weights: observed}}"),
+      ElementsAre(HasSubstr(place + "shadow_picker.weights: unknown key; only `weighted`")));
 
-  EXPECT_THAT(pool_warnings(backend + "picker: consistent-hash, "
-                                      "hash: {header: x-user, load_factor: 2}"),
-              IsEmpty());
-  EXPECT_THAT(pool_warnings(backend + "picker: gpu, gpu: {memory_guard: 0.9}"), IsEmpty());
-  EXPECT_THAT(pool_warnings(backend + "picker: weighted, weights: observed"), IsEmpty());
-  EXPECT_THAT(pool_warnings(backend + "picker: expected-time, slo: {ttft: 2s}, "
-                                      "expected_time: {shed: 2}"),
-              IsEmpty());
-  EXPECT_THAT(pool_warnings(backend + "picker: expected-time, shadow_picker: gpu, "
-                                      "gpu: {memory_guard: 0.9}"),
-              IsEmpty())
-      << "the shadow picker reads it";
+  EXPECT_THAT(problems("{memory_guard: 0.9}"),
+              ElementsAre(HasSubstr(place + "name: missing key 'name'")));
+  EXPECT_THAT(problems("{name: fastest, memory_guard: 0.9}"),
+              ElementsAre(HasSubstr(place + "name: unknown picker 'fastest'")));
+  EXPECT_THAT(problems("[gpu]"), ElementsAre(HasSubstr("expected a picker, or a mapping such as")));
 }
 
 TEST(ConfigValidation, DefaultsOfOtherPickersAreNotWarnedOf) {
@@ -715,7 +701,7 @@ TEST(ConfigValidation, WarnsOfWeightsThatThePickerIgnores) {
                           "the weights"));
   EXPECT_THAT(pool_warnings(backends + "picker: expected-time"),
               ElementsAre(HasSubstr("weight: is only for requests that generate no text")));
-  EXPECT_THAT(pool_warnings(backends + "picker: expected-time, shadow_picker: weighted"),
+  EXPECT_THAT(pool_warnings(backends + "picker: {name: expected-time, shadow_picker: weighted}"),
               IsEmpty());
   EXPECT_THAT(pool_warnings(backends + "picker: least-latency"), IsEmpty());
 }
@@ -734,11 +720,11 @@ TEST(ConfigValidation, WarnsOfAQueueInWhichNoRequestWaits) {
               IsEmpty());
 }
 
-TEST(ConfigValidation, WarnsOfSparesWithoutStandbyBackends) {
-  EXPECT_THAT(pool_warnings("backends: [127.0.0.1:1], spares: {dwell: 1s}"),
-              ElementsAre(HasSubstr("pools[0].spares: has no effect: no backend of the pool")));
+TEST(ConfigValidation, WarnsOfStandbySettingsWithoutStandbyBackends) {
+  EXPECT_THAT(pool_warnings("backends: [127.0.0.1:1], standby: {dwell: 1s}"),
+              ElementsAre(HasSubstr("pools[0].standby: has no effect: no backend of the pool")));
   EXPECT_THAT(pool_warnings("backends: [127.0.0.1:1, {address: 127.0.0.1:2, standby: true}], "
-                            "spares: {dwell: 1s}"),
+                            "standby: {dwell: 1s}"),
               IsEmpty());
 }
 

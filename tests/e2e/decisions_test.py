@@ -9,6 +9,7 @@ from stream import Stream, exchange
 EXPLAIN = ("x-evenkeel-explain", "1")
 CHAT = "/v1/chat/completions"
 POOL = {"picker": "expected-time", "engine": "vllm", "health": {"check": "off"}, "metrics": {"scrape": "off"}}
+SHEDDING = {"name": "expected-time", "slo": {"ttft": "10ms"}, "shed": 1}
 
 
 def chat(words, max_tokens=8, about="lorem ipsum", stream=True):
@@ -65,7 +66,7 @@ class Watching(case.Case):
     def test_requests_that_are_refused_are_counted(self):
         server = self.backend(lambda request: request.wait_disconnected())
         self.daemon_ = self.start_daemon(
-            server, pool={**POOL, "slo": {"ttft": "10ms"}, "expected_time": {"shed": 1}}, workers=1)
+            server, pool={**POOL, "picker": SHEDDING}, workers=1)
         stream = Stream.connect(self.daemon_.address)
         self.addCleanup(stream.close)
         stream.ask("POST", CHAT, (), chat(2000))
@@ -176,7 +177,7 @@ class Explaining(case.Case):
         return told
 
     def test_a_request_that_is_shed_tells_what_it_was_refused_for(self):
-        self.busy(pool={"slo": {"ttft": "10ms"}, "expected_time": {"shed": 1}})
+        self.busy(pool={"picker": SHEDDING})
         told = self.assert_told(self.ask("shed", EXPLAIN), "shed", "refused")
         self.assertIn("c1=", told)
         kept = self.kept("shed")[0]
@@ -195,7 +196,7 @@ class Explaining(case.Case):
         self.assertIsNone(self.ask("silent").field("x-evenkeel-decision"))
 
     def test_an_error_does_not_tell_of_an_earlier_request_with_the_same_id(self):
-        self.busy(pool={"slo": {"ttft": "10ms"}, "expected_time": {"shed": 1}})
+        self.busy(pool={"picker": SHEDDING})
         self.assert_told(self.ask("again", EXPLAIN), "again", "refused")
         done = command("ctl", "drain", self.daemon_.api("backends")[0]["id"], "--admin", self.daemon_.admin)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -240,7 +241,7 @@ class Explaining(case.Case):
 
     def test_ctl_explains_it(self):
         servers = self.simulators("--model", "llama", "--prompt-tokens-details", count=2, speed=5)
-        self.start(*servers.addresses, pool={"shadow_picker": "round-robin"}, **self.trusting())
+        self.start(*servers.addresses, pool={"picker": {"name": "expected-time", "shadow_picker": "round-robin"}}, **self.trusting())
         self.ask("first", EXPLAIN)
         self.daemon_.wait_at_rest()
         done = command("ctl", "explain", "first", "--admin", self.daemon_.admin)

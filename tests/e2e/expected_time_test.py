@@ -146,7 +146,7 @@ class Holding(HeldCase):
 class Refusing(HeldCase):
     """With `shed`, what would be late is refused."""
 
-    SHED = {"expected_time": {"shed": 1}}
+    SHED = {"name": "expected-time", "shed": 1}
 
     def assert_refused(self, stream):
         answer = stream.read_response()
@@ -154,7 +154,7 @@ class Refusing(HeldCase):
         self.assertGreaterEqual(int(answer.field("retry-after")), 1)
 
     def test_what_would_be_late_gets_429_and_when_to_come_back(self):
-        daemon = self.models(pool={**self.SHED, "slo": {"ttft": "200ms"}})
+        daemon = self.models(pool={"picker": {**self.SHED, "slo": {"ttft": "200ms"}}})
         first = self.send(prompt("first", LONG))
         began = time.monotonic()
 
@@ -167,7 +167,7 @@ class Refusing(HeldCase):
         self.assert_served(first)
 
     def test_the_target_of_a_request_counts_and_a_malformed_one_does_not(self):
-        self.models(pool={**self.SHED, "slo": {"ttft": "60s"}})
+        self.models(pool={"picker": {**self.SHED, "slo": {"ttft": "60s"}}})
         first = self.send(prompt("first", LONG))
         patient = [self.hold(prompt(f"patient-{number}"), [("x-slo-ttft-ms", value)]) for number, value in enumerate(
             ("soon", "0", "-5", "1.5", "200ms", "", "99999999999999999999", "60000"))]
@@ -180,7 +180,7 @@ class Refusing(HeldCase):
         self.assert_served(first, *patient)
 
     def test_a_route_has_its_own_target_and_batch_requests_four_times_as_long(self):
-        self.models(pool=self.SHED, routes=[
+        self.models(pool={"picker": self.SHED}, routes=[
             {"match": {"header": {"x-kind": "hasty"}}, "pool": "pool", "slo": {"ttft": "200ms"}},
             {"match": {"header": {"x-kind": "slow"}}, "pool": "pool", "slo": {"ttft": "60s"}},
             {"pool": "pool", "slo": {"ttft": "1s"}}])

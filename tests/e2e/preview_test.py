@@ -32,7 +32,7 @@ class Preview(Case):
 
     def test_it_allocates_nothing_that_the_text_asks_for(self):
         daemon = self.serving()
-        pools = [{"name": f"p{number}", "picker": "expected-time", "expected_time": {"index_memory": "512MiB"},
+        pools = [{"name": f"p{number}", "picker": {"name": "expected-time", "index_memory": "512MiB"},
                   "backends": ["127.0.0.1:1"]} for number in range(2)]
         routes = [{"match": {"path": f"/{pool['name']}"}, "pool": pool["name"]} for pool in pools]
         peak = self.peak_memory(daemon)

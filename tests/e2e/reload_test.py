@@ -321,15 +321,14 @@ class ChangedBackends(Backends):
 
     @unittest.skipIf(SANITIZED, "a sanitizer keeps what is freed")
     def test_a_replaced_prefix_index_is_released_although_a_request_goes_on(self):
-        daemon = self.running(self.held(), pool={"picker": "expected-time", "expected_time": {"index_memory": "128MiB"}})
+        daemon = self.running(self.held(), pool={"picker": {"name": "expected-time", "index_memory": "128MiB"}})
         stream, head = self.long_request(daemon.address)
         before = self.resident_mib(daemon)
         for index_memory in "127MiB", "126MiB", "125MiB", "124MiB", "123MiB":
-            self.pool["expected_time"] = {"index_memory": index_memory}
+            self.pool["picker"]["index_memory"] = index_memory
             self.reload()
         self.eventually(lambda: self.resident_mib(daemon) < before + 40, "one index is left")
         self.pool["picker"] = "round-robin"
-        del self.pool["expected_time"]
         self.reload()
         self.eventually(lambda: self.resident_mib(daemon) < before - 60, "no index is left")
         self.ends_well(stream, head)

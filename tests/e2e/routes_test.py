@@ -153,8 +153,7 @@ class Pickers(case.Case):
     def test_consistent_hash_sticks_to_a_key_whichever_worker_picks(self):
         backends = [self.backend(lambda request: request.answer(str(request.backend.port).encode()))
                     for _ in range(4)]
-        daemon = self.start_daemon(*backends, pool={"picker": "consistent-hash",
-                                                   "hash": {"header": "X-User"}})
+        daemon = self.start_daemon(*backends, pool={"picker": {"name": "consistent-hash", "header": "X-User"}})
         answers = collections.defaultdict(set)
         for _ in range(4):  # connections, so that several workers pick
             daemon.wait_at_rest()  # another one in flight would exceed its fair share

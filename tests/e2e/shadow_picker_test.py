@@ -8,7 +8,7 @@ from conversations import CHAT, text
 from scripted_models import LONG, POOL, HeldCase, prompt
 from stream import exchange
 
-EVERY = {"explain_one_in": 1}
+EVERY = {"name": "expected-time", "explain_one_in": 1}
 
 
 def shadows(daemon):
@@ -36,7 +36,7 @@ class UnequalServers(case.Case):
     def start(self, shadow):
         """A daemon with a fast server and one that is eight times slower, which it has got to know."""
         self.fast, self.slow = (self.simulators("--model", "llama", speed=speed).addresses[0] for speed in (8, 1))
-        pool = {**POOL, "shadow_picker": shadow, "expected_time": EVERY}
+        pool = {**POOL, "picker": {**EVERY, "shadow_picker": shadow}}
         self.served = self.start_daemon(self.fast, self.slow, pool=pool, workers=1)
         for known, drained in ((self.slow, self.fast), (self.fast, self.slow)):
             self.change(drained, "drain")
@@ -91,7 +91,7 @@ class UnequalServers(case.Case):
 class Shadows(HeldCase):
     def start(self, shadow, **pool):
         """Two models, of which the first one to get a prompt is kept busy with a long one."""
-        self.models(count=2, pool={**pool, **({"shadow_picker": shadow, "expected_time": EVERY} if shadow else {})},
+        self.models(count=2, pool={**pool, **({"picker": {**EVERY, "shadow_picker": shadow}} if shadow else {})},
                     workers=1)
         self.busy = self.send(prompt("long", LONG))
         model = next(each for each in self.models_ if not each.began)
@@ -150,7 +150,7 @@ class Shadows(HeldCase):
         self.reload()
         self.assertEqual(shadows(self.served), counted)
 
-        self.pool["shadow_picker"] = "least-latency"
+        self.pool["picker"]["shadow_picker"] = "least-latency"
         self.reload()
         self.assertEqual(shadows(self.served), {
             (name, "least-latency"): 0 for name in ("choices_total", "regret_seconds_total", "gain_seconds_total")})
@@ -158,13 +158,13 @@ class Shadows(HeldCase):
         self.assertEqual(document(self.served)["compared_total"], 1)
         self.assertIsNotNone(self.shadow_of("second"))
 
-        self.pool["expected_time"] = {"explain_one_in": 3}
+        self.pool["picker"]["explain_one_in"] = 3
         self.reload()
         for number in range(6):
             self.serve(f"n{number}")
         self.assertEqual(document(self.served)["compared_total"], 3)
 
-        del self.pool["shadow_picker"]
+        del self.pool["picker"]["shadow_picker"]
         self.reload()
         for number in range(6, 12):
             self.serve(f"n{number}")
@@ -175,8 +175,8 @@ class Shadows(HeldCase):
 
     def test_a_file_in_which_it_has_no_effect_is_refused(self):
         self.start("round-robin")
-        self.pool["picker"] = "least-connections"
-        self.assertIn("pools[0].shadow_picker: is compared by the prices of `picker: expected-time`", self.refused())
+        self.pool["picker"]["name"] = "least-connections"
+        self.assertIn("pools[0].picker.shadow_picker: unknown key; only `expected-time` has it", self.refused())
         self.serve("still")
         self.assertEqual(self.shadow_of("still")["scheduler_backend"], self.free)
         self.end()

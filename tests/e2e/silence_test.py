@@ -181,7 +181,7 @@ class UncheckedServers(case.Case):
 
         servers = [self.backend(serve, reads_body=paused) for _ in range(2)]
         daemon = self.start_daemon(*servers, pool={
-            "health": {"check": "off"}, "picker": "consistent-hash", "hash": {"header": "x-user", "load_factor": 1000}})
+            "health": {"check": "off"}, "picker": {"name": "consistent-hash", "header": "x-user", "load_factor": 1000}})
         self.addCleanup(reads.set)
 
         def server_of(key):

@@ -27,7 +27,7 @@ class ForwarderTest : public ::testing::Test {
     LinkPoolOptions options;
     options.protocol = protocol;
     for (std::size_t i = 0; i < count; ++i) servers.emplace_back(loop);
-    PoolSpec spec{.name = "pool", .picker = "round-robin"};
+    PoolSpec spec{.name = "pool", .picker = {{.name = "round-robin"}}};
     for (const ScriptedServer& server : servers) {
       const std::string address = to_string(server.address());
       spec.backends.push_back({.id = address, .address = address});

@@ -334,8 +334,8 @@ TEST_F(Reloading, AChangeDoesNotWaitForAPreview) {
 
 std::string file_with_indexes(const std::string& more = "") {
   return "listeners: [{name: public, address: '127.0.0.1:0'}]\n"
-         "pools: [{name: chat, picker: expected-time, health: {check: 'off'}, metrics: {scrape: "
-         "'off'}, expected_time: {index_memory: 4GiB}, backends: ['127.0.0.1:1']}]\n" +
+         "pools: [{name: chat, picker: {name: expected-time, index_memory: 4GiB}, "
+         "health: {check: 'off'}, metrics: {scrape: 'off'}, backends: ['127.0.0.1:1']}]\n" +
          more;
 }
 

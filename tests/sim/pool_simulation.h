@@ -53,13 +53,13 @@ class PoolSimulation {
   static constexpr VirtualSeconds poll_interval = 0.25;
   static constexpr VirtualSeconds maintenance_interval = 0.1;
 
-  /// A server per speed; `spec.backends` is filled in, the last `spares` of them are standby.
-  PoolSimulation(PoolSpec spec, const std::vector<double>& speeds, std::size_t spares = 0,
+  /// A server per speed; `spec.backends` is filled in, the last `standby` of them are standby.
+  PoolSimulation(PoolSpec spec, const std::vector<double>& speeds, std::size_t standby = 0,
                  unsigned workers = 4, std::uint64_t seed = 1)
       : rng_(seed) {
     for (std::size_t i = 0; i < speeds.size(); ++i) {
       const std::string id = "10.0.0." + std::to_string(i) + ":8000";
-      spec.backends.push_back({.id = id, .address = id, .standby = i + spares >= speeds.size()});
+      spec.backends.push_back({.id = id, .address = id, .standby = i + standby >= speeds.size()});
       servers_.push_back(std::make_unique<Server>(speeds[i]));
     }
     state_ = PoolState::build(std::move(spec));

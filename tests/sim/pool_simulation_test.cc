@@ -15,10 +15,7 @@ namespace {
 constexpr double capacity = 22;
 
 PoolSpec pool_of(const std::string& picker) {
-  return {.name = "llama",
-          .picker = picker,
-          .memory_guard = picker == "gpu" ? 0.95 : 0,
-          .observed_weights = picker == "weighted"};
+  return {.name = "llama", .picker = {{.name = picker, .weights = WeightSource::observed}}};
 }
 
 std::vector<double> unequal(std::size_t groups_of_three) {
@@ -183,19 +180,20 @@ TEST(GpuSimulation, StopsSendingToAServerBeforeItsMemoryIsFull) {
   EXPECT_GT(simulation.share(1, over), 0.4);
 }
 
-// Six servers and two spares; the burst is eight times the baseline, and more than six can serve.
-class SpareSimulation : public ::testing::Test {
+// Six servers and two standby backends; the burst is eight times the baseline, and more than six
+// can serve.
+class StandbySimulation : public ::testing::Test {
  protected:
-  SpareSimulation() : simulation(spec(), std::vector<double>(8, 0.3), 2) {}
+  StandbySimulation() : simulation(spec(), std::vector<double>(8, 0.3), 2) {}
   static PoolSpec spec() {
     PoolSpec spec = pool_of("least-connections");
-    spec.spares.dwell = std::chrono::seconds(5);
+    spec.standby.dwell = std::chrono::seconds(5);
     return spec;
   }
   static constexpr double baseline_rate = 0.16 * capacity * 0.3 * 6;
   bool both_in() { return simulation.load(6).in_rotation() && simulation.load(7).in_rotation(); }
   bool both_out() { return !simulation.load(6).in_rotation() && !simulation.load(7).in_rotation(); }
-  // Thirty seconds of it. Returns when both spares were in service.
+  // Thirty seconds of it. Returns when both standby backends were in service.
   VirtualSeconds run_burst() {
     const VirtualSeconds began = simulation.now();
     VirtualSeconds both_in_at = 0;
@@ -209,7 +207,7 @@ class SpareSimulation : public ::testing::Test {
   PoolSimulation simulation;
 };
 
-TEST_F(SpareSimulation, SparesJoinForABurstAndLeaveAfterIt) {
+TEST_F(StandbySimulation, StandbyBackendsJoinForABurstAndLeaveAfterIt) {
   simulation.run(steady(baseline_rate), 20);
   EXPECT_TRUE(both_out());
 
@@ -222,7 +220,7 @@ TEST_F(SpareSimulation, SparesJoinForABurstAndLeaveAfterIt) {
   EXPECT_LT(simulation.p99_ttft(), 2);
 }
 
-TEST_F(SpareSimulation, SparesJoinForABurstWithoutEngineMetrics) {
+TEST_F(StandbySimulation, StandbyBackendsJoinForABurstWithoutEngineMetrics) {
   simulation.disable_polling();
   simulation.run(steady(baseline_rate), 20);
 
@@ -234,7 +232,7 @@ TEST_F(SpareSimulation, SparesJoinForABurstWithoutEngineMetrics) {
   EXPECT_TRUE(both_out());
 }
 
-TEST_F(SpareSimulation, SparesStayOutWhenActiveServersSuffice) {
+TEST_F(StandbySimulation, StandbyBackendsStayOutWhenActiveServersSuffice) {
   for (int i = 0; i < 600; ++i) {
     simulation.run(steady((i / 60 % 2 == 0 ? 3.5 : 1) * baseline_rate), 1);
     ASSERT_TRUE(both_out()) << "after " << simulation.now() << " s";

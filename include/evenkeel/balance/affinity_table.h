@@ -16,13 +16,6 @@
 
 namespace evenkeel {
 
-/// How long a pool remembers its sessions, and how many of them.
-struct AffinitySpec {
-  Duration ttl = std::chrono::minutes(30);  ///< since the session's last request; at most 30 days
-  std::uint32_t max_sessions = 200'000;     ///< rounded up to a multiple of 7: see AffinityTable
-  bool operator==(const AffinitySpec&) const = default;
-};
-
 /// What became of the requests with a session, and of the sessions.
 struct AffinityStats {
   std::uint64_t sessions = 0;   ///< now

@@ -25,7 +25,7 @@ struct BackendSpec {
   std::string zone;          ///< empty: unknown
   std::map<std::string, std::string> labels;
   std::uint32_t max_in_flight = 0;  ///< over all workers; 0: no limit
-  bool standby = false;             ///< a spare: out of rotation until its pool needs it
+  bool standby = false;             ///< a standby backend: out of rotation until its pool needs it
 
   bool operator==(const BackendSpec&) const = default;
 };

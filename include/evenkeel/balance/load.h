@@ -24,7 +24,7 @@ enum class OutOfRotation : std::uint8_t {
   starting,    ///< not checked yet, or it reports that it is loading
   unhealthy,   ///< its health checks fail
   draining,    ///< an operator drains it
-  standby,     ///< a spare that its pool does not need
+  standby,     ///< a standby backend that its pool does not need
   unresolved,  ///< its host name has no address
   ejected,     ///< its requests fail
   sleeping,    ///< its engine sleeps: it holds all requests until it is woken

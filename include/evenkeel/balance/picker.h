@@ -11,6 +11,7 @@
 
 #include "evenkeel/balance/backend.h"
 #include "evenkeel/balance/hint.h"
+#include "evenkeel/config/config.h"
 
 namespace evenkeel {
 
@@ -39,10 +40,7 @@ class Picker {
 /// The input of a picker.
 struct PickerOptions {
   std::shared_ptr<const Backends> backends;  ///< kept alive by the picker
-  /// consistent-hash, prefix-affinity: highest load over the mean load, above 1
-  double load_factor = 1.25;
-  double memory_guard = 0;        ///< gpu: see PoolSpec; 0: none
-  bool observed_weights = false;  ///< weighted: uses Load::learned_weight where there is one
+  PickerChoice choice{};
 };
 
 /// Makes one worker's picker. What all workers can share is computed once, with the factory.
@@ -50,10 +48,10 @@ struct PickerOptions {
 using PickerFactory = std::function<std::unique_ptr<Picker>(std::uint64_t seed)>;
 
 /// Empty for a name that is not in `known_pickers()`.
-PickerFactory picker_factory(std::string_view name, PickerOptions setup);
+PickerFactory picker_factory(PickerOptions options);
 
 /// One picker; null for an unknown name.
-std::unique_ptr<Picker> make_picker(std::string_view name, PickerOptions setup, std::uint64_t seed);
+std::unique_ptr<Picker> make_picker(PickerOptions options, std::uint64_t seed);
 
 /// In the order of the configuration reference.
 std::vector<std::string_view> known_pickers();

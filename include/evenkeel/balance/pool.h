@@ -38,22 +38,6 @@ class RequestQueue;
 class ScheduledPool;
 struct QueueSection;
 
-/// How many requests may wait for a slot, and how long.
-struct QueueSpec {
-  /// For each subset, and for the pool as a whole; 0: no request waits.
-  std::uint32_t size = 1024;
-  Duration timeout = std::chrono::seconds(30);
-};
-
-/// When spares (`BackendSpec::standby`) enter and leave rotation. The thresholds are shares of the
-/// other backends' capacity: of their slots, their KV caches, or a queue of five requests in each
-/// engine.
-struct SparesSpec {
-  double enter = 0.8;
-  double leave = 0.5;
-  Duration dwell = std::chrono::seconds(30);  ///< the load must stay below `leave` this long
-};
-
 /// When a backend whose requests fail is ejected: taken out of rotation for a while.
 struct OutlierSpec {
   std::uint32_t consecutive = 5;  ///< failures in a row; 0: they eject no backend
@@ -70,28 +54,15 @@ struct OutlierSpec {
 /// What the configuration says of a pool.
 struct PoolSpec {
   std::string name;
-  std::string picker = "least-connections";  ///< one of `known_pickers()`
-  double load_factor = 1.25;                 ///< see PickerOptions
-  /// gpu: a backend whose GPU memory or KV cache is fuller than this share, 0..1, is avoided while
-  /// another is available; 0: no guard.
-  double memory_guard = 0;
-  bool observed_weights = false;  ///< weighted: learns the weights from throughput
-  QueueSpec queue;
-  SparesSpec spares;
+  PickerConfig picker;
+  QueueConfig queue;  ///< its size is that of each subset, and of the pool as a whole
+  StandbyConfig standby;
   OutlierSpec outlier;
   /// Notices backends that answer nothing (see SilenceDetector): their health checks would not.
   bool notices_silence = false;
-  std::optional<AffinitySpec> affinity;  ///< none: requests of a session go anywhere
-  /// expected-time: of its scheduler; `slots` is not read. Not with another picker.
-  std::optional<SchedulerOptions> scheduler;
-  /// Of a pool with a scheduler: one request in so many is recorded; 0: only those that ask for it.
-  std::uint32_t explain_one_in = 16;
-  /// Likewise: one of `known_pickers()`, whose choices for recorded requests are compared with the
-  /// scheduler's; empty: none. It has the options of a picker, but its own guard.
-  std::string shadow_picker;
-  double shadow_memory_guard = 0;
+  std::optional<AffinityConfig> affinity;  ///< none: requests of a session go anywhere
   Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
-  double retry_budget = 0.2;  ///< retries per answered request, 0..1
+  double retry_budget = RetryConfig{}.budget;
   /// When a pool without any backend may have one again: two health checks.
   Duration recovery_time = std::chrono::seconds(1);
   std::vector<BackendSpec> backends;  ///< ids are unique
@@ -153,9 +124,9 @@ struct BackendForecast {
 /// Thread: any.
 class PoolState {
  public:
-  /// REQUIRES: `spec.picker` and `spec.shadow_picker` are known. With a predecessor, backends with
-  /// the same id keep their counters (with an unchanged spec it is the same object), and the queue
-  /// is shared: requests that wait in it compete for the same slots as new ones.
+  /// REQUIRES: the names of `spec.picker` and its shadow picker are known. With a predecessor,
+  /// backends with the same id keep their counters (with an unchanged spec it is the same object),
+  /// and the queue is shared: requests that wait in it compete for the same slots as new ones.
   static std::shared_ptr<PoolState> build(PoolSpec spec, const PoolState* predecessor = nullptr);
 
   PoolState(const PoolState&) = delete;
@@ -211,10 +182,10 @@ class PoolState {
   /// scheduler of this one, requests that are still here no longer need that one's prefix index:
   /// the result owns its memory. Else null.
   std::shared_ptr<const void> release_index(const PoolState* successor) const;
-  /// Periodic maintenance: moves spares in and out of rotation, ejects and readmits backends, ramps
-  /// them up, notices silent ones, learns weights. What it has learned passes to the successor;
-  /// once there is one, only the successor is ticked.
-  /// Thread: the control thread, about ten times a second.
+  /// Periodic maintenance: moves standby backends in and out of rotation, ejects and readmits
+  /// backends, ramps them up, notices silent ones, learns weights. What it has learned passes to
+  /// the successor; once there is one, only the successor is ticked. Thread: the control thread,
+  /// about ten times a second.
   void tick(Instant now);
   /// What was learned of one of its backends. Thread: the control thread.
   LearnedState learned(const Backend& backend, Instant now) const;
@@ -265,7 +236,7 @@ class PoolState {
   /// The backend with these counters, if it is in the subset; else null.
   const BackendPtr* find(const Load& load, std::uint32_t subset) const;
   /// A backend that the request has not tried can take it now, when it has a free slot, or when the
-  /// pool activates its spares. Of a subset: one that is in rotation.
+  /// pool activates its standby backends. Of a subset: one that is in rotation.
   bool may_become_available(const Hint& hint) const;
   /// The backend that `hint` is pinned to keeps its sessions; true without one. REQUIRES: it is one
   /// of this pool's, or `hint` is pinned to none.

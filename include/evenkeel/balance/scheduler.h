@@ -13,6 +13,7 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/load_sample.h"
 #include "evenkeel/base/priority.h"
+#include "evenkeel/config/config.h"
 
 namespace evenkeel {
 
@@ -20,8 +21,8 @@ class PrefixIndex;
 struct Decision;
 
 struct SchedulerOptions {
-  std::uint32_t slots = 64;             ///< the most backends at a time
-  std::size_t index_bytes = 64u << 20;  ///< memory of the prefix index
+  std::uint32_t slots = 64;                              ///< the most backends at a time
+  std::size_t index_bytes = PickerConfig{}.index_bytes;  ///< memory of the prefix index
   std::optional<Duration> ttft_target;  ///< of requests without one; nothing: learned
   std::optional<Duration> tpot_target;  ///< likewise, per output token
   /// A request is refused when its age and its prefill exceed its TTFT target this many times;

@@ -37,10 +37,9 @@ class Subset {
  public:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  /// `options`: of the pool's pickers, with all its backends. `predecessor`: the same subset in the
+  /// `options`: of the pool's picker, with all its backends. `predecessor`: the same subset in the
   /// pool's previous version, or null.
-  Subset(SubsetSpec spec, std::string_view picker, const PickerOptions& options,
-         const Subset* predecessor);
+  Subset(SubsetSpec spec, const PickerOptions& options, const Subset* predecessor);
 
   const SubsetSpec& spec() const { return spec_; }
   const std::string& name() const { return name_; }

@@ -121,14 +121,6 @@ struct BackendConfig {
   bool operator==(const BackendConfig&) const = default;
 };
 
-// Only read by `picker: consistent-hash`; the load factor also by `prefix-affinity`.
-struct HashConfig {
-  std::string header = "x-session-id";  // lower case
-  double load_factor = 1.25;            // no backend gets more than this times its fair share
-
-  bool operator==(const HashConfig&) const = default;
-};
-
 struct QueueConfig {
   std::uint32_t size = 1024;     // requests of this pool that may wait; 0: none may
   milliseconds timeout{30'000};  // longest wait
@@ -258,13 +250,6 @@ struct MetricsConfig {
   bool operator==(const MetricsConfig&) const = default;
 };
 
-// Only read by `picker: gpu`.
-struct GpuConfig {
-  double memory_guard = 0.95;  // above it a backend is not picked while another is available
-
-  bool operator==(const GpuConfig&) const = default;
-};
-
 // What clients are promised, for `picker: expected-time`. 0: not said.
 struct SloConfig {
   milliseconds ttft{0};  // time to the first token
@@ -273,14 +258,39 @@ struct SloConfig {
   bool operator==(const SloConfig&) const = default;
 };
 
-// Only read by `picker: expected-time`.
-struct ExpectedTimeConfig {
+// Where `picker: weighted` takes weights from: the file, or each backend's observed throughput.
+enum class WeightSource { configured, observed };
+
+// A picker and the settings of pickers that choose at once. A picker reads its own ones; the
+// others keep their defaults.
+struct PickerChoice {
+  std::string name = "least-connections";  // one of picker_names()
+  std::string header = "x-session-id";     // consistent-hash; lower case
+  // consistent-hash, prefix-affinity: no backend gets more than this times its fair share.
+  double load_factor = 1.25;
+  // gpu: above it a backend is not picked while another is available.
+  double memory_guard = 0.95;
+  WeightSource weights = WeightSource::configured;  // weighted
+
+  // The share of a backend's memory above which the picker avoids it; 0: it does not look at it.
+  double guard() const { return name == "gpu" ? memory_guard : 0; }
+
+  bool operator==(const PickerChoice&) const = default;
+};
+
+// The picker of a pool, with the settings of `expected-time`.
+struct PickerConfig : PickerChoice {
+  SloConfig slo;
   double shed = 0;  // requests are refused that would take so many times their `ttft`; 0: none
   std::uint64_t index_bytes = 64UL << 20;
-  bool shared_backends = false;       // others send requests to them too
-  std::uint32_t explain_one_in = 16;  // requests of which the decision is recorded; 0: none
+  bool shared_backends = false;               // others send requests to them too
+  std::uint32_t explain_one_in = 16;          // requests of which the decision is recorded; 0: none
+  std::optional<PickerChoice> shadow_picker;  // compared with it; none: nothing is compared
 
-  bool operator==(const ExpectedTimeConfig&) const = default;
+  // True if a scheduler places the requests.
+  bool has_scheduler() const { return name == "expected-time"; }
+
+  bool operator==(const PickerConfig&) const = default;
 };
 
 // When a backend whose requests fail is taken out of rotation for a while.
@@ -293,16 +303,13 @@ struct OutlierConfig {
 };
 
 // When standby backends join and leave: shares of the active backends' capacity.
-struct SparesConfig {
+struct StandbyConfig {
   double enter = 0.8;
   double leave = 0.5;
   milliseconds dwell{30'000};  // how long the load must stay below `leave`
 
-  bool operator==(const SparesConfig&) const = default;
+  bool operator==(const StandbyConfig&) const = default;
 };
-
-// Where `picker: weighted` takes weights from: the file, or each backend's observed throughput.
-enum class WeightSource { configured, observed };
 
 // The protocol of a backend. `automatic`: over TLS by ALPN, in plaintext by trying HTTP/2 on the
 // first connection.
@@ -320,13 +327,7 @@ struct PoolConfig {
   bool inspect = false;  // request bodies and responses are read; see `inspects(pool)`
   std::string model;     // in place of the client's name of the model; empty: that stays
   StreamUsage stream_usage = StreamUsage::automatic;
-  std::string picker = "least-connections";  // one of picker_names()
-  HashConfig hash;
-  GpuConfig gpu;
-  SloConfig slo;
-  ExpectedTimeConfig expected_time;
-  std::string shadow_picker;  // compared with `picker: expected-time`; empty: none
-  WeightSource weights = WeightSource::configured;
+  PickerConfig picker;
   std::vector<BackendConfig> backends;  // never empty in a loaded file
   // Given, every backend uses TLS; else those with https:// in their address.
   std::optional<PoolTlsConfig> tls;
@@ -340,7 +341,7 @@ struct PoolConfig {
   HealthConfig health;
   MetricsConfig metrics;
   std::optional<AffinityConfig> affinity;  // as the file has it; see `affinity_of(pool)`
-  SparesConfig spares;
+  StandbyConfig standby;
   OutlierConfig outlier;
   milliseconds slow_start{0};  // ramp of a backend that returns or joins; 0: none
   std::string fallback;        // the pool that takes what this one cannot; empty: none

@@ -1,4 +1,4 @@
-#include "balance/spare_controller.h"
+#include "balance/standby_controller.h"
 
 #include <gtest/gtest.h>
 
@@ -17,14 +17,15 @@ constexpr double unknown = LoadSample::unknown;
 TEST(LoadOf, IsTheMaximumOfTheKnownValues) {
   EXPECT_DOUBLE_EQ(load_of({0.5, unknown, unknown}, 0.8), 0.5);
   EXPECT_DOUBLE_EQ(load_of({0.5, 0.7, unknown}, 0.8), 0.7);
-  EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 5}, 0.8), 0.8) << "a queue of five calls for spares";
+  EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 5}, 0.8), 0.8)
+      << "a queue of five calls for standby backends";
   EXPECT_DOUBLE_EQ(load_of({unknown, 0.3, 1000}, 0.8), 2)
       << "one long queue counts for at most two backends";
   EXPECT_TRUE(std::isnan(load_of({unknown, unknown, unknown}, 0.8)));
 }
 
-// Six regular backends, two spares.
-class SpareControllerOfEight : public ::testing::Test {
+// Six regular backends, two standby backends.
+class StandbyControllerOfEight : public ::testing::Test {
  protected:
   // Ticks the controller ten times a second, for so long.
   std::uint32_t tick(PoolDemand sample, Duration how_long) {
@@ -35,44 +36,44 @@ class SpareControllerOfEight : public ::testing::Test {
     return wanted;
   }
   static PoolDemand loaded(double load, std::uint64_t outstanding) {
-    return {.load = load, .active = 6, .spares = 2, .outstanding = outstanding};
+    return {.load = load, .active = 6, .standby = 2, .outstanding = outstanding};
   }
 
-  SpareController rule;
-  const SparesSpec spec{.enter = 0.8, .leave = 0.5, .dwell = 10s};
+  StandbyController rule;
+  const StandbyConfig spec{.enter = 0.8, .leave = 0.5, .dwell = 10s};
   Instant now = noon;
 };
 
-TEST_F(SpareControllerOfEight, KeepsSparesOutWhileTheRegularBackendsCarryTheLoad) {
+TEST_F(StandbyControllerOfEight, KeepsThemOutWhileTheRegularBackendsCarryTheLoad) {
   EXPECT_EQ(tick(loaded(6 * 0.75, 60), 60s), 0u);
 }
 
-TEST_F(SpareControllerOfEight, AddsSparesAFewHundredMillisecondsAfterAJump) {
+TEST_F(StandbyControllerOfEight, AddsThemAFewHundredMillisecondsAfterAJump) {
   tick(loaded(1, 10), 10s);
 
   EXPECT_EQ(tick(loaded(5, 50), 300ms), 0u) << "a blip";
   EXPECT_EQ(tick(loaded(5, 50), 100ms), 1u) << "5 / 0.8 is 6.25: seven";
 }
 
-TEST_F(SpareControllerOfEight, AddsAllSparesForALargeJump) {
+TEST_F(StandbyControllerOfEight, AddsAllOfThemForALargeJump) {
   EXPECT_EQ(tick(loaded(9, 90), 400ms), 2u);
 }
 
-TEST_F(SpareControllerOfEight, IgnoresAShortSpike) {
+TEST_F(StandbyControllerOfEight, IgnoresAShortSpike) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(tick(loaded(9, 90), 200ms), 0u);
     EXPECT_EQ(tick(loaded(3, 30), 100ms), 0u);
   }
 }
 
-TEST_F(SpareControllerOfEight, AddsSparesAtOnceWhenRequestsQueue) {
+TEST_F(StandbyControllerOfEight, AddsThemAtOnceWhenRequestsQueue) {
   PoolDemand sample = loaded(7, 70);
   sample.has_queue = true;
 
   EXPECT_EQ(tick(sample, 100ms), 2u);
 }
 
-TEST_F(SpareControllerOfEight, ReplacesEachBackendThatIsDownAtOnce) {
+TEST_F(StandbyControllerOfEight, ReplacesEachBackendThatIsDownAtOnce) {
   PoolDemand sample = loaded(1, 10);
   sample.active = 5;
   sample.down = 1;
@@ -83,7 +84,7 @@ TEST_F(SpareControllerOfEight, ReplacesEachBackendThatIsDownAtOnce) {
   EXPECT_EQ(tick(sample, 100ms), 2u);
 }
 
-TEST_F(SpareControllerOfEight, RemovesSparesWhenTheBackendsThatWereDownAreUp) {
+TEST_F(StandbyControllerOfEight, RemovesThemWhenTheBackendsThatWereDownAreUp) {
   PoolDemand sample = loaded(1, 10);
   sample.active = 5;
   sample.down = 1;
@@ -93,21 +94,21 @@ TEST_F(SpareControllerOfEight, RemovesSparesWhenTheBackendsThatWereDownAreUp) {
   EXPECT_EQ(tick(loaded(1, 10), 2s), 0u);
 }
 
-TEST_F(SpareControllerOfEight, RemovesSparesWhenTheLoadIsLowForTheDwell) {
+TEST_F(StandbyControllerOfEight, RemovesThemWhenTheLoadIsLowForTheDwell) {
   tick(loaded(6, 80), 5s);
 
   EXPECT_EQ(tick(loaded(1, 10), 9s), 2u);
   EXPECT_EQ(tick(loaded(1, 10), 2s), 0u);
 }
 
-TEST_F(SpareControllerOfEight, KeepsSparesThatTheLoadStillNeeds) {
+TEST_F(StandbyControllerOfEight, KeepsThemThatTheLoadStillNeeds) {
   tick(loaded(6, 80), 5s);
 
   // Over eight that is 0.45 each; over six it would be 0.6: more than `leave`.
   EXPECT_EQ(tick(loaded(3.6, 36), 120s), 2u);
 }
 
-TEST_F(SpareControllerOfEight, UsesTheHighestNeedOfTheDwell) {
+TEST_F(StandbyControllerOfEight, UsesTheHighestNeedOfTheDwell) {
   tick(loaded(6, 80), 5s);
 
   for (int i = 0; i < 10; ++i) {
@@ -116,28 +117,28 @@ TEST_F(SpareControllerOfEight, UsesTheHighestNeedOfTheDwell) {
   }
 }
 
-TEST_F(SpareControllerOfEight, RemovesOneSpareWhereOneIsEnough) {
+TEST_F(StandbyControllerOfEight, RemovesOneWhereOneIsEnough) {
   tick(loaded(6, 80), 5s);
 
   EXPECT_EQ(tick(loaded(3.2, 20), 11s), 1u) << "3.2 / 0.5 is 6.4: seven";
 }
 
-TEST_F(SpareControllerOfEight, DoesNotMistakeAnEmptyQueueForTheEndOfTheLoad) {
-  // These engines report only their queue, which is empty as soon as the spares serve.
+TEST_F(StandbyControllerOfEight, DoesNotMistakeAnEmptyQueueForTheEndOfTheLoad) {
+  // These engines report only their queue, which is empty as soon as the standby backends serve.
   tick(loaded(6, 80), 1s);
 
   EXPECT_EQ(tick(loaded(0, 75), 60s), 2u) << "they still carry nearly as much";
   EXPECT_EQ(tick(loaded(0, 20), 11s), 0u);
 }
 
-TEST_F(SpareControllerOfEight, MeasuresTheLoadAgainstItsPeak) {
+TEST_F(StandbyControllerOfEight, MeasuresTheLoadAgainstItsPeak) {
   tick(loaded(6, 30), 500ms);  // the jump has only begun
   tick(loaded(7, 90), 5s);
 
   EXPECT_EQ(tick(loaded(0, 50), 11s), 0u) << "less than 5/8 of 90";
 }
 
-TEST_F(SpareControllerOfEight, DoesNotOscillateUnderASteadyLoad) {
+TEST_F(StandbyControllerOfEight, DoesNotOscillateUnderASteadyLoad) {
   // The same work loads six backends to 0.9 each and eight to 0.675: the sum does not change.
   int changes = 0;
   std::uint32_t before = 0;
@@ -191,12 +192,12 @@ TEST(LatencyRise, KeepsItsBaselineWhileNothingIsKnown) {
 
 // ---- with a pool ----
 
-class PoolWithSpares : public ::testing::Test {
+class PoolWithStandby : public ::testing::Test {
  protected:
-  static PoolSpec spec_of(std::size_t active, std::size_t spares, std::uint32_t limit = 0) {
-    PoolSpec spec = some_pool(active + spares, limit);
-    for (std::size_t i = active; i < active + spares; ++i) spec.backends[i].standby = true;
-    spec.spares.dwell = 10s;
+  static PoolSpec spec_of(std::size_t active, std::size_t standby, std::uint32_t limit = 0) {
+    PoolSpec spec = some_pool(active + standby, limit);
+    for (std::size_t i = active; i < active + standby; ++i) spec.backends[i].standby = true;
+    spec.standby.dwell = 10s;
     return spec;
   }
   const Load& load(std::size_t index) { return state->backends()[index]->load(); }
@@ -213,7 +214,7 @@ class PoolWithSpares : public ::testing::Test {
   Instant now = noon;
 };
 
-TEST_F(PoolWithSpares, GivesSparesNoRequestsUntilTheyAreNeeded) {
+TEST_F(PoolWithStandby, GivesThemNoRequestsUntilTheyAreNeeded) {
   auto picker = state->new_picker(1);
 
   tick(1s);
@@ -223,7 +224,7 @@ TEST_F(PoolWithSpares, GivesSparesNoRequestsUntilTheyAreNeeded) {
   EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
 }
 
-TEST_F(PoolWithSpares, AddsSparesWhenTheKvCachesAreFull) {
+TEST_F(PoolWithStandby, AddsThemWhenTheKvCachesAreFull) {
   engines_report({.running = 20, .waiting = 0, .kv_cache_ratio = 0.9});
   tick(500ms);
 
@@ -231,7 +232,7 @@ TEST_F(PoolWithSpares, AddsSparesWhenTheKvCachesAreFull) {
   EXPECT_FALSE(load(3).in_rotation()) << "1.8 / 0.8 is 2.25: three";
 }
 
-TEST_F(PoolWithSpares, AddsSparesWhenTheEnginesQueuesGrow) {
+TEST_F(PoolWithStandby, AddsThemWhenTheEnginesQueuesGrow) {
   engines_report({.running = 20, .waiting = 30});
   tick(500ms);
 
@@ -239,7 +240,7 @@ TEST_F(PoolWithSpares, AddsSparesWhenTheEnginesQueuesGrow) {
   EXPECT_TRUE(load(3).in_rotation());
 }
 
-TEST_F(PoolWithSpares, AddsSparesWhenAllSlotsAreTaken) {
+TEST_F(PoolWithStandby, AddsThemWhenAllSlotsAreTaken) {
   state = PoolState::build(spec_of(2, 2, 10));
   for (int i = 0; i < 9; ++i) {
     state->backends()[0]->try_acquire(now);
@@ -250,7 +251,7 @@ TEST_F(PoolWithSpares, AddsSparesWhenAllSlotsAreTaken) {
   EXPECT_TRUE(load(2).in_rotation());
 }
 
-TEST_F(PoolWithSpares, AddsOneSpareForAnUnhealthyBackend) {
+TEST_F(PoolWithStandby, AddsOneForAnUnhealthyBackend) {
   state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
   tick(100ms);
 
@@ -258,14 +259,14 @@ TEST_F(PoolWithSpares, AddsOneSpareForAnUnhealthyBackend) {
   EXPECT_FALSE(load(3).in_rotation());
 }
 
-TEST_F(PoolWithSpares, AddsOneSpareForABackendThatCannotBeConnected) {
+TEST_F(PoolWithStandby, AddsOneForABackendThatCannotBeConnected) {
   state->backends()[0]->connect_failed(now);
   tick(100ms);
 
   EXPECT_TRUE(load(2).in_rotation());
 }
 
-TEST_F(PoolWithSpares, SkipsAnUnavailableSpare) {
+TEST_F(PoolWithStandby, SkipsAnUnavailableOne) {
   state->backends()[2]->load().take_out(OutOfRotation::unhealthy);
   state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
   tick(100ms);
@@ -274,7 +275,7 @@ TEST_F(PoolWithSpares, SkipsAnUnavailableSpare) {
   EXPECT_TRUE(load(3).in_rotation());
 }
 
-TEST_F(PoolWithSpares, ReplacesASpareThatFails) {
+TEST_F(PoolWithStandby, ReplacesOneThatFails) {
   state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
   tick(100ms);
   state->backends()[2]->load().take_out(OutOfRotation::unhealthy);
@@ -282,10 +283,10 @@ TEST_F(PoolWithSpares, ReplacesASpareThatFails) {
 
   EXPECT_TRUE(load(3).in_rotation());
   state->backends()[2]->put_back(OutOfRotation::unhealthy);
-  EXPECT_FALSE(load(2).in_rotation()) << "it is a spare again";
+  EXPECT_FALSE(load(2).in_rotation()) << "it is on standby again";
 }
 
-TEST_F(PoolWithSpares, WaitsForBackendsThatAreStarting) {
+TEST_F(PoolWithStandby, WaitsForBackendsThatAreStarting) {
   state->backends()[0]->load().take_out(OutOfRotation::starting);
   state->backends()[1]->load().take_out(OutOfRotation::starting);
   tick(1s);
@@ -293,7 +294,7 @@ TEST_F(PoolWithSpares, WaitsForBackendsThatAreStarting) {
   EXPECT_FALSE(load(2).in_rotation()) << "no request waits";
 }
 
-TEST_F(PoolWithSpares, LetsRequestsInFlightFinish) {
+TEST_F(PoolWithStandby, LetsRequestsInFlightFinish) {
   engines_report({.waiting = 30});
   tick(500ms);
   ASSERT_TRUE(state->backends()[2]->try_acquire(now));
@@ -305,7 +306,7 @@ TEST_F(PoolWithSpares, LetsRequestsInFlightFinish) {
   state->backends()[2]->release();
 }
 
-TEST_F(PoolWithSpares, KeepsSparesInServiceOverAReload) {
+TEST_F(PoolWithStandby, KeepsThemInServiceOverAReload) {
   engines_report({.waiting = 30});
   tick(500ms);
   ASSERT_TRUE(load(2).in_rotation());
@@ -317,10 +318,10 @@ TEST_F(PoolWithSpares, KeepsSparesInServiceOverAReload) {
   EXPECT_TRUE(load(2).in_rotation());
 }
 
-TEST_F(PoolWithSpares, FollowsAChangedConfiguration) {
+TEST_F(PoolWithStandby, FollowsAChangedConfiguration) {
   state = PoolState::build(spec_of(4, 0), state.get());
   tick(100ms);
-  EXPECT_TRUE(load(2).in_rotation() && load(3).in_rotation()) << "spares no more";
+  EXPECT_TRUE(load(2).in_rotation() && load(3).in_rotation()) << "regular ones now";
 
   state = PoolState::build(spec_of(1, 3), state.get());
   tick(100ms);
@@ -328,13 +329,13 @@ TEST_F(PoolWithSpares, FollowsAChangedConfiguration) {
   EXPECT_TRUE(load(1).is_out(OutOfRotation::standby));
 }
 
-TEST_F(PoolWithSpares, ServesWaitersWhenTheOthersAreDown) {
+TEST_F(PoolWithStandby, ServesWaitersWhenTheOthersAreDown) {
   Loop loop;
   Pool pool(state, loop, 1);
   for (std::size_t i : {0u, 1u}) state->backends()[i]->load().take_out(OutOfRotation::unhealthy);
 
   auto waiting = pool.acquire({});
-  ASSERT_FALSE(waiting.ready()) << "there is hope: the spares are well";
+  ASSERT_FALSE(waiting.ready()) << "there is hope: the standby backends are well";
   tick(100ms);
   loop.run_until([&] { return waiting.ready(); });
 

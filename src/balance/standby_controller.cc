@@ -1,4 +1,4 @@
-#include "balance/spare_controller.h"
+#include "balance/standby_controller.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@ namespace evenkeel {
 namespace {
 
 constexpr double saturated_queue = 5;
-constexpr double max_load = 2;  // of one backend: one long queue must not call for ten spares
+constexpr double max_load = 2;  // of one backend: one long queue must not call for ten others
 
 constexpr double baseline_decay_per_second = 0.01;
 constexpr double baseline_gain = 0.05;  // per tick
@@ -40,14 +40,15 @@ double LatencyRise::tick(double first_byte_seconds, Instant now) {
   return first_byte_seconds / baseline_seconds_;
 }
 
-std::uint32_t SpareController::tick(const PoolDemand& sample, const SparesSpec& spec, Instant now) {
+std::uint32_t StandbyController::tick(const PoolDemand& sample, const StandbyConfig& spec,
+                                      Instant now) {
   const auto missing_for = [&](double target) {
     const std::uint32_t needed = backends_for(sample.load, target);
-    return std::min(needed > sample.active ? needed - sample.active : 0, sample.spares);
+    return std::min(needed > sample.active ? needed - sample.active : 0, sample.standby);
   };
   const bool none_available = sample.active == 0 && (sample.down > 0 || sample.has_queue);
   const std::uint32_t replaced =
-      std::min(std::max(sample.down, none_available ? 1u : 0u), sample.spares);
+      std::min(std::max(sample.down, none_available ? 1u : 0u), sample.standby);
   const std::uint32_t loaded = missing_for(spec.enter);
   const std::uint32_t to_enter = std::max(loaded, replaced);
   const std::uint32_t to_stay = std::max(missing_for(spec.leave), replaced);
