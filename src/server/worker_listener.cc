@@ -64,36 +64,16 @@ Task<void> send_and_close(std::unique_ptr<Socket> socket, std::string_view respo
   }
 }
 
-FrontendOptions options_of(const ListenerConfig& config) {
-  return {.listener = config.name,
-          .header_timeout = config.timeouts.header,
-          .idle_timeout = config.timeouts.idle,
-          .body_timeout = config.timeouts.body,
-          .write_timeout = config.timeouts.write,
-          .linger_timeout = config.timeouts.linger,
-          .header_bytes = config.limits.header_bytes,
-          .header_fields = config.limits.header_fields,
-          .uri_bytes = config.limits.uri_bytes,
-          .body_bytes = config.limits.body_bytes,
-          .body_rate_bytes = config.limits.body_rate_bytes,
-          .linger_bytes = config.limits.linger_bytes,
-          .response_buffer_bytes = config.limits.response_buffer_bytes,
-          .abort_on_half_close = config.half_close == HalfClose::abort,
-          .streams = config.limits.max_streams};
-}
-
 }  // namespace
 
 // ---- ListenerSettings -------------------------------------------------------------------------
 
 WorkerListener::ListenerSettings::ListenerSettings(WorkerListener& owner,
-                                                   const ListenerConfig& config)
+                                                   const ListenerConfig& listener_config)
     : listener(owner),
-      options(options_of(config)),
+      config(listener_config),
       proxy_protocol_sources(cidrs_of(config.proxy_protocol)),
       trusted_proxies(cidrs_of(config.trusted_proxies)),
-      handshake_timeout(config.timeouts.handshake),
-      max_connections(config.limits.max_connections),
       index(owner.worker_.metrics_registry().label_index().listener(config.name)) {}
 
 std::shared_ptr<Handler> WorkerListener::ListenerSettings::plan() {
@@ -108,7 +88,7 @@ ClientNumber WorkerListener::ListenerSettings::number_of(const Endpoint& peer) c
   return any_contains(trusted_proxies, peer) ? 0 : listener.clients_->number_of(peer);
 }
 
-void WorkerListener::ListenerSettings::closed(const FrontendOptions&, ClientNumber client) {
+void WorkerListener::ListenerSettings::closed(const ListenerConfig&, ClientNumber client) {
   --connections;
   listener.clients_->closed(client);
   listener.worker_.worker_metrics().listener(index).closed.add();
@@ -279,7 +259,7 @@ void WorkerListener::serve(int fd, const Endpoint& peer) {
 void WorkerListener::serve_http(ListenerSettings& settings, std::unique_ptr<Socket> socket,
                                 const Endpoint& peer, ClientNumber client) {
   worker_.loop().spawn(
-      evenkeel::serve_http(std::move(socket), peer, settings.options, settings, client));
+      evenkeel::serve_http(std::move(socket), peer, settings.config, settings, client));
 }
 
 /// The steps before HTTP: the PROXY header, then TLS.
@@ -292,7 +272,7 @@ Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Soc
     ClientNumber& client;
     bool dismissed = false;
     ~CloseGuard() {
-      if (!dismissed) settings.closed(settings.options, client);
+      if (!dismissed) settings.closed(settings.config, client);
     }
   } close_guard{settings, client};
   Loop& loop = worker_.loop();
@@ -303,7 +283,7 @@ Task<void> WorkerListener::begin(ListenerSettings& settings, std::unique_ptr<Soc
   }
   std::optional<PendingHandshake> pending(std::in_place, *this, socket->watch(), client);
   if (expects_proxy_header) {
-    const Instant deadline = loop.now() + limit_in_drain(settings.options.header_timeout);
+    const Instant deadline = loop.now() + limit_in_drain(settings.config.timeouts.header);
     auto named = co_await read_proxy_header(*socket, peer, deadline);
     if (!named) co_return;
     peer = *named;
@@ -331,7 +311,8 @@ void WorkerListener::count_handshake(const ListenerSettings& settings, TlsOutcom
 Task<bool> WorkerListener::accept_tls(ListenerSettings& settings, std::unique_ptr<Socket>& socket,
                                       std::optional<PendingHandshake>& pending,
                                       std::shared_ptr<const TlsServerContext> tls) {
-  const Instant deadline = worker_.loop().now() + limit_in_drain(settings.handshake_timeout);
+  const Instant deadline =
+      worker_.loop().now() + limit_in_drain(settings.config.timeouts.handshake);
   auto secured = co_await socket->accept_tls(std::move(tls), deadline);
   const TlsOutcome outcome = pending->evicted ? TlsOutcome::overload : socket->tls_outcome();
   count_handshake(settings, outcome);

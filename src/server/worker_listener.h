@@ -57,9 +57,9 @@ class WorkerListener final {
   bool empty() const;
 
   ListenerId id() const { return id_; }
-  const std::string& name() const { return settings_.back().options.listener; }
+  const std::string& name() const { return settings_.back().config.name; }
   /// Limit of connections over all workers; 0: none.
-  std::uint32_t max_connections() const { return settings_.back().max_connections; }
+  std::uint32_t max_connections() const { return settings_.back().config.limits.max_connections; }
   /// The listener's index in the metrics' LabelIndex.
   std::uint32_t index() const { return settings_.back().index; }
 
@@ -84,7 +84,7 @@ class WorkerListener final {
  private:
   /// The settings of the connections that began between two updates, and what they call back.
   struct ListenerSettings final : FrontendCallbacks {
-    ListenerSettings(WorkerListener& owner, const ListenerConfig& config);
+    ListenerSettings(WorkerListener& owner, const ListenerConfig& listener_config);
 
     std::shared_ptr<Handler> plan() override;
     void refused(const Refusal& refusal) override;
@@ -94,17 +94,15 @@ class WorkerListener final {
       return listener.idle_.of(listener.clients_->size_of(client));
     }
     void watch_drain(Waiter& waiter) override { listener.drain_watchers_.add(waiter); }
-    void closed(const FrontendOptions&, ClientNumber client) override;
+    void closed(const ListenerConfig&, ClientNumber client) override;
     /// 0 for one that speaks for many clients.
     ClientNumber number_of(const Endpoint& peer) const;
 
     WorkerListener& listener;
-    FrontendOptions options;
+    ListenerConfig config;
     std::vector<Cidr> proxy_protocol_sources;  ///< peers that must begin with a PROXY header
     std::vector<Cidr> trusted_proxies;         ///< peers that speak for many clients
-    Duration handshake_timeout;
-    std::uint32_t max_connections;
-    std::uint32_t index;  ///< in the LabelIndex
+    std::uint32_t index;                       ///< in the LabelIndex
     std::uint32_t connections = 0;
   };
 

@@ -32,7 +32,7 @@ std::string server_in(std::string_view target) {
 
 ControlServer::ControlServer(Loop& loop, std::vector<SimulatedServer*> servers, int fd)
     : loop_(loop), servers_(std::move(servers)) {
-  frontend_.listener = "sim-control";
+  frontend_.name = "sim-control";
   listener_.emplace(loop_, fd, [this](int accepted, const Endpoint& peer) {
     loop_.spawn(serve_http1(std::make_unique<Socket>(loop_, accepted), peer, frontend_, *this));
   });

@@ -28,7 +28,7 @@ class ControlServer final : public Handler, public FrontendCallbacks {
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
   IdleList& idle_connections(ClientNumber) override { return idle_; }
-  void closed(const FrontendOptions&, ClientNumber) override {}
+  void closed(const ListenerConfig&, ClientNumber) override {}
   Task<Result<Response>> handle(Request& request) override;
 
  private:
@@ -37,7 +37,7 @@ class ControlServer final : public Handler, public FrontendCallbacks {
 
   Loop& loop_;
   std::vector<SimulatedServer*> servers_;
-  FrontendOptions frontend_;
+  ListenerConfig frontend_;
   IdleList idle_;
   std::optional<Listener> listener_;
 };

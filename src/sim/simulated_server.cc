@@ -59,7 +59,7 @@ class SimulatedServer::Connection final : public Handler, public FrontendCallbac
   void refused(const Refusal&) override {}
   bool draining() const override { return !server.listener_.has_value(); }
   IdleList& idle_connections(ClientNumber) override { return server.idle_; }
-  void closed(const FrontendOptions&, ClientNumber) override {}
+  void closed(const ListenerConfig&, ClientNumber) override {}
 
   SimulatedServer& server;
   int fd;
@@ -80,14 +80,14 @@ SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, co
       endpoint_(Listener::local_endpoint(fd)),
       model_(loop, options_, preset, engine),
       api_(engine.make(model_)) {
-  frontend_.listener = options_.name;
-  frontend_.idle_timeout = engine.idle_timeout;
-  frontend_.header_bytes = 64 * 1024;
-  frontend_.header_fields = 256;
-  frontend_.uri_bytes = 32 * 1024;
-  frontend_.body_bytes = 512u << 20;
-  frontend_.body_timeout = std::chrono::hours(1);  // gRPC streams may pause
-  frontend_.write_timeout = std::chrono::hours(1);
+  frontend_.name = options_.name;
+  frontend_.timeouts.idle = engine.idle_timeout;
+  frontend_.limits.header_bytes = 64 * 1024;
+  frontend_.limits.header_fields = 256;
+  frontend_.limits.uri_bytes = 32 * 1024;
+  frontend_.limits.body_bytes = 512u << 20;
+  frontend_.timeouts.body = std::chrono::hours(1);  // gRPC streams may pause
+  frontend_.timeouts.write = std::chrono::hours(1);
 
   port_reservation_fd_ = socket(endpoint_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;

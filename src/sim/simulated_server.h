@@ -70,7 +70,7 @@ class SimulatedServer final {
   const SimulatedEngine& engine_;
   Endpoint endpoint_;
   int port_reservation_fd_ = -1;  // bound, never listening: keeps the port while we refuse
-  FrontendOptions frontend_;
+  ListenerConfig frontend_;
   SimulatedModel model_;
   std::unique_ptr<EngineApi> api_;
   std::string stale_metrics_;

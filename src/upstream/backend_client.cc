@@ -50,7 +50,7 @@ Task<void> discard(Body* body) {
 
 LinkPoolOptions link_options_for(const ServerAccess& access) {
   LinkPoolOptions links = access.links;
-  if (!access.keeps_links) links.max_idle = 0;
+  if (!access.keeps_links) links.keep_alive.max_idle = 0;
   return links;
 }
 

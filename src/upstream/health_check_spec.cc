@@ -45,7 +45,7 @@ ServerAccess health_check_access(ServerAccess access, const HealthCheckSpec& spe
   const Duration patience = token_check_timeout(spec);
   links.link = {.first_byte_timeout = patience, .idle_timeout = patience};
   links.connector.connect_timeout = spec.config.timeout;
-  links.max_idle = 1;
+  links.keep_alive.max_idle = 1;
   if (kind == HealthCheckKind::grpc) {
     links.protocol = BackendProtocol::http2;
     links.connector.alpn = AlpnOffer::http2;

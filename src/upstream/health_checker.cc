@@ -99,7 +99,7 @@ void HealthChecker::check_triggers() {
   if (checking_ || server_closes_idle_ || !has_idle_link_ || probe_->has_idle_link()) return;
   has_idle_link_ = false;
   // Lost only if it closed before our own idle timeout.
-  idle_link_lost_ = loop_.now() - last_check_ < probe_->access().links.idle_timeout;
+  idle_link_lost_ = loop_.now() - last_check_ < probe_->access().links.keep_alive.idle;
   if (idle_link_lost_) check_now();
 }
 

@@ -260,7 +260,7 @@ void LinkPool::return_link(PooledLink& pooled) {
   std::unique_ptr<PooledLink> owned(&pooled);
   metrics_.links_busy.remove();
   pooled.unlink();
-  if (pooled.link->available_capacity() == 0 || idle_.size() >= options_.max_idle ||
+  if (pooled.link->available_capacity() == 0 || idle_.size() >= options_.keep_alive.max_idle ||
       !pooled.link->alive(false)) {
     return;  // `owned` closes it
   }
@@ -276,7 +276,7 @@ void LinkPool::return_shared_link(PooledLink& pooled) {
   metrics_.links_busy.remove();
   metrics_.links_idle.add();
   pooled.idle_since = loop_.now();
-  if (options_.max_idle > 0 && pooled.link->alive(false)) {
+  if (options_.keep_alive.max_idle > 0 && pooled.link->alive(false)) {
     sweep_from(pooled.idle_since);
   } else {
     drop_shared(pooled);
@@ -293,7 +293,7 @@ void LinkPool::suspect(Duration max_silence) {
 }
 
 std::size_t LinkPool::retire_links(std::size_t max_count) {
-  options_.max_idle = 0;
+  options_.keep_alive.max_idle = 0;
   const auto unused = std::partition(shared_.begin(), shared_.end(),
                                      [](const auto& pooled) { return pooled->users > 0; });
   const auto of_shared = std::min(max_count, static_cast<std::size_t>(shared_.end() - unused));
@@ -325,11 +325,11 @@ void LinkPool::on_idle_closed(PooledLink& pooled) {
 }
 
 void LinkPool::sweep_from(Instant idle_since) {
-  if (!sweep_.armed()) sweep_.arm(loop_, idle_since + options_.idle_timeout);
+  if (!sweep_.armed()) sweep_.arm(loop_, idle_since + options_.keep_alive.idle);
 }
 
 void LinkPool::sweep() {
-  const Instant expired = loop_.now() - options_.idle_timeout;
+  const Instant expired = loop_.now() - options_.keep_alive.idle;
   const auto first_unexpired = std::find_if(
       idle_.begin(), idle_.end(), [&](const auto& pooled) { return pooled->idle_since > expired; });
   metrics_.links_idle.remove(first_unexpired - idle_.begin());
@@ -345,7 +345,7 @@ void LinkPool::sweep() {
   for (const auto& pooled : shared_) {
     if (pooled->users == 0) oldest = std::min(oldest, pooled->idle_since);
   }
-  if (oldest != never) sweep_.arm(loop_, oldest + options_.idle_timeout);
+  if (oldest != never) sweep_.arm(loop_, oldest + options_.keep_alive.idle);
 }
 
 }  // namespace evenkeel

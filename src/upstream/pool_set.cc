@@ -325,8 +325,7 @@ LinkPoolOptions link_options_of(const PoolConfig& pool, const BackendConfig& bac
       .link = {.first_byte_timeout = pool.timeouts.first_byte, .idle_timeout = pool.timeouts.idle},
       .connector = {.connect_timeout = pool.timeouts.connect},
       .protocol = pool.protocol,
-      .idle_timeout = pool.keep_alive.idle,
-      .max_idle = pool.keep_alive.max_idle};
+      .keep_alive = pool.keep_alive};
   if (!pool.tls && !backend.address.secure) return options;
   options.connector.tls = tls;
   switch (pool.protocol) {

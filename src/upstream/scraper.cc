@@ -20,7 +20,7 @@ constexpr std::size_t max_bytes_per_turn = std::size_t{256} << 10;
 Scraper::Scraper(Loop& loop, ScrapeTarget target, NameResolver resolve)
     : loop_(loop), target_(std::move(target)), resolve_(std::move(resolve)) {
   // Independent of how many links the pool keeps for traffic.
-  target_.access.links.max_idle = target_.access.keeps_links ? 1 : 0;
+  target_.access.links.keep_alive.max_idle = target_.access.keeps_links ? 1 : 0;
 }
 
 Task<Result<Scraped>> Scraper::read(ScrapeObserver& observer, Instant deadline) {

@@ -18,9 +18,9 @@ namespace evenkeel {
 /// that is held back by a slow backend loses nothing.
 class BodyRate {
  public:
-  explicit BodyRate(const FrontendOptions& options)
-      : bytes_per_second_(options.body_rate_bytes),
-        most_(std::max<Duration>(initial, options.body_timeout)) {}
+  explicit BodyRate(const ListenerConfig& config)
+      : bytes_per_second_(config.limits.body_rate_bytes),
+        most_(std::max<Duration>(initial, config.timeouts.body)) {}
 
   /// When a wait that begins now has lasted too long.
   Instant deadline(Instant now) const { return bytes_per_second_ == 0 ? never : now + left_; }

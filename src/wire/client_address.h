@@ -30,10 +30,10 @@ class ClientAddress {
 };
 
 /// Sets what a request's identity takes from its connection; `tls` null: cleartext.
-inline void identify_connection(RequestIdentity& identity, const FrontendOptions& options,
+inline void identify_connection(RequestIdentity& identity, const ListenerConfig& config,
                                 const ClientAddress& client, const TlsConnectionInfo* tls,
                                 std::string_view protocol) {
-  identity.listener = options.listener;
+  identity.listener = config.name;
   identity.client = client.text();
   identity.client_port = client.port();
   identity.protocol = protocol;

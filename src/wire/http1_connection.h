@@ -20,16 +20,16 @@ namespace evenkeel {
 class Http1Connection final : public Pooled, public InterimHandler {
  public:
   Http1Connection(std::unique_ptr<Socket> socket, const ClientAddress& client,
-                  const FrontendOptions& options, FrontendCallbacks& callbacks)
-      : options_(options),
+                  const ListenerConfig& config, FrontendCallbacks& callbacks)
+      : config_(config),
         callbacks_(callbacks),
         client_(client),
-        budget_(options.response_buffer_bytes) {
+        budget_(config.limits.response_buffer_bytes) {
     transport_.socket = std::move(socket);
     transport_.socket->limit_unsent(max_unsent_bytes);
   }
   ~Http1Connection() override {
-    if (transport_.socket != nullptr) callbacks_.closed(options_, client_.number());
+    if (transport_.socket != nullptr) callbacks_.closed(config_, client_.number());
   }
 
   /// Serves the connection until it ends. With `detects_http2`, a client that sends the HTTP/2
@@ -82,7 +82,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   void interrupt_wait() { watch().interrupt(); }
 
   Http1Transport transport_;
-  const FrontendOptions& options_;
+  const ListenerConfig& config_;
   FrontendCallbacks& callbacks_;
   std::uint8_t minor_version_ = 1;
   bool served_ = false;

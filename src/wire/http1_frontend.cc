@@ -46,8 +46,8 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       // A new connection may still send its first request in a drain, but soon.
       const bool first_request_pending = !c.served_ && c.callbacks_.closes_idle();
       const Duration timeout = first_request_pending ? head_drain_timeout
-                               : c.served_           ? c.options_.idle_timeout
-                                                     : c.options_.header_timeout;
+                               : c.served_           ? c.config_.timeouts.idle
+                                                     : c.config_.timeouts.header;
       c.callbacks_.idle_connections(c.client_.number()).add(c.idle_, since);
       auto wake = co_await c.watch().until_readable(since + timeout);
       c.idle_.leave();
@@ -108,7 +108,7 @@ Http1Connection::Arrival Http1Connection::receive() {
 
 /// Continues as HTTP/2. Not part of `serve`, which would make every connection's frame larger.
 Task<void> Http1Connection::continue_as_http2() {
-  return serve_http2(std::move(transport_.socket), client_, options_, callbacks_,
+  return serve_http2(std::move(transport_.socket), client_, config_, callbacks_,
                      std::exchange(transport_.in, {}));
 }
 
@@ -116,7 +116,7 @@ Task<void> Http1Connection::continue_as_http2() {
 /// `transport_.in`.
 Task<std::optional<bool>> Http1Connection::detect_http2(Instant started) {
   constexpr std::string_view preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  Instant deadline = started + options_.header_timeout;
+  Instant deadline = started + config_.timeouts.header;
   while (true) {
     const std::string_view begun = transport_.in.bytes().substr(0, preface.size());
     if (!preface.starts_with(begun)) co_return false;
@@ -147,11 +147,12 @@ Task<Http1Connection::Next> Http1Connection::exchange(Instant started) {
   Request request{.response_budget = &budget_};
   Http1MessageInfo message;
   {
-    HeadParser parser(HeadParser::Kind::request,
-                      {options_.header_bytes, options_.header_fields, options_.uri_bytes});
-    auto outcome = co_await read_head(parser, started + options_.header_timeout);
+    HeadParser parser(
+        HeadParser::Kind::request,
+        {config_.limits.header_bytes, config_.limits.header_fields, config_.limits.uri_bytes});
+    auto outcome = co_await read_head(parser, started + config_.timeouts.header);
     minor_version_ = static_cast<std::uint8_t>(parser.head().minor_version);
-    identify_connection(request.info.identity, options_, client_, socket().tls(),
+    identify_connection(request.info.identity, config_, client_, socket().tls(),
                         minor_version_ == 1 ? "HTTP/1.1" : "HTTP/1.0");
     request.info.timings.started = started;
     request.info.timings.head_received = loop().now();
@@ -169,7 +170,7 @@ Task<Http1Connection::Next> Http1Connection::exchange(Instant started) {
     request.body = std::make_unique<TunnelBody>(transport_, request.info);
   } else if (message.framing.kind == Framing::Kind::chunked ||
              (message.framing.kind == Framing::Kind::length && message.framing.length > 0)) {
-    auto made = std::make_unique<Http1RequestBody>(transport_, options_, message, request.info);
+    auto made = std::make_unique<Http1RequestBody>(transport_, config_, message, request.info);
     body = made.get();
     request.body = std::move(made);
   }
@@ -179,7 +180,7 @@ Task<Http1Connection::Next> Http1Connection::exchange(Instant started) {
   const std::shared_ptr<Handler> plan = callbacks_.plan();
   auto answer = plan->handle(request);
   if (!answer.ready()) {
-    co_await UntilDoneOrHangup(answer, watch(), options_.abort_on_half_close);
+    co_await UntilDoneOrHangup(answer, watch(), config_.half_close == HalfClose::abort);
     if (!answer.ready()) {
       answer.drop();
       co_return Next::close;
@@ -260,13 +261,13 @@ std::optional<Error> Http1Connection::check_head(HeadOutcome outcome, HeadParser
   if (outcome == HeadOutcome::failed) {
     const MessageLimit limit = parser.exceeded_limit();
     return refused(parser.fault(),
-                   limit == MessageLimit::none ? parser.detail() : describe_limit(limit, options_));
+                   limit == MessageLimit::none ? parser.detail() : describe_limit(limit, config_));
   }
   if (auto problem = accept_request(parser.head(), request, message)) {
     return refused(problem->fault, problem->detail);
   }
-  if (message.framing.length > options_.body_bytes) {
-    return refused(Fault::body_too_large, describe_limit(MessageLimit::body, options_));
+  if (message.framing.length > config_.limits.body_bytes) {
+    return refused(Fault::body_too_large, describe_limit(MessageLimit::body, config_));
   }
   return std::nullopt;
 }
@@ -286,7 +287,7 @@ Task<Http1Connection::Next> Http1Connection::refuse(Error error, const Head& hea
   auto chunk = co_await response.body->read();
   HeadWriter& out = begin_head();
   write_response_head(out, response, {Framing::Kind::length, chunk->bytes.size()}, true, 1);
-  auto written = co_await socket().write(out.written(), chunk->bytes, {}, options_.write_timeout);
+  auto written = co_await socket().write(out.written(), chunk->bytes, {}, config_.timeouts.write);
   if (written) info.outcome.bytes_out = chunk->bytes.size();
   co_return written ? Next::linger : Next::close;
 }
@@ -310,7 +311,7 @@ Task<Http1Connection::Next> Http1Connection::after_response(Http1RequestBody* bo
 /// connection. In a drain of the process the connection closes, and `linger` discards.
 Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
   if (!body.drainable() || (!body.finished() && callbacks_.draining())) co_return Next::linger;
-  body.discard_until(loop().now() + options_.linger_timeout);
+  body.discard_until(loop().now() + config_.timeouts.linger);
   callbacks_.watch_drain(idle_);
   std::uint64_t drained = 0;
   int without_waiting = 0;
@@ -327,7 +328,7 @@ Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
     auto chunk = pending.take();
     if (!chunk) co_return Next::linger;
     drained += chunk->bytes.size();
-    if (drained > options_.linger_bytes) co_return Next::linger;
+    if (drained > config_.limits.linger_bytes) co_return Next::linger;
   }
   idle_.leave();
   if (transport_.carried_over.block) transport_.in = std::exchange(transport_.carried_over, {});
@@ -338,13 +339,13 @@ Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
 /// the kernel answers what arrives after a close with a reset, which discards that response.
 Task<void> Http1Connection::linger() {
   socket().shutdown_write();
-  Instant deadline = loop().now() + options_.linger_timeout;
+  Instant deadline = loop().now() + config_.timeouts.linger;
   if (timed_out_) deadline = std::min(deadline, loop().now() + max_linger_after_timeout);
   callbacks_.watch_drain(idle_);
   if (!transport_.in.block) transport_.in.block = Block::take(Block::small);
   std::uint64_t discarded = 0;
   int without_waiting = 0;
-  while (discarded < options_.linger_bytes) {
+  while (discarded < config_.limits.linger_bytes) {
     if (callbacks_.draining()) deadline = std::min(deadline, loop().now() + max_linger_in_drain);
     if (!watch().readable()) {
       without_waiting = 0;
@@ -363,21 +364,21 @@ Task<void> Http1Connection::linger() {
   }
 }
 
-Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
-                       const FrontendOptions& options, FrontendCallbacks& callbacks) {
+Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer, const ListenerConfig& config,
+                       FrontendCallbacks& callbacks) {
   return Http1Connection::serve(
-      std::make_unique<Http1Connection>(std::move(socket), ClientAddress(peer), options, callbacks),
+      std::make_unique<Http1Connection>(std::move(socket), ClientAddress(peer), config, callbacks),
       false);
 }
 
-Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
+Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const ListenerConfig& config,
                       FrontendCallbacks& callbacks, ClientNumber client) {
   const ClientAddress address(peer, client);
   if (socket->tls() != nullptr && socket->tls()->alpn == "h2") {
-    return serve_http2(std::move(socket), address, options, callbacks, {});
+    return serve_http2(std::move(socket), address, config, callbacks, {});
   }
   return Http1Connection::serve(
-      std::make_unique<Http1Connection>(std::move(socket), address, options, callbacks), true);
+      std::make_unique<Http1Connection>(std::move(socket), address, config, callbacks), true);
 }
 
 }  // namespace evenkeel

@@ -37,8 +37,8 @@ std::optional<Result<Chunk>> Http1RequestBody::deliver(char* bytes, std::size_t 
       if (decoder_.trailers().size() > 0) chunk.trailers = &decoder_.trailers();
     }
     total_ += chunk.bytes.size();
-    if (!info_.identity.is_streaming && total_ > options_.body_bytes) {
-      return fail(Fault::body_too_large, describe_limit(MessageLimit::body, options_));
+    if (!info_.identity.is_streaming && total_ > config_.limits.body_bytes) {
+      return fail(Fault::body_too_large, describe_limit(MessageLimit::body, config_));
     }
     if (chunk.bytes.empty() && !chunk.last) return std::nullopt;
   } else {
@@ -165,7 +165,7 @@ Task<Result<Chunk>> Http1RequestBody::read_more() {
       large_.release();  // nothing of it is in use, and the wait may be long
       const bool may_pause = info_.identity.is_streaming;
       const Instant began = t.loop().now();
-      const Instant silent = may_pause ? never : began + options_.body_timeout;
+      const Instant silent = may_pause ? never : began + config_.timeouts.body;
       const Instant stalled = std::min(deadline_, silent);
       const Instant slow = may_pause ? never : rate_.deadline(began);
       const Instant deadline = std::min(stalled, slow);

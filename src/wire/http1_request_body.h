@@ -20,14 +20,14 @@ inline constexpr std::uint64_t max_drained_body_bytes = 64 * 1024;
 /// A request body, read from the connection as it is pulled.
 class Http1RequestBody final : public Body {
  public:
-  Http1RequestBody(Http1Transport& transport, const FrontendOptions& options,
+  Http1RequestBody(Http1Transport& transport, const ListenerConfig& config,
                    const Http1MessageInfo& message, RequestInfo& info)
       : transport_(transport),
-        options_(options),
+        config_(config),
         info_(info),
         chunked_(message.framing.kind == Framing::Kind::chunked),
         awaits_continue_(message.expects_continue),
-        rate_(options),
+        rate_(config),
         left_(message.framing.length),
         length_(message.framing.length) {}
 
@@ -72,7 +72,7 @@ class Http1RequestBody final : public Body {
   Result<Chunk> fail(Fault fault, std::string detail);
 
   Http1Transport& transport_;
-  const FrontendOptions& options_;
+  const ListenerConfig& config_;
   RequestInfo& info_;
   bool chunked_;
   bool awaits_continue_;

@@ -81,7 +81,7 @@ Task<Http1Connection::Next> Http1Connection::write_whole(RequestInfo& info,
   const std::size_t body_size = body.size();
   std::string_view tail;
   gather(out, body, tail);
-  auto writing = socket().write(out.written(), body, tail, options_.write_timeout);
+  auto writing = socket().write(out.written(), body, tail, config_.timeouts.write);
   if (!writing.ready()) {
     return finish_writing(std::move(writing), info, framing, body_size, close);
   }
@@ -110,7 +110,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
   RequestInfo& info = request.info;
   const bool chunked = framing.kind == Framing::Kind::chunked;
   const bool tunnel = response.status == 101;
-  const bool abort_on_half_close = options_.abort_on_half_close && !tunnel;
+  const bool abort_on_half_close = config_.half_close == HalfClose::abort && !tunnel;
   bool head_written = false;
   int without_waiting = 0;
 
@@ -120,7 +120,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
       if (!head_written) {
         HeadWriter& out = begin_head();
         write_response_head(out, response, framing, close, minor_version_);
-        auto written = co_await socket().write(out.written(), {}, {}, options_.write_timeout);
+        auto written = co_await socket().write(out.written(), {}, {}, config_.timeouts.write);
         if (!written) co_return abort(info, written.error(), framing);
         head_written = true;
       }
@@ -150,7 +150,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     std::string storage;
     if (chunked) tail = frame_chunk(out, chunk, storage);
     auto written =
-        co_await write_gathered(socket(), out, chunk.bytes, tail, options_.write_timeout);
+        co_await write_gathered(socket(), out, chunk.bytes, tail, config_.timeouts.write);
     if (!written) co_return abort(info, written.error(), framing);
     head_written = true;
     info.outcome.bytes_out += chunk.bytes.size();

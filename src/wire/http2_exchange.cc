@@ -16,8 +16,7 @@ namespace evenkeel {
 /// A request body, read from the stream's buffer.
 class Http2ServerStream::RequestBody final : public Body {
  public:
-  explicit RequestBody(Http2ServerStream& stream)
-      : stream_(stream), rate_(stream.owner_.options_) {}
+  explicit RequestBody(Http2ServerStream& stream) : stream_(stream), rate_(stream.owner_.config_) {}
 
   Task<Result<Chunk>> read() override {
     if (auto chunk = stream_.take()) return counted(std::move(*chunk));
@@ -38,7 +37,7 @@ class Http2ServerStream::RequestBody final : public Body {
     while (true) {
       const bool may_pause = stream_.request_.info.identity.is_streaming;
       const Instant began = frontend.loop().now();
-      const Instant stalled = may_pause ? never : began + frontend.options_.body_timeout;
+      const Instant stalled = may_pause ? never : began + frontend.config_.timeouts.body;
       const Instant slow = may_pause ? never : rate_.deadline(began);
       std::optional<BodyWait> waiting(std::in_place, frontend.loop(), rate_,
                                       stream_.request_.info.timings);
@@ -63,10 +62,11 @@ class Http2ServerStream::RequestBody final : public Body {
     info.outcome.bytes_in += chunk->bytes.size();
     rate_.received(chunk->bytes.size());
     stream_.head_.expects_continue = false;
-    if (!info.identity.is_streaming && info.outcome.bytes_in > stream_.owner_.options_.body_bytes) {
+    if (!info.identity.is_streaming &&
+        info.outcome.bytes_in > stream_.owner_.config_.limits.body_bytes) {
       return Error{.fault = Fault::body_too_large,
                    .side = Side::client,
-                   .detail = describe_limit(MessageLimit::body, stream_.owner_.options_)};
+                   .detail = describe_limit(MessageLimit::body, stream_.owner_.config_)};
     }
     return chunk;
   }
@@ -139,14 +139,14 @@ std::optional<Error> Http2Frontend::check_head(Http2ServerStream& stream) {
   Request& request = stream.request_;
   const char* problem = stream.head_.finish(request);
   if (stream.over_limits()) {
-    return refused(Fault::header_too_large, describe_limit(stream.exceeded_limit(), options_));
+    return refused(Fault::header_too_large, describe_limit(stream.exceeded_limit(), config_));
   }
   if (problem != nullptr) return refused(stream.head_.fault(), problem);
-  if (request.path.size() > options_.uri_bytes) {
-    return refused(Fault::uri_too_long, describe_limit(MessageLimit::uri, options_));
+  if (request.path.size() > config_.limits.uri_bytes) {
+    return refused(Fault::uri_too_long, describe_limit(MessageLimit::uri, config_));
   }
-  if (stream.head_.length.value_or(0) > options_.body_bytes) {
-    return refused(Fault::body_too_large, describe_limit(MessageLimit::body, options_));
+  if (stream.head_.length.value_or(0) > config_.limits.body_bytes) {
+    return refused(Fault::body_too_large, describe_limit(MessageLimit::body, config_));
   }
   return std::nullopt;
 }
@@ -262,7 +262,7 @@ Task<Result<Done>> Http2Frontend::respond(Http2ServerStream& stream, Response& r
     }
   }
   submit_head(stream, response, false);
-  auto pumping = stream.pump(*response.body, std::move(next), options_.write_timeout);
+  auto pumping = stream.pump(*response.body, std::move(next), config_.timeouts.write);
   auto sent = co_await pumping;
   request.info.outcome.bytes_out = stream.sent();
   co_return sent;

@@ -19,23 +19,23 @@ constexpr Duration goaway_timeout = std::chrono::seconds(1);  // for the respons
 constexpr Duration head_drain_timeout = std::chrono::seconds(1);
 constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, for a slow reader
 
-Http2Settings settings_of(const FrontendOptions& options) {
+Http2Settings settings_of(const ListenerConfig& config) {
   return {.side = Http2Guard::Side::server,
-          .streams = options.streams,
-          .header_bytes = options.header_bytes,
-          .header_fields = options.header_fields,
-          .write_timeout = options.write_timeout};
+          .streams = config.limits.max_streams,
+          .header_bytes = config.limits.header_bytes,
+          .header_fields = config.limits.header_fields,
+          .write_timeout = config.timeouts.write};
 }
 
 }  // namespace
 
 Http2Frontend::Http2Frontend(std::unique_ptr<Socket> socket, const ClientAddress& client,
-                             const FrontendOptions& options, FrontendCallbacks& callbacks)
-    : options_(options),
+                             const ListenerConfig& config, FrontendCallbacks& callbacks)
+    : config_(config),
       callbacks_(callbacks),
       client_(client),
-      budget_(options.response_buffer_bytes),
-      session_(std::move(socket), settings_of(options), *this),
+      budget_(config.limits.response_buffer_bytes),
+      session_(std::move(socket), settings_of(config), *this),
       tls_(session_.socket().tls()),
       opened_(loop().now()) {
   session_.socket().limit_unsent(max_unsent_bytes);
@@ -46,7 +46,7 @@ Http2Frontend::~Http2Frontend() {
     drop_streams();
     session_.fail(NGHTTP2_NO_ERROR, "the server is stopping");
   }
-  callbacks_.closed(options_, client_.number());
+  callbacks_.closed(config_, client_.number());
 }
 
 /// Ends the requests in progress; the client gets no more of their responses.
@@ -79,11 +79,11 @@ Task<void> Http2Frontend::serve(std::unique_ptr<Http2Frontend> self, ReadBuffer 
 /// The last request has ended.
 void Http2Frontend::become_idle() {
   callbacks_.idle_connections(client_.number()).add(idle_, loop().now());
-  idle_timer_.arm(loop(), loop().now() + options_.idle_timeout);
+  idle_timer_.arm(loop(), loop().now() + config_.timeouts.idle);
 }
 
 void Http2Frontend::begin_request(RequestInfo& info) const {
-  identify_connection(info.identity, options_, client_, tls_, "HTTP/2");
+  identify_connection(info.identity, config_, client_, tls_, "HTTP/2");
   info.timings.started = headers_started_at_;
 }
 
@@ -163,7 +163,7 @@ void Http2Frontend::stream_closed(Http2ServerStream& stream, std::uint32_t code,
 void Http2Frontend::report_malformed(Http2ServerStream& stream, bool by_peer) {
   if (stream.over_limits()) {
     refused_without_response(Fault::header_too_large,
-                             describe_limit(stream.exceeded_limit(), options_), &stream);
+                             describe_limit(stream.exceeded_limit(), config_), &stream);
   } else if (by_peer) {
     refused_without_response(Fault::client_gone, "the client reset the stream", &stream);
   } else {
@@ -259,7 +259,7 @@ std::optional<Instant> Http2Frontend::check_deadlines() {
 
 /// The deadline of a preface or request head that began to arrive at `begun`.
 Instant Http2Frontend::head_deadline(Instant begun) const {
-  const Instant deadline = begun + options_.header_timeout;
+  const Instant deadline = begun + config_.timeouts.header;
   if (!draining_) return deadline;
   return std::min(deadline, std::max(begun, draining_since_) + head_drain_timeout);
 }
@@ -297,10 +297,10 @@ bool Http2Frontend::has_timed_out() {
 }
 
 Task<void> serve_http2(std::unique_ptr<Socket> socket, const ClientAddress& client,
-                       const FrontendOptions& options, FrontendCallbacks& callbacks,
+                       const ListenerConfig& config, FrontendCallbacks& callbacks,
                        ReadBuffer received) {
   return Http2Frontend::serve(
-      std::make_unique<Http2Frontend>(std::move(socket), client, options, callbacks),
+      std::make_unique<Http2Frontend>(std::move(socket), client, config, callbacks),
       std::move(received));
 }
 

@@ -11,7 +11,7 @@ namespace evenkeel {
 /// Serves HTTP/2 on a connection until it ends. `received`: what was read already, including the
 /// preface.
 Task<void> serve_http2(std::unique_ptr<Socket> socket, const ClientAddress& client,
-                       const FrontendOptions& options, FrontendCallbacks& callbacks,
+                       const ListenerConfig& config, FrontendCallbacks& callbacks,
                        ReadBuffer received);
 
 }  // namespace evenkeel

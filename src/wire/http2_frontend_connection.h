@@ -50,7 +50,7 @@ class Http2ServerStream final : public Http2Stream, public InterimHandler, publi
 class Http2Frontend final : public Http2Side, public Pooled {
  public:
   Http2Frontend(std::unique_ptr<Socket> socket, const ClientAddress& client,
-                const FrontendOptions& options, FrontendCallbacks& callbacks);
+                const ListenerConfig& config, FrontendCallbacks& callbacks);
   ~Http2Frontend() override;
 
   static Task<void> serve(std::unique_ptr<Http2Frontend> self, ReadBuffer received);
@@ -97,7 +97,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
     watch().interrupt();
   }
 
-  const FrontendOptions& options_;
+  const ListenerConfig& config_;
   FrontendCallbacks& callbacks_;
   const ClientAddress client_;
   ConnectionBudget budget_;

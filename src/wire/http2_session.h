@@ -12,6 +12,7 @@
 
 #include "evenkeel/base/buffer.h"
 #include "evenkeel/base/loop.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/net/socket.h"
 #include "hpack_encoder.h"
 #include "http2_guard.h"
@@ -26,13 +27,14 @@ class Http2Stream;
 /// The settings of a session. Windows are in bytes (RFC 9113, section 6.9).
 struct Http2Settings {
   Http2Guard::Side side;
-  std::uint32_t streams = 128;                    ///< that the peer may have open at a time
-  std::uint32_t stream_window = 64 * 1024;        ///< initially
-  std::uint32_t wide_stream_window = 256 * 1024;  ///< for a stream whose reader keeps up
+  std::uint32_t streams = ListenerLimits{}.max_streams;  ///< that the peer may have open at a time
+  std::uint32_t stream_window = 64 * 1024;               ///< initially
+  std::uint32_t wide_stream_window = 256 * 1024;         ///< for a stream whose reader keeps up
   std::uint32_t connection_window = 1024 * 1024;
-  std::size_t header_bytes = 32 * 1024;  ///< of names, values and 32 for each field
-  std::size_t header_fields = 100;
-  Duration write_timeout = std::chrono::seconds(60);
+  std::size_t header_bytes =
+      ListenerLimits{}.header_bytes;  ///< of names, values and 32 for each field
+  std::size_t header_fields = ListenerLimits{}.header_fields;
+  Duration write_timeout = ListenerTimeouts{}.write;
 };
 
 /// What happened on the connection, apart from any stream.

@@ -25,17 +25,18 @@ RequestIdText make_refused_request_id(const RequestInfo& info) {
 
 }  // namespace
 
-std::string describe_limit(MessageLimit limit, const FrontendOptions& options) {
+std::string describe_limit(MessageLimit limit, const ListenerConfig& config) {
   switch (limit) {
     case MessageLimit::header:
-      return "the request head exceeds " + size_text(options.header_bytes) + " (limits.header)";
+      return "the request head exceeds " + size_text(config.limits.header_bytes) +
+             " (limits.header)";
     case MessageLimit::header_fields:
-      return "the request has more than " + std::to_string(options.header_fields) +
+      return "the request has more than " + std::to_string(config.limits.header_fields) +
              " header fields (limits.header_fields)";
     case MessageLimit::uri:
-      return "the request target exceeds " + size_text(options.uri_bytes) + " (limits.uri)";
+      return "the request target exceeds " + size_text(config.limits.uri_bytes) + " (limits.uri)";
     case MessageLimit::body:
-      return "the request body exceeds " + size_text(options.body_bytes) + " (limits.body)";
+      return "the request body exceeds " + size_text(config.limits.body_bytes) + " (limits.body)";
     case MessageLimit::none: break;
   }
   return {};

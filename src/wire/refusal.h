@@ -13,7 +13,7 @@ namespace evenkeel {
 
 /// Names a limit of the listener with its value and its key, such as "the request head exceeds 32
 /// KiB (limits.header)". REQUIRES: not `none`.
-std::string describe_limit(MessageLimit limit, const FrontendOptions& options);
+std::string describe_limit(MessageLimit limit, const ListenerConfig& config);
 
 /// The path of a request target in origin or absolute form, with its query.
 std::string_view path_of_target(std::string_view target);

@@ -53,7 +53,7 @@ class FuzzCallbacks final : public FrontendCallbacks {
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
   IdleList& idle_connections(ClientNumber) override { return idle; }
-  void closed(const FrontendOptions&, ClientNumber) override {}
+  void closed(const ListenerConfig&, ClientNumber) override {}
 
   std::shared_ptr<RecordingHandler> handler = std::make_shared<RecordingHandler>();
   IdleList idle;
@@ -81,7 +81,7 @@ void erase_request_ids(std::string& text) {
 
 Outcome serve(std::string_view bytes, std::size_t pieces) {
   static Loop loop;
-  static const FrontendOptions options{.abort_on_half_close = false};
+  static const ListenerConfig options{.half_close = HalfClose::wait};
   FuzzCallbacks callbacks;
   ScriptedConnection conversation(loop);
   loop.spawn(serve_http1(conversation.take_socket(), Endpoint{}, options, callbacks));

@@ -94,7 +94,7 @@ class FuzzCallbacks final : public FrontendCallbacks {
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
   IdleList& idle_connections(ClientNumber) override { return idle; }
-  void closed(const FrontendOptions&, ClientNumber) override { ++ended; }
+  void closed(const ListenerConfig&, ClientNumber) override { ++ended; }
 
   std::shared_ptr<CheckingHandler> handler = std::make_shared<CheckingHandler>();
   IdleList idle;
@@ -103,7 +103,7 @@ class FuzzCallbacks final : public FrontendCallbacks {
 
 void serve(const std::string& bytes, std::size_t pieces) {
   static Loop loop;
-  static const FrontendOptions options{.streams = 16};
+  static const ListenerConfig options{.limits = {.max_streams = 16}};
   FuzzCallbacks callbacks;
   ScriptedConnection conversation(loop);
   loop.spawn(serve_http(conversation.take_socket(), Endpoint{}, options, callbacks));

@@ -59,7 +59,7 @@ class Server : FrontendCallbacks, Handler {
   /// Runs on the server's thread, with the whole request body; true: never answer.
   using Answer = std::function<bool(const Request&, const std::string& body, Response&)>;
 
-  explicit Server(Answer answer, FrontendOptions options = {})
+  explicit Server(Answer answer, ListenerConfig options = {})
       : answer_(std::move(answer)), options_(std::move(options)) {
     auto endpoints = resolve("127.0.0.1", 0);
     auto fd = Listener::bind(endpoints->front());
@@ -92,7 +92,7 @@ class Server : FrontendCallbacks, Handler {
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
   IdleList& idle_connections(ClientNumber) override { return idle_connections_; }
-  void closed(const FrontendOptions&, ClientNumber) override { ++closed_connections; }
+  void closed(const ListenerConfig&, ClientNumber) override { ++closed_connections; }
 
   Task<Result<Response>> handle(Request& request) override {
     std::string body;
@@ -114,7 +114,7 @@ class Server : FrontendCallbacks, Handler {
   }
 
   Answer answer_;
-  FrontendOptions options_;
+  ListenerConfig options_;
   Endpoint endpoint_;
   std::vector<Signal*> waiting_;
   IdleList idle_connections_;
@@ -502,7 +502,7 @@ TEST(Load, AbandonsRequestsInFlightOnStop) {
 }
 
 TEST(Load, ReconnectsWhenTheServerClosedAnIdleConnection) {
-  Server server(answers(three_tokens + done), {.idle_timeout = milliseconds(1)});
+  Server server(answers(three_tokens + done), {.timeouts = {.idle = milliseconds(1)}});
   auto options = streams_to(server);
   options.rate = 10;
   options.requests = 4;

@@ -108,8 +108,8 @@ struct Outcome {
 class Attack : public Chain {
  protected:
   Attack() {
-    options.body_timeout = 100ms;
-    options.header_timeout = 100ms;
+    options.timeouts.body = 100ms;
+    options.timeouts.header = 100ms;
   }
 
   /// Sends the bytes and waits for `answers` final answers, or the end.

@@ -86,7 +86,7 @@ class Chain : public testing::Test {
   HeldBodies held_bodies;
   RequestRecorder recorder;
   Config config;
-  FrontendOptions options;
+  ListenerConfig options;
   std::shared_ptr<const PoolSet> pool_set;
   TestCallbacks host;
 };

@@ -108,8 +108,8 @@ TEST_F(GrpcChain, AnswersACallThatNoRouteMatchesAsUnimplemented) {
 }
 
 TEST_F(GrpcChain, ExemptsGrpcRoutesFromBodyLimits) {
-  options.body_bytes = 8;
-  options.body_timeout = 50ms;
+  options.limits.body_bytes = 8;
+  options.timeouts.body = 50ms;
   config.routes[0].match.grpc = {"p.S"};
   auto client = connect();
   client->send(
@@ -125,7 +125,7 @@ TEST_F(GrpcChain, ExemptsGrpcRoutesFromBodyLimits) {
 }
 
 TEST_F(GrpcChain, KeepsTheLimitsOfBodiesOnAllOtherRoutes) {
-  options.body_bytes = 8;
+  options.limits.body_bytes = 8;
   auto client = connect();
   client->send(
       "POST /p.S/M HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n"

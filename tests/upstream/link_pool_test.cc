@@ -119,7 +119,7 @@ TEST_F(LinkPools, ForgetAnIdleLinkThatTheServerCloses) {
 }
 
 TEST_F(LinkPools, CloseLinksThatHaveBeenIdleForTooLong) {
-  remake({.idle_timeout = 50ms});
+  remake({.keep_alive = {.idle = 50ms}});
   {
     auto first = acquired();
     exchange(*first, 0);
@@ -131,7 +131,7 @@ TEST_F(LinkPools, CloseLinksThatHaveBeenIdleForTooLong) {
 }
 
 TEST_F(LinkPools, KeepNoMoreIdleLinksThanAllowed) {
-  remake({.max_idle = 1});
+  remake({.keep_alive = {.max_idle = 1}});
   {
     auto first = acquired();
     auto second = acquired();

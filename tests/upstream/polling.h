@@ -70,7 +70,7 @@ class ExpositionServer final : public FrontendCallbacks, public Handler {
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
   IdleList& idle_connections(ClientNumber) override { return idle_; }
-  void closed(const FrontendOptions&, ClientNumber) override {}
+  void closed(const ListenerConfig&, ClientNumber) override {}
 
   Task<Result<Response>> handle(Request& request) override {
     requests_.push_back(std::string(request.path));
@@ -88,7 +88,7 @@ class ExpositionServer final : public FrontendCallbacks, public Handler {
   }
 
   Loop& loop_;
-  FrontendOptions options_;
+  ListenerConfig options_;
   Endpoint endpoint_;
   std::vector<std::string> requests_;
   std::string last_key_;

@@ -99,7 +99,7 @@ class TestServer final : public FrontendCallbacks, public Handler {
   void refused(const Refusal&) override {}
   bool draining() const override { return false; }
   IdleList& idle_connections(ClientNumber) override { return idle_; }
-  void closed(const FrontendOptions&, ClientNumber) override {}
+  void closed(const ListenerConfig&, ClientNumber) override {}
 
   Task<Result<Response>> handle(Request& request) override {
     requests_.push_back(std::string(request.method) + " " + std::string(request.path));
@@ -134,7 +134,7 @@ class TestServer final : public FrontendCallbacks, public Handler {
 
   Loop& loop_;
   Answers answers_;
-  FrontendOptions options_;
+  ListenerConfig options_;
   Endpoint endpoint_;
   std::vector<std::string> requests_;
   std::string last_authority_;

@@ -8,8 +8,8 @@ namespace {
 using namespace std::chrono_literals;
 
 BodyRate rate_of(std::uint64_t bytes_per_second) {
-  FrontendOptions options;
-  options.body_rate_bytes = bytes_per_second;
+  ListenerConfig options;
+  options.limits.body_rate_bytes = bytes_per_second;
   return BodyRate(options);
 }
 
@@ -48,7 +48,7 @@ TEST(BodyRate, SavesNoMoreTimeThanASingleWaitMayTake) {
   BodyRate rate = rate_of(1024);
   rate.received(std::size_t{1} << 40);
   const Instant now = Clock::now();
-  EXPECT_EQ(rate.deadline(now), now + FrontendOptions().body_timeout);
+  EXPECT_EQ(rate.deadline(now), now + ListenerConfig().timeouts.body);
 }
 
 TEST(BodyRate, OfZeroNeverEnds) {

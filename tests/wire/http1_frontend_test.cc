@@ -70,7 +70,7 @@ class Http1Frontend : public testing::Test {
   }
 
   Loop loop;
-  FrontendOptions options;
+  ListenerConfig options;
   TestCallbacks callbacks;
   std::shared_ptr<BodyFeed> feed = std::make_shared<BodyFeed>(loop);
 };
@@ -352,7 +352,7 @@ TEST_F(Http1Frontend, IsNotListedAsIdleDuringARequest) {
 }
 
 TEST_F(Http1Frontend, ClosesConnectionsAfterTheIdleTimeout) {
-  options.idle_timeout = 50ms;
+  options.timeouts.idle = 50ms;
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   client->read_message();
@@ -361,7 +361,7 @@ TEST_F(Http1Frontend, ClosesConnectionsAfterTheIdleTimeout) {
 }
 
 TEST_F(Http1Frontend, ClosesConnectionsThatNeverSendARequest) {
-  options.header_timeout = 50ms;
+  options.timeouts.header = 50ms;
   auto client = connect();
 
   EXPECT_EQ(client->read_to_end(), "");
@@ -501,15 +501,15 @@ TEST_F(TimedHttp1Frontend, AConnectionIsIdleHoweverTheRequestBeforeItEnded) {
 
 TEST_F(TimedHttp1Frontend, AKeptConnectionHasTheIdleTimeoutHoweverTheRequestBeforeItEnded) {
   for (const PacedRequest& before : paced_requests) {
-    options.header_timeout = 1min;
-    options.idle_timeout = 40ms;
+    options.timeouts.header = 1min;
+    options.timeouts.idle = 40ms;
     auto client = connect();
     exchange(*client, before);
     EXPECT_EQ(client->read_to_end(), "") << before.parts.front();
   }
   for (const PacedRequest& before : paced_requests) {
-    options.header_timeout = 60ms;
-    options.idle_timeout = 1min;
+    options.timeouts.header = 60ms;
+    options.timeouts.idle = 1min;
     auto client = connect();
     exchange(*client, before);
     pause(130ms);
@@ -519,7 +519,7 @@ TEST_F(TimedHttp1Frontend, AKeptConnectionHasTheIdleTimeoutHoweverTheRequestBefo
 }
 
 TEST_F(TimedHttp1Frontend, WhatIsNoRequestDoesNotExtendTheIdleTimeout) {
-  options.idle_timeout = 100ms;
+  options.timeouts.idle = 100ms;
   auto client = connect();
   exchange(*client, paced_requests[0]);
 
@@ -545,7 +545,7 @@ TEST_F(TimedHttp1Frontend, TheHeadOfARefusedRequestEndsBeforeItsAnswer) {
 // ---- deadlines ---------------------------------------------------------------------------------
 
 TEST_F(Http1Frontend, TimesOutOnStalledHeads) {
-  options.header_timeout = 100ms;
+  options.timeouts.header = 100ms;
   auto client = connect();
 
   client->send("GET /slow HTTP/1.1\r\nHost: ");
@@ -557,7 +557,7 @@ TEST_F(Http1Frontend, TimesOutOnStalledHeads) {
 }
 
 TEST_F(Http1Frontend, DoesNotExtendTheHeaderTimeoutByteByByte) {
-  options.header_timeout = 200ms;
+  options.timeouts.header = 200ms;
   auto client = connect();
   const Instant began = Clock::now();
   client->send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
@@ -573,7 +573,7 @@ TEST_F(Http1Frontend, DoesNotExtendTheHeaderTimeoutByteByByte) {
 }
 
 TEST_F(Http1Frontend, TimesOutOnStalledBodies) {
-  options.body_timeout = 50ms;
+  options.timeouts.body = 50ms;
   auto client = connect();
 
   client->send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
@@ -585,7 +585,7 @@ TEST_F(Http1Frontend, TimesOutOnStalledBodies) {
 }
 
 TEST_F(Http1Frontend, TimesOutOnClientsThatDoNotRead) {
-  options.write_timeout = 100ms;
+  options.timeouts.write = 100ms;
   answer_with_body_feed();
   auto client = connect(8 * 1024);
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -631,8 +631,8 @@ TEST_F(Http1Frontend, RejectsAndStopsReading) {
 
 TEST_F(Http1Frontend, AnswersRejectionsWithTheStatusOfTheirFault) {
   const auto status = [&](std::string_view bytes) { return answers_to(bytes).substr(9, 3); };
-  options.uri_bytes = 100;
-  options.header_bytes = 1000;
+  options.limits.uri_bytes = 100;
+  options.limits.header_bytes = 1000;
   EXPECT_EQ(status("GET /" + std::string(200, 'a') + " HTTP/1.1\r\n\r\n"), "414");
   EXPECT_EQ(status("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(1000, 'a') + "\r\n\r\n"),
             "431");
@@ -648,10 +648,10 @@ TEST_F(Http1Frontend, NamesTheLimitThatARefusedRequestExceeds) {
     const std::string answer = answers_to(bytes);
     return answer.substr(answer.find("\r\n\r\n") + 4);
   };
-  options.uri_bytes = 100;
-  options.header_bytes = 2048;
-  options.header_fields = 5;
-  options.body_bytes = 1024 * 1024;
+  options.limits.uri_bytes = 100;
+  options.limits.header_bytes = 2048;
+  options.limits.header_fields = 5;
+  options.limits.body_bytes = 1024 * 1024;
   std::string fields;
   for (int i = 0; i < 10; ++i) fields += "X: y\r\n";
 
@@ -666,7 +666,7 @@ TEST_F(Http1Frontend, NamesTheLimitThatARefusedRequestExceeds) {
 }
 
 TEST_F(Http1Frontend, GivesARefusedRequestTheIdOfTheClient) {
-  options.header_bytes = 1000;
+  options.limits.header_bytes = 1000;
   const std::string answer = answers_to(
       "GET / HTTP/1.1\r\nX-Request-Id: find-me\r\nX: " + std::string(1000, 'a') + "\r\n\r\n");
 
@@ -696,7 +696,7 @@ TEST_F(Http1Frontend, ReportsTheBytesOfARefusal) {
 }
 
 TEST_F(Http1Frontend, ReportsTheHostOfARefusalWhereItWasRead) {
-  options.header_bytes = 1000;
+  options.limits.header_bytes = 1000;
   const std::string too_long = "X: " + std::string(1000, 'a') + "\r\n";
   answers_to("GET / HTTP/1.1\r\n" + too_long + "Host: unread\r\n\r\n");
   answers_to("GET / HTTP/1.1\r\nHost: read\r\n" + too_long + "\r\n");
@@ -731,7 +731,7 @@ TEST_F(Http1Frontend, ReportsARefusalWhoseConnectionIsDroppedDuringTheResponse) 
 }
 
 TEST_F(Http1Frontend, RefusesBodiesByTheirLengthBeforeTheyArrive) {
-  options.body_bytes = 1000;
+  options.limits.body_bytes = 1000;
   const std::string answer = answers_to(
       "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n");
 
@@ -739,7 +739,7 @@ TEST_F(Http1Frontend, RefusesBodiesByTheirLengthBeforeTheyArrive) {
 }
 
 TEST_F(Http1Frontend, RefusesBodiesThatGrowTooLarge) {
-  options.body_bytes = 1000;
+  options.limits.body_bytes = 1000;
   auto client = connect();
 
   client->send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" +
@@ -760,7 +760,7 @@ TEST_F(Http1Frontend, RejectsBadChunksAndStopsReading) {
 }
 
 TEST_F(Http1Frontend, DeliversTheResponseWhileTheClientKeepsSending) {
-  options.body_bytes = 1000;
+  options.limits.body_bytes = 1000;
   auto client = connect();
   const std::string much(500'000, 'x');
 
@@ -837,7 +837,7 @@ TEST_F(Http1Frontend, ClosesAfterAnEarlyAnswerToALargeBody) {
 }
 
 TEST_F(Http1Frontend, LimitsTheTimeToDrainAnUnreadBody) {
-  options.linger_timeout = 500ms;
+  options.timeouts.linger = 500ms;
   answer_with([](Request&) -> Task<Result<Response>> { return Result<Response>(answer_of("no")); });
   auto client = connect();
   const Instant began = Clock::now();
@@ -1037,7 +1037,7 @@ TEST_F(Http1Frontend, DropsTheBodyWhenTheClientDisconnects) {
 }
 
 TEST_F(Http1Frontend, WaitsForAHalfClosedClientWhenConfigured) {
-  options.abort_on_half_close = false;
+  options.half_close = HalfClose::wait;
   answer_with_body_feed();
   auto client = connect();
   client->send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -1081,7 +1081,7 @@ TEST_F(Http1Frontend, FailsTheRequestBodyWhenTheClientDisconnects) {
     if (body.error) fault = body.error->fault;
     co_return answer_of("x");
   });
-  options.abort_on_half_close = false;
+  options.half_close = HalfClose::wait;
   auto client = connect();
   client->send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
   drain_loop(loop);

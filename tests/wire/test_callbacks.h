@@ -23,7 +23,7 @@ class TestCallbacks final : public FrontendCallbacks {
   }
   bool draining() const override { return drains; }
   IdleList& idle_connections(ClientNumber) override { return idle; }
-  void closed(const FrontendOptions&, ClientNumber) override { ++closed_count; }
+  void closed(const ListenerConfig&, ClientNumber) override { ++closed_count; }
 
   std::shared_ptr<Handler> handler;
   IdleList idle;

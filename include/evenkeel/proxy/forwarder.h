@@ -69,7 +69,7 @@ struct ForwarderOptions {
   /// detected.
   bool finds_stream_errors = false;
   /// The longest time from a request's first attempt to its last one.
-  Duration max_retry_time = std::chrono::seconds(600);
+  Duration max_retry_time = PoolTimeouts{}.first_byte;
   /// What request bodies are kept in for retries. Null: they are not kept.
   HeldBodies* held_bodies = nullptr;
   /// How much one worker may hold of them, all pools together.

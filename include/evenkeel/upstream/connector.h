@@ -10,6 +10,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/socket.h"
 #include "evenkeel/net/tls.h"
@@ -17,8 +18,8 @@
 namespace evenkeel {
 
 struct ConnectorOptions {
-  Duration connect_timeout = std::chrono::seconds(5);  ///< for all addresses, TLS included
-  std::shared_ptr<const TlsClientContext> tls;         ///< null: in the clear
+  Duration connect_timeout = PoolTimeouts{}.connect;  ///< for all addresses, TLS included
+  std::shared_ptr<const TlsClientContext> tls;        ///< null: in the clear
   std::string server_name;  ///< what the certificate must be for, and SNI where it is a name
   AlpnOffer alpn = AlpnOffer::http1;
 

@@ -25,8 +25,7 @@ struct LinkPoolOptions {
   LinkOptions link;
   ConnectorOptions connector;
   BackendProtocol protocol = BackendProtocol::http1;
-  Duration idle_timeout = std::chrono::seconds(4);  ///< shorter than the server's own
-  std::size_t max_idle = 256;
+  KeepAliveConfig keep_alive;
 
   bool operator==(const LinkPoolOptions&) const = default;
 };

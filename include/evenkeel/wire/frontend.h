@@ -8,36 +8,13 @@
 #include <vector>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/socket.h"
 #include "evenkeel/wire/idle_list.h"
 
 namespace evenkeel {
-
-/// A listener's limits and timeouts. A timeout of 0 does not disable it; use a large one.
-struct FrontendOptions {
-  std::string listener = "public";
-  Duration header_timeout = std::chrono::seconds(10);  ///< from the first byte to the whole head
-  Duration idle_timeout = std::chrono::seconds(75);    ///< between requests
-  Duration body_timeout = std::chrono::seconds(60);    ///< between bytes of a request body
-  Duration write_timeout = std::chrono::seconds(60);   ///< for the client to read any bytes
-  /// The time for the rest of a request that was answered before its end.
-  Duration linger_timeout = std::chrono::seconds(30);
-  std::size_t header_bytes = 32 * 1024;  ///< of the whole head; <= 64 KiB
-  std::size_t header_fields = 100;
-  std::size_t uri_bytes = 8 * 1024;
-  std::uint64_t body_bytes = 32 * 1024 * 1024;
-  /// The least rate of a request body, per second, on average after 10 s of waiting for it; 0: any.
-  std::uint64_t body_rate_bytes = 1024;
-  /// Discarded of a request that was answered before its end.
-  std::uint64_t linger_bytes = 256 * 1024 * 1024;
-  /// What the responses on one connection may hold while they are not read, beyond a small block
-  /// for each of them.
-  std::uint64_t response_buffer_bytes = 2 * 1024 * 1024;
-  bool abort_on_half_close = true;  ///< a client that sends FIN has left; HTTP/1 only
-  std::uint32_t streams = 128;      ///< concurrent requests on one HTTP/2 connection
-};
 
 /// A request that was answered, or its connection closed, before it reached a handler; for counters
 /// and the access log. `info` has the status and the bytes that were written.
@@ -72,17 +49,17 @@ class FrontendCallbacks {
   /// Wakes a connection with concurrent requests when a drain begins. Not needed without drains.
   virtual void watch_drain(Waiter&) {}
   /// A connection of a client has ended.
-  virtual void closed(const FrontendOptions& listener, ClientNumber client) = 0;
+  virtual void closed(const ListenerConfig& listener, ClientNumber client) = 0;
 };
 
 /// Serves a connection until it ends: HTTP/2 if ALPN negotiated it or the client begins with its
-/// preface (RFC 9113, section 3.3: prior knowledge), else HTTP/1.1 and 1.0. `options` and
+/// preface (RFC 9113, section 3.3: prior knowledge), else HTTP/1.1 and 1.0. `config` and
 /// `callbacks` outlive the task.
-Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const FrontendOptions& options,
+Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const ListenerConfig& config,
                       FrontendCallbacks& callbacks, ClientNumber client = 0);
 
 /// Serves a connection as `serve_http` does, but HTTP/1.1 and 1.0 only.
-Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer,
-                       const FrontendOptions& options, FrontendCallbacks& callbacks);
+Task<void> serve_http1(std::unique_ptr<Socket> socket, Endpoint peer, const ListenerConfig& config,
+                       FrontendCallbacks& callbacks);
 
 }  // namespace evenkeel

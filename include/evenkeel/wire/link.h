@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/socket.h"
 
@@ -14,9 +15,8 @@ namespace evenkeel {
 struct LinkOptions {
   /// The time from the request's end to the head and, for a body of unannounced length, to its
   /// first byte.
-  Duration first_byte_timeout = std::chrono::seconds(600);
-  Duration idle_timeout =
-      std::chrono::seconds(300);  ///< between later bytes, and those of an upload
+  Duration first_byte_timeout = PoolTimeouts{}.first_byte;
+  Duration idle_timeout = PoolTimeouts{}.idle;  ///< between later bytes, and those of an upload
   std::size_t header_bytes = 64 * 1024;
   std::size_t header_fields = 256;
   /// HTTP/2: how long a backend with open requests may send nothing before it is pinged, and how
