@@ -4,7 +4,7 @@
 #
 #   docker/prove.sh [FOLDER]     # as root; FOLDER keeps the base image for the next run
 #
-# docs/operations.md has the result.
+# docs/operations.md says how the image is used.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 work=${1:-$(mktemp -d)}

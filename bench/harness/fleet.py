@@ -18,7 +18,7 @@ from typing import Any
 
 from .figures import Figures
 from .process import Children, Cores, core_pairs
-from .report import machine, markdown_table
+from .report import machine, markdown_table, wrapped
 from .rounds import say
 
 SPEEDS = (1.0, 1.7, 3.0)
@@ -285,7 +285,7 @@ class Bench:
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "fleet.json").write_text(json.dumps(self.as_dict(), indent=2) + "\n")
-        (folder / "fleet.md").write_text(self.as_markdown())
+        (folder / "fleet.md").write_text(wrapped(self.as_markdown()))
 
     def as_dict(self) -> dict[str, Any]:
         return {

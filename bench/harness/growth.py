@@ -15,7 +15,7 @@ from .contender import Contender, Running, Unavailable, evenkeel, haproxy, relay
 from .ends import Ends
 from .figures import Figures
 from .process import Children, Cores, available_cores, cpu_seconds
-from .report import OURS, machine, markdown_table
+from .report import OURS, machine, markdown_table, wrapped
 from .rounds import WARM_UP_SECONDS, rotated, say
 from .ways import HTTP1
 
@@ -234,7 +234,7 @@ def main(*, build: Path, results: Path, rounds: int, seconds: float) -> int:
         growth.run(Path(home))
     results.mkdir(parents=True, exist_ok=True)
     (results / "growth.json").write_text(json.dumps(growth.as_dict(), indent=2) + "\n")
-    (results / "growth.md").write_text(growth.markdown())
+    (results / "growth.md").write_text(wrapped(growth.markdown()))
     print(growth.markdown())
     return 1 if any(name.startswith(OURS) for name in [*growth.errors, *growth.absent]) else 0
 

@@ -1,4 +1,4 @@
-"""Claims that others publish beside our figures on the same work, in one table: docs/results.md."""
+"""Claims that others publish beside our figures on the same work, in one table: bench/results/headlines.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .picking import CONVERSATION, OURS, with_priority
-from .report import machine, markdown_table
+from .report import machine, markdown_table, wrapped
 from .rounds import say
 
 NAIVE = "round-robin"
@@ -219,21 +219,21 @@ class Headlines:
 
 REMARKS = (
     "No row was measured on a GPU, and none on the hardware or the traffic of the claim: the servers are simulated "
-    "([simulator](simulator.md)), at the speeds of public measurements. \"Real time\" means real sockets, the real daemon and the "
-    "clock; \"replay\" means the same code in virtual time ([replay](replay.md)), where network and proxy take no time. The claims are "
+    "([simulator](../../docs/simulator.md)), at the speeds of public measurements. \"Real time\" means real sockets, the real daemon and the "
+    "clock; \"replay\" means the same code in virtual time ([replay](../../docs/simulator.md#replay)), where network and proxy take no time. The claims are "
     "their authors', as we read them, about other systems; a row shows that the same kind of gain is there, not that theirs is smaller.",
     "",
     "The heuristics of the third row are our own pickers, which count requests or hash prompts. Rules that were made for language models "
     "come much closer: at 1.58 times the speed of the conversations, where `expected-time` is at the limit, the re-implemented rules of "
     "Dynamo (tuned) and llm-d (sticky) have 94 % and 92 % goodput. Against these the gain in throughput is a few percent, not 25 "
     "(`./dev bench picking-replay`). The fleets of the first two rows ran on the machine that "
-    "`bench/results/fleet.md` names; two rows have no published source but the aims that we set ourselves. The blast needs a quiet "
+    "`fleet.md` names; two rows have no published source but the aims that we set ourselves. The blast needs a quiet "
     "machine: what else runs there delays its clients, its servers and the balancer.",
     "",
     "Busy time alone says little in the last row: prompts that are computed twice keep servers busy too. So it also has the share of "
     "the requests that `round-robin` can serve at the same goodput.",
     "",
-    "Real-time figures of the pickers on public traces, and how far they agree with replay: `bench/results/picking.md`.",
+    "Real-time figures of the pickers on public traces, and how far they agree with replay: `picking.md`.",
 )
 
 
@@ -255,12 +255,12 @@ def _p99s(table: str) -> Iterator[float]:
             yield float(found[1]) * units[found[2]]
 
 
-def main(build: Path, traces: Path | None, results: Path, page: Path, seeds: int) -> int:
+def main(build: Path, traces: Path | None, results: Path, seeds: int) -> int:
     if traces is None:
         raise SystemExit("headlines needs --traces FOLDER: the public traces of bench/README.md")
     headlines = Headlines(build / "evenkeel", traces.resolve(), results, seeds)
     headlines.run()
     (results / "headlines.json").write_text(json.dumps(headlines.as_dict(), indent=2) + "\n")
-    page.write_text(headlines.as_markdown())
+    (results / "headlines.md").write_text(wrapped(headlines.as_markdown()))
     print(headlines.as_markdown())
     return 0 if all(claim.met for claim in headlines.claims) else 1

@@ -16,7 +16,7 @@ from . import rivals, ways
 from .contender import Command, Contender, Site, Unavailable, evenkeel, first_line, found, haproxy, nginx, start
 from .figures import Figures
 from .process import Children, Cores, available_cores, free_port, wait_until
-from .report import OURS, machine, markdown_table
+from .report import OURS, machine, markdown_table, wrapped
 from .rounds import rotated, say
 
 MODEL = "bench"
@@ -259,7 +259,7 @@ class Bench:
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "kill.json").write_text(json.dumps(self.as_dict(), indent=2) + "\n")
-        (folder / "kill.md").write_text(self.as_markdown())
+        (folder / "kill.md").write_text(wrapped(self.as_markdown()))
 
     def present(self) -> list[str]:
         return [name for name in self.names if name in self.figures.values]

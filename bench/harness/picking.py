@@ -21,7 +21,7 @@ from typing import Any
 from .figures import Figures
 from .fleet import listening
 from .process import Children, core_pairs, cpu_seconds
-from .report import machine, markdown_table
+from .report import machine, markdown_table, wrapped
 from .rounds import say
 
 OURS = "expected-time"
@@ -105,7 +105,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def figures_of(lines: list[dict[str, Any]], started: int) -> dict[str, float]:
-    """The definitions of docs/replay.md, in seconds of the engines. `lines`: of requests that ended, by any number."""
+    """The definitions of docs/simulator.md, in seconds of the engines. `lines`: of requests that ended, by any number."""
     counted = [line for line in lines if line["index"] >= started // 10]
     served = [line for line in counted if line["ttft_seconds"] is not None]
     good = 0
@@ -338,7 +338,7 @@ class Bench:
     def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "picking.json").write_text(json.dumps(self.as_dict(), indent=2) + "\n")
-        (folder / "picking.md").write_text(self.as_markdown())
+        (folder / "picking.md").write_text(wrapped(self.as_markdown()))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -433,7 +433,7 @@ REMARKS = (
     f"{BACKENDS} `evenkeel sim` of preset `{PRESET}`, each {FASTER_THAN_LIFE:g} times as fast as in the replay; arrivals and "
     "targets likewise. `evenkeel load` sends the trace's requests; one worker of evenkeel is between them. All times here are "
     "those of the engines: real ones, multiplied by the speed.",
-    f"Goodput, slowdown and hits as in docs/replay.md: a first token within {TTFT_SLO:g} s (or 3 unloaded prefills) and "
+    f"Goodput, slowdown and hits as in docs/simulator.md: a first token within {TTFT_SLO:g} s (or 3 unloaded prefills) and "
     f"{1e3 * TPOT_SLO:.0f} ms per token; the first tenth of the requests is left out. In parentheses: `evenkeel replay` of "
     "the same part of the trace.",
     "Each run has fresh engines and a fresh balancer that knows nothing. Runs in which over 5 % of the requests or 2 % of the "
@@ -459,7 +459,7 @@ def order(goodput: dict[str, float]) -> str:
 
 def main(build: Path, traces: Path | None, results: Path, rounds: int, seconds: float, only: list[str]) -> int:
     if traces is None:
-        raise SystemExit("picking needs --traces FOLDER: the public traces that docs/replay.md names")
+        raise SystemExit("picking needs --traces FOLDER: the public traces that bench/README.md names")
     bench = Bench(build.name, build / "evenkeel", traces.resolve(), rounds, seconds, only)
     bench.run()
     bench.write(results)

@@ -18,7 +18,7 @@ from ablations import ABLATIONS  # noqa: E402
 
 from . import picking_tables, picking_targets
 from .picking_targets import OURS
-from .report import machine
+from .report import machine, wrapped
 from .rounds import say
 from .scenarios import LARGE, SCENARIOS, SEEDS, Scenario, trace_file
 
@@ -205,6 +205,6 @@ def main(build: Path, traces: Path | None, work: Path, results: Path, only: list
     targets = picking_targets.targets(bench.found)
     bench.save(targets=[target.as_dict() for target in targets])
     text = picking_tables.as_markdown(bench.found, targets)
-    (results / "picking-replay.md").write_text(text)
+    (results / "picking-replay.md").write_text(wrapped(text))
     print(text)
     return 1 if any(not target.met for target in targets) else 0

@@ -28,8 +28,8 @@ ROWS = (
     ("idle_tls_bytes", "memory per idle TLS connection (evenkeel: {} bytes)"),
 )
 REMARK = """\
-evenkeel runs with its defaults (JSON access log, metrics, request ids), the others without logs. [All figures](bench/results/proxy.md) include the
-targets that evenkeel misses.
+evenkeel runs with its defaults (JSON access log, metrics, request ids), the others without logs.
+[All figures](bench/results/proxy.md) include the targets that evenkeel misses.
 """
 
 

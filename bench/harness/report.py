@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import textwrap
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class Report:
         folder.mkdir(parents=True, exist_ok=True)
         as_json = json.dumps(self.as_dict(), indent=2)
         (folder / f"{self.name}.json").write_text(as_json + "\n")
-        (folder / f"{self.name}.md").write_text(self.as_markdown())
+        (folder / f"{self.name}.md").write_text(wrapped(self.as_markdown()))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -156,6 +157,16 @@ class Report:
 def markdown_table(columns: list[str], rows: list[list[str]]) -> list[str]:
     rule = ["---", *("---:" for _ in columns[1:])]
     return ["| " + " | ".join(cells) + " |" for cells in [columns, rule, *rows]]
+
+
+def wrapped(markdown: str) -> str:
+    """Wraps paragraphs and list items, of one line each, at 100 columns. Tables stay as they are."""
+    lines = []
+    for line in markdown.split("\n"):
+        item = "  " if line.startswith("- ") else ""
+        kept = len(line) <= 100 or line.startswith(("|", "#"))
+        lines += [line] if kept else textwrap.wrap(line, 100, subsequent_indent=item, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def machine() -> dict[str, Any]:

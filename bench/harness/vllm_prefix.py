@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .conversations import Answer, Clients, Conversation, Shape, conversations_of
-from .report import machine, markdown_table
+from .report import machine, markdown_table, wrapped
 from .rounds import rotated, say
 from .vllm_servers import LAYERS, WIDTH, Engine, e2e_modules, two_servers
 
@@ -346,6 +346,6 @@ def main(
             bench.assumed = assumptions(judged, servers)
     results.mkdir(parents=True, exist_ok=True)
     (results / "vllm-prefix.json").write_text(json.dumps(bench.as_dict(), indent=2) + "\n")
-    (results / "vllm-prefix.md").write_text(bench.as_markdown())
+    (results / "vllm-prefix.md").write_text(wrapped(bench.as_markdown()))
     print(bench.as_markdown())
     return 1 if bench.missed() else 0

@@ -8,7 +8,7 @@
 namespace evenkeel {
 
 /// The page in Prometheus text format 0.0.4: the workers' counters, the pools and backends as they
-/// are, the daemon and its process. docs/metrics.md describes each family. Reads atomics and
+/// are, the daemon and its process. docs/observability.md describes each family. Reads atomics and
 /// published snapshots only, so no worker waits for it; takes tens of milliseconds for 1000
 /// backends. Thread: any but a worker's.
 std::string render_metrics(const RuntimeAccess& runtime);

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Predictions age while requests wait, also if nothing happens. A tick of the loop's timers (32 ms)
-// more or less is no matter: see docs/replay.md.
+// more or less changes nothing.
 constexpr Duration pass_interval = milliseconds(20);
 
 // The pool may lose its last backend, and nothing tells those that wait.

@@ -1,4 +1,5 @@
-// The rule of the scheduler; scheduler.h has its formula, docs/replay.md what each part is worth.
+// The rule of the scheduler; scheduler.h has its formula, bench/results/picking-replay.md what each
+// part is worth.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -2,6 +2,9 @@
 // reference.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "config/fields.h"
 #include "evenkeel/config/load.h"
 
@@ -16,42 +19,62 @@ std::string escape_cell(std::string_view text) {
 }
 
 std::string table_of(const ReferenceRows& rows, std::string_view section) {
-  std::string out = "| key | type | default | range | meaning |\n|---|---|---|---|---|\n";
+  std::string out = "| key | value | default | meaning |\n|---|---|---|---|\n";
   for (const ReferenceRow& row : rows) {
     // In the section "pools", "pools[].limits.queue" is written as "limits.queue".
     std::string_view key = row.path;
     key.remove_prefix(section.size());
     if (key.starts_with("[]")) key.remove_prefix(2);
     if (key.starts_with(".")) key.remove_prefix(1);
-    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", key, row.type,
-                       escape_cell(row.default_text), escape_cell(row.range), escape_cell(row.doc));
+    out +=
+        fmt::format("| `{}` | {}{}{} | {} | {} |\n", key, row.type, row.range.empty() ? "" : ": ",
+                    escape_cell(row.range), escape_cell(row.default_text), escape_cell(row.doc));
   }
   return out;
 }
 
+/// True if an earlier section has the same key: `tls` of the admin listener is that of listeners.
+bool is_repeated(const ReferenceRow& row, const ReferenceRows& earlier) {
+  const auto name = [](const ReferenceRow& each) {
+    return std::string_view(each.path).substr(each.path.rfind('.') + 1);
+  };
+  return std::ranges::any_of(earlier, [&](const ReferenceRow& each) {
+    return name(each) == name(row) && each.type == row.type && each.doc == row.doc &&
+           each.default_text == row.default_text && each.range == row.range;
+  });
+}
+
 constexpr std::string_view introduction = R"(# Configuration
 
-evenkeel reads one YAML file. `evenkeel check -c FILE` reports every mistake in it with its line, its key and mostly a suggestion;
-`evenkeel config print -c FILE --defaults` shows the effective configuration. The smallest file that runs:
+evenkeel reads one YAML file. `evenkeel check -c FILE` reports every mistake in it with its line,
+its key and mostly a suggestion; `evenkeel config print -c FILE --defaults` shows the effective
+configuration. The smallest file that runs:
 
 ```yaml
 pools: [{name: llama, backends: [http://127.0.0.1:8000]}]
 ```
 
-[`config/`](../config) has samples. With this as the first line of a file, editors complete and check keys:
+[`config/`](../config) has samples. With this as the first line of a file, editors complete and
+check keys:
 
 ```yaml
 # yaml-language-server: $schema=evenkeel.schema.json
 ```
 
-- A **duration** is a number with a unit: `500ms`, `30s`, `5m`, `1.5h`, `1d`. So is a **size**: `512B`, `32KiB`, `8MiB`. A number
-  without a unit is an error.
+- A **duration** is a number with a unit: `500ms`, `30s`, `5m`, `1.5h`, `1d`. So is a **size**:
+  `512B`, `32KiB`, `8MiB`. A number without a unit is an error.
 - An **address** is `host:port`. Write IPv6 addresses in brackets and quotes: `"[::1]:8080"`.
-- In any value, `${NAME}` is an environment variable, which must be set; `${NAME:-text}` is the variable, or the text if it is
-  unset or empty; `$$` is a `$`. Put such values in quotes inside `[ ]` and `{ }`.
-- A key may appear only once. YAML anchors, aliases, merge keys and tags are rejected: every value stands where it applies.
+- In any value, `${NAME}` is an environment variable, which must be set; `${NAME:-text}` is the
+  variable, or the text if it is unset or empty; `$$` is a `$`. Put such values in quotes inside
+  `[ ]` and `{ }`.
+- A key may appear only once. YAML anchors, aliases, merge keys and tags are rejected: every value
+  stands where it applies.
+- A file has at most 500 000 keys and values and a million lines.
+- Keys that a mapping has in common with an earlier one, such as `tls` of `admin` with that of
+  `listeners`, are listed once.
 
-`evenkeel config reference` generates this page, and `evenkeel config schema` generates `config/evenkeel.schema.json`.
+`evenkeel config reference` generates this page, and `evenkeel config schema` generates
+`config/evenkeel.schema.json`.
 )";
 
 }  // namespace
@@ -87,16 +110,18 @@ std::string config_reference() {
     if (row.path.find_first_of(".[") == std::string::npos) top.push_back(row);
   }
   out += "\n## The file\n\n" + table_of(top, {});
+  ReferenceRows earlier;
   for (const ReferenceRow& section : top) {
     ReferenceRows inside;
     for (const ReferenceRow& row : rows) {
-      if (row.path.starts_with(section.path + ".") || row.path.starts_with(section.path + "[")) {
-        inside.push_back(row);
+      if (!row.path.starts_with(section.path + ".") && !row.path.starts_with(section.path + "[")) {
+        continue;
       }
+      if (!is_repeated(row, earlier)) inside.push_back(row);
     }
+    earlier.insert(earlier.end(), inside.begin(), inside.end());
     if (inside.empty()) continue;
-    out += fmt::format("\n## {}\n\n{}\n\n{}", section.path, section.doc,
-                       table_of(inside, section.path));
+    out += fmt::format("\n## {}\n\n{}", section.path, table_of(inside, section.path));
   }
   return out;
 }

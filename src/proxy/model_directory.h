@@ -18,7 +18,7 @@ namespace evenkeel {
 /// The path at which the API of a request lists models.
 std::string_view list_of_models(const Request& request);
 
-/// Knows the models that a client can request (docs/models.md), and lists them in the shape of
+/// Knows the models that a client can request (docs/routing.md), and lists them in the shape of
 /// OpenAI's API, or of Anthropic's for clients with `anthropic-version`.
 ///
 /// Thread: one worker's.

@@ -1,5 +1,5 @@
 // Parses the heads of HTTP/1 messages line by line as they arrive. Follows RFC 9112, and is
-// stricter where lenient parsers were attacked: docs/decisions/0003-strict-http1.md.
+// stricter where lenient parsers were attacked: docs/decisions.md, 3.
 #pragma once
 
 #include <cstddef>

@@ -175,7 +175,7 @@ TEST_F(MetricsOfPools, HaveWhatASchedulerHasDoneAndExpects) {
 
 TEST_F(MetricsOfPools, AreAllDocumented) {
   configure(scheduled);
-  const std::string documentation = contents_of(EVENKEEL_SOURCE_DIR "/docs/metrics.md");
+  const std::string documentation = contents_of(EVENKEEL_SOURCE_DIR "/docs/observability.md");
   std::set<std::string> families;
   for (const std::string& line : lines_of(page())) {
     if (line.starts_with("# TYPE ")) families.insert(line.substr(7, line.rfind(' ') - 7));

@@ -430,7 +430,7 @@ class PickingReplayTest(unittest.TestCase):
 
 
 class PickingTest(unittest.TestCase):
-    """The definitions of docs/replay.md, of what `evenkeel load --log` wrote."""
+    """The definitions of docs/simulator.md, of what `evenkeel load --log` wrote."""
 
     def line(self, index: int, ttft: float, tpot: float | None = 0.01, **more: Any) -> dict[str, Any]:
         return {"index": index, "ttft_seconds": ttft, "tpot_seconds": tpot, "e2e_seconds": 2 * ttft, "prompt_tokens": 1000,

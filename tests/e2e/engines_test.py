@@ -1,5 +1,5 @@
 """Triton and MLServer, the real inference servers that PyPI carries, two each behind the daemon: what
-`./dev conformance engines` observes (docs/engines.md), in short."""
+`./dev conformance engines` observes (bench/results/engines.md), in short."""
 
 import pathlib
 import sys

@@ -1,5 +1,5 @@
 """h2spec, the HTTP/2 conformance test suite, in cleartext and over TLS, normal and strict. Every case must pass;
-docs/conformance.md has the results."""
+bench/results/conformance.md has the results."""
 
 import os
 import pathlib

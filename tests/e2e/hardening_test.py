@@ -1,4 +1,4 @@
-"""Every case of the conformance page (docs/conformance.md) that has a table of its own. With EVENKEEL_CONFORMANCE in the environment,
+"""Every case of the conformance page (bench/results/conformance.md) that has a table of its own. With EVENKEEL_CONFORMANCE in the environment,
 the outcomes are written to that file as JSON, by id."""
 
 import json
@@ -34,7 +34,7 @@ class Hardening(case.Case):
 
 
 class Page(case.Case):
-    """docs/conformance.md is generated from a run; `./dev conformance` writes it."""
+    """bench/results/conformance.md is generated from a run; `./dev conformance` writes it."""
 
     def setUp(self):
         self.rows = page.rows_of(page.PAGE.read_text())

@@ -28,7 +28,7 @@ struct AdminLimits {
 };
 
 /// Serves /metrics, /healthz, /readyz and /api/v1 from construction to destruction. No worker and
-/// no health check waits for it, even if it is slow or attacked (docs/decisions/0008).
+/// no health check waits for it, even if it is slow or attacked (docs/decisions.md, 8).
 ///
 /// Thread: constructed and destroyed on one thread; everything that `runtime` names outlives it.
 class AdminServer {

@@ -1,4 +1,4 @@
-// Chooses the backend of the next request. docs/pickers.md compares the pickers.
+// Chooses the backend of the next request. docs/balancing.md compares the pickers.
 #pragma once
 
 #include <cstddef>

@@ -309,8 +309,8 @@ class Pool {
   /// the request has tried them all, it goes to the others.
   ///
   /// A request of a session goes to the backend of the session, and waits for a slot of that one
-  /// while it holds (docs/affinity.md). If it is excluded, the session moves to the backend that is
-  /// picked; a sequence gets `no_backend`.
+  /// while it holds (docs/balancing.md). If it is excluded, the session moves to the backend that
+  /// is picked; a sequence gets `no_backend`.
   ///
   /// Errors, all with Side::proxy: `no_backend` (none outside `hint.excluded` is in rotation),
   /// `queue_full`, `queue_timeout`.

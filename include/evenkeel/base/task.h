@@ -2,7 +2,7 @@
 //
 // Why not asio::awaitable: a Task that finishes without waiting does not suspend its caller, one
 // that is made from a value has no frame at all, and dropping a suspended Task cancels it: its
-// frame and everything that waits inside it are destroyed (docs/decisions/0001-event-loop.md).
+// frame and everything that waits inside it are destroyed (docs/decisions.md, 1).
 #pragma once
 
 #include <coroutine>

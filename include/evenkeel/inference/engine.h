@@ -43,7 +43,7 @@ enum class TokenProbe : std::uint8_t {
   kserve,      ///< POST /v2/models/M/generate
 };
 
-/// How to check an engine's health. docs/health.md lists these.
+/// How to check an engine's health. docs/engines.md lists these.
 struct EngineHealth {
   std::string_view path;  ///< of its health endpoint; empty: it has none that means anything
   ModelListing listing = ModelListing::openai;
@@ -93,7 +93,7 @@ struct EngineMetricsPage {
 };
 
 /// Which answers of an engine mean that it has not begun to generate, so that the request may be
-/// sent to another server. docs/retries.md lists these.
+/// sent to another server. docs/engines.md lists these.
 struct EngineRefusals {
   /// 429 and 503: it refuses a request before it begins, or not at all.
   bool overload = false;

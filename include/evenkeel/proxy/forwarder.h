@@ -80,7 +80,7 @@ struct ForwarderOptions {
 ///
 /// A request goes to another backend if this one cannot be connected, or says that it has not
 /// processed the request. If the backend was closing an idle link, the request is resent once
-/// (docs/decisions/0002-retry-on-dead-link.md). Beyond that the RetryPolicy and the pool's budget
+/// (docs/decisions.md, 2). Beyond that the RetryPolicy and the pool's budget
 /// decide. If no other backend takes the request, the client gets the answer of the first.
 class Forwarder final : public Handler {
  public:

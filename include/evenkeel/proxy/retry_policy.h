@@ -17,7 +17,7 @@ struct ErrorAnswer {
   bool early = false;  ///< at once: see `RetryPolicy::max_early`
 };
 
-/// The rules of a pool or route (`retry` in the file). docs/retries.md explains them.
+/// The rules of a pool or route (`retry` in the file). docs/reliability.md explains them.
 struct RetryPolicy {
   /// An engine that fails this soon after the end of a request has not begun to generate.
   static constexpr Duration max_early = std::chrono::milliseconds(100);

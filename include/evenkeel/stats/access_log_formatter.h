@@ -1,4 +1,4 @@
-// Formats one request as one line of JSON. docs/access-log.md describes the fields.
+// Formats one request as one line of JSON. docs/observability.md describes the fields.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace evenkeel {
 /// `last`: of the request; `reason`: why it failed, empty if it did not.
 std::string_view outcome_of(const Attempt& attempt, bool last, std::string_view reason);
 
-/// The line's part on a request to a model whose body was read. docs/access-log.md describes the
-/// fields.
+/// The line's part on a request to a model whose body was read. docs/observability.md describes
+/// the fields.
 struct AccessLogInference {
   std::string_view model;  ///< as the client named it
   std::string_view task;

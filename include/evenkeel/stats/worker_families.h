@@ -1,5 +1,5 @@
 // The families of the page at /metrics that come from the workers' counters, summed over all
-// workers, and from the process. docs/metrics.md describes each.
+// workers, and from the process. docs/observability.md describes each.
 #pragma once
 
 #include <string>

@@ -1,10 +1,11 @@
-"""Real inference servers behind evenkeel: conformance.py [NAME...] (see docs/engines.md). Prints what was observed
-of each, and updates its list in docs/engines.md."""
+"""Real inference servers behind evenkeel: conformance.py [NAME...] (see bench/results/engines.md). Prints what
+was observed of each, and updates its list in that page."""
 
 import pathlib
 import re
 import sys
 import tempfile
+import textwrap
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -15,7 +16,7 @@ import observing  # pylint: disable=wrong-import-position
 import servers  # pylint: disable=wrong-import-position
 import shapes  # pylint: disable=wrong-import-position
 
-PAGE = installing.ROOT / "docs" / "engines.md"
+PAGE = installing.ROOT / "bench" / "results" / "engines.md"
 BEGIN, END = "<!-- observations: begin -->", "<!-- observations: end -->"
 DEFAULT = ("triton", "mlserver")
 LABELS = {
@@ -54,11 +55,12 @@ def observe(kind):
 
 
 def section_of(kind, version, seen):
-    """The engine's list in docs/engines.md: a heading and an item per observation."""
+    """The engine's list in the page: a heading and an item per observation."""
     lines = [f"### {kind.title} {version}", ""]
     for column in observing.COLUMNS:
         missing = "no case known" if column in ("trapped", "broken") else "not observed"
-        lines.append(f"- **{LABELS[column]}**: " + " ".join(str(seen.get(column, missing)).split()))
+        item = f"- **{LABELS[column]}**: {seen.get(column, missing)}"
+        lines.append(textwrap.fill(item, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
     return "\n".join(lines)
 
 
