@@ -117,7 +117,8 @@ void add_shadows(MetricsPage& page, const RuntimeView& view) {
     const auto stats = pool.state->scheduler_stats();
     if (!stats || !stats->shadow) continue;
     const PoolSpec& spec = pool.state->spec();
-    rows.push_back({{{"pool", spec.name}, {"picker", spec.picker.shadow_picker->name}}, *stats->shadow});
+    rows.push_back(
+        {{{"pool", spec.name}, {"picker", spec.picker.shadow_picker->name}}, *stats->shadow});
   }
   if (rows.empty()) return;
   page.counters("evenkeel_shadow_choices_total",
