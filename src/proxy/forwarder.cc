@@ -217,12 +217,15 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
   }
 }
 
-/// What the request's route says; null if the route leaves all to its pools.
+/// What the request's route says; null if it leaves all to its pools. A request that waited for a
+/// slot may come from an earlier version of the file, in which its route had another number.
 const RouteRules* Forwarder::rules_of(const RequestIdentity& identity) const {
-  if (options_.rules == nullptr || options_.rules->empty()) [[likely]]
+  if (options_.rules == nullptr || identity.routing.state != RouteState::routed) [[likely]]
     return nullptr;
-  const auto found = options_.rules->find(identity.route_index);
-  return found == options_.rules->end() ? nullptr : &found->second;
+  const std::uint32_t route = identity.routing.route;
+  if (route >= options_.rules->size()) return nullptr;
+  const RouteRules& rules = (*options_.rules)[route];
+  return rules.route == identity.route ? &rules : nullptr;
 }
 
 /// Notes an offer to a backend.

@@ -11,8 +11,8 @@ namespace {
 
 /// `index`: of LabelIndex.
 ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
-                                   const RouteRulesByIndex& rules, std::uint64_t max_held_bytes,
-                                   HeldBodies& held_bodies) {
+                                   const std::vector<RouteRules>& rules,
+                                   std::uint64_t max_held_bytes, HeldBodies& held_bodies) {
   ForwarderOptions options{.pool = pool.name,
                            .pool_index = index,
                            .schedules = pool.picker.has_scheduler(),
@@ -20,7 +20,7 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
                            .debug_headers = pool.debug_headers,
                            .reads_load_reports = pool.metrics.orca,
                            .retry = RetryPolicy(pool.retry),
-                           .rules = &rules,
+                           .rules = rules.empty() ? nullptr : &rules,
                            .engine = &engine_named(pool.engine),
                            .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
                            .max_retry_time = pool.timeouts.first_byte,
@@ -46,11 +46,13 @@ bool have_same_backends(const PoolState& one, const PoolState& other) {
 
 PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const WorkerContext& worker,
                      const WorkerLinks& links, LabelUses& label_uses, Rng& rng) {
+  const bool any_rules = std::ranges::any_of(config.routes, [](const RouteConfig& route) {
+    return route.retry.has_value() || route.slo != SloConfig{};
+  });
   for (const RouteConfig& route : config.routes) {
-    if (!route.retry && route.slo == SloConfig{}) continue;
-    RouteRules& rules = rules_[label_uses.route(route.name)];
+    if (!any_rules) break;
+    RouteRules& rules = rules_.emplace_back(RouteRules{.route = route.name, .slo = route.slo});
     if (route.retry) rules.retry.emplace(*route.retry);
-    rules.slo = route.slo;
   }
   for (const PoolConfig& pool : config.pools) {
     const PoolSet::PoolEntry& entry = pool_set.pools()[pools_.size()];

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
@@ -47,7 +48,7 @@ class PlanPools {
   void hand_queues_to(const PlanPools& successor, const std::shared_ptr<const void>& plan);
 
  private:
-  RouteRulesByIndex rules_;
+  std::vector<RouteRules> rules_;  // of all routes, or empty
   std::deque<Forwarder> forwarders_;
   std::deque<PlanPool> pools_;
   std::unordered_map<std::string_view, PlanPool*> by_name_;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "evenkeel/balance/outcome.h"
 #include "evenkeel/balance/pool.h"
@@ -35,6 +36,7 @@ struct Target {
 
 /// What a route says of its requests in place of their pool.
 struct RouteRules {
+  std::string_view route;
   std::optional<RetryPolicy> retry;
   SloConfig slo;
 
@@ -45,8 +47,6 @@ struct RouteRules {
             .tpot = slo.tpot != none ? slo.tpot : pool.tpot};
   }
 };
-/// The rules of routes that have some, by their index of LabelIndex.
-using RouteRulesByIndex = std::unordered_map<std::uint32_t, RouteRules>;
 
 struct ForwarderOptions {
   std::string pool;
@@ -63,7 +63,9 @@ struct ForwarderOptions {
   bool debug_headers = false;
   bool reads_load_reports = false;  ///< and asks for them
   RetryPolicy retry{RetryRules{}};
-  const RouteRulesByIndex* rules = nullptr;  ///< outlives the forwarder; null: no route has any
+  /// The rules of all routes, in the order of the file; null: no route has any. Outlives the
+  /// forwarder.
+  const std::vector<RouteRules>* rules = nullptr;
   const Engine* engine = &engine_named("generic");  ///< of its backends, as the file has it
   /// Errors in the events of all its backends count as failures; else of those whose engine was
   /// detected.
