@@ -23,8 +23,8 @@ using ::testing::Not;
 
 constexpr std::string_view one_backend = "pools: [{name: llama, backends: ['127.0.0.1:8000']}]";
 constexpr std::string_view scheduled =
-    "pools: [{name: llama, backends: ['127.0.0.1:8000'], picker: expected-time, "
-    "shadow_picker: round-robin, expected_time: {index_memory: 1MiB}}]";
+    "pools: [{name: llama, backends: ['127.0.0.1:8000'], "
+    "picker: {name: expected-time, index_memory: 1MiB, shadow_picker: round-robin}}]";
 
 /// A daemon of one pool with one backend, without threads.
 class MetricsOfPools : public ::testing::Test {
