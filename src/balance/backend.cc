@@ -2,17 +2,17 @@
 
 #include <utility>
 
+#include "balance/admission.h"
 #include "balance/outlier_detector.h"
-#include "balance/request_queue.h"
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
 
-Backend::Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue,
+Backend::Backend(BackendSpec spec, std::shared_ptr<Admission> admission,
                  std::shared_ptr<OutlierDetector> detector)
     : spec_(std::move(spec)),
       load_(std::make_shared<Load>()),
-      request_queue_(std::move(queue)),
+      admission_(std::move(admission)),
       outlier_detector_(std::move(detector)) {
   load_->set_limit(spec_.max_in_flight);
   if (spec_.standby) load_->take_out(OutOfRotation::standby);
@@ -21,7 +21,7 @@ Backend::Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue,
 Backend::Backend(BackendSpec spec, const Backend& predecessor)
     : spec_(std::move(spec)),
       load_(predecessor.load_),
-      request_queue_(predecessor.request_queue_),
+      admission_(predecessor.admission_),
       outlier_detector_(predecessor.outlier_detector_) {}
 
 bool Backend::try_acquire(Instant now) const {
@@ -132,8 +132,7 @@ void Backend::count_failure(const AttemptResult& result, Instant now) const {
 
 /// Its free slots may be used: waiting requests get them.
 void Backend::serve_queue() const {
-  if (request_queue_ && request_queue_->is_awaited(*load_))
-    request_queue_->dispatch(*load_, Clock::now());
+  if (admission_ && admission_->is_awaited(*load_)) admission_->offer(*load_, Clock::now());
 }
 
 }  // namespace evenkeel

@@ -2,22 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <new>
 #include <utility>
 
 #include "balance/pool_scheduler.h"
 
 namespace evenkeel {
 
-// ---- PlacedRequest ----------------------------------------------------------------------------
-
-PlacedRequest::PlacedRequest(std::shared_ptr<const ScheduledPool> pool, ScheduledSection& section,
-                             Loop& loop, Priority priority)
-    : pool_(std::move(pool)),
-      scheduler_(pool_->scheduler()),
-      section_(section),
-      loop_(loop),
-      priority_(priority) {}
+PlacedRequest::PlacedRequest(std::shared_ptr<const ScheduledPool> pool)
+    : pool_(std::move(pool)), scheduler_(pool_->scheduler()) {}
 
 void PlacedRequest::first_token(Instant now) {
   std::lock_guard lock(scheduler_.mutex_);
@@ -68,9 +60,10 @@ void PlacedRequest::finished(Scheduler::Outcome outcome, std::uint32_t events, I
   decision_->took = now - placed_at_;
 }
 
-void PlacedRequest::released(Decision::Fate unfinished) noexcept {
+void PlacedRequest::released(Decision::Fate unfinished) {
   // All has been told, and no request waits for the slot: after most responses.
-  if (stage_ == Stage::ended && decision_ == nullptr && !scheduler_.has_waiting()) return;
+  if (stage_ == Stage::ended && decision_ == nullptr && !scheduler_.admission_->has_scheduled())
+    return;
   std::lock_guard lock(scheduler_.mutex_);
   const Instant now = scheduler_.in_order(Clock::now());
   if (stage_ == Stage::placed) {
@@ -82,64 +75,7 @@ void PlacedRequest::released(Decision::Fate unfinished) noexcept {
   }
   stage_ = Stage::ended;
   scheduler_.end_record(*this);
-  try {
-    scheduler_.pass_locked(now);
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
-    // The next pass is due in some 20 ms.
-  }
-}
-
-// ---- PlacementWait ----------------------------------------------------------------------------
-
-PlacementWait::~PlacementWait() {
-  request_->signal_ = nullptr;
-  if (ended_) return;
-  PoolScheduler& scheduler = request_->scheduler_;
-  using Stage = PlacedRequest::Stage;
-  const bool moved = moved_ != nullptr && *moved_;
-  bool is_unused = false;
-  {
-    std::lock_guard lock(scheduler.mutex_);
-    if (!moved) ++scheduler.queue_.abandoned_total;
-    if (request_->stage_ == Stage::waiting) {
-      scheduler.scheduler_.abandoned(request_->ticket_, scheduler.last_time_);
-      scheduler.end_wait(*request_, moved ? Stage::moved : Stage::ended);
-    } else if (request_->stage_ == Stage::placed) {
-      is_unused = true;
-    }
-  }
-  if (!is_unused) return;
-  request_->backend_->release();
-  request_->released(moved ? Decision::Fate::moved : Decision::Fate::left);
-}
-
-bool PlacementWait::waits() const {
-  std::lock_guard lock(request_->scheduler_.mutex_);
-  return request_->stage_ == PlacedRequest::Stage::waiting;
-}
-
-PlacementWait::End PlacementWait::end(Instant now) {
-  ended_ = true;
-  request_->signal_ = nullptr;
-  PoolScheduler& scheduler = request_->scheduler_;
-  std::lock_guard lock(scheduler.mutex_);
-  using Stage = PlacedRequest::Stage;
-  switch (request_->stage_) {
-    case Stage::placed:
-      ++scheduler.queue_.waited_total;
-      scheduler.queue_.waited_sum += waited();
-      return End::placed;
-    case Stage::refused: return End::refused;
-    case Stage::displaced: return End::displaced;
-    case Stage::waiting:
-      ++scheduler.queue_.timeout_total;
-      scheduler.scheduler_.abandoned(request_->ticket_, scheduler.in_order(now));
-      scheduler.end_wait(*request_, Stage::ended);
-      return End::expired;
-    case Stage::moved:
-    case Stage::ended: break;
-  }
-  return End::expired;
+  scheduler_.pass_locked(now);
 }
 
 }  // namespace evenkeel

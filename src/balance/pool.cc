@@ -6,24 +6,17 @@
 #include <string_view>
 #include <utility>
 
+#include "balance/admission.h"
 #include "balance/affinity.h"
 #include "balance/memory_guard.h"
 #include "balance/outlier_detector.h"
 #include "balance/pool_maintenance.h"
 #include "balance/pool_refusal.h"
 #include "balance/pool_scheduler.h"
-#include "balance/request_queue.h"
 #include "evenkeel/balance/unavailable.h"
 
 namespace evenkeel {
 namespace {
-
-// Slots may become free without a release, as when a back-off ends. See RequestQueue::recheck.
-constexpr Duration recheck_period = std::chrono::milliseconds(500);
-
-// Standby backends enter for backends that are down and for load, not for one request that all
-// others failed.
-constexpr Duration max_standby_wait = std::chrono::seconds(1);
 
 // Lost races for the last slot of a backend before a request queues.
 constexpr int max_pick_attempts = 16;
@@ -49,8 +42,8 @@ PoolState::~PoolState() = default;
 
 std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* predecessor) {
   auto state = std::shared_ptr<PoolState>(new PoolState);
-  state->request_queue_ =
-      predecessor != nullptr ? predecessor->request_queue_ : std::make_shared<RequestQueue>();
+  state->admission_ =
+      predecessor != nullptr ? predecessor->admission_ : std::make_shared<Admission>();
   state->outlier_detector_ =
       predecessor != nullptr ? predecessor->outlier_detector_ : std::make_shared<OutlierDetector>();
   state->retry_budget_ =
@@ -71,7 +64,7 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
     const auto found = known.find(wanted.id);
     if (found == known.end()) {
       state->backends_->push_back(
-          std::make_shared<Backend>(wanted, state->request_queue_, state->outlier_detector_));
+          std::make_shared<Backend>(wanted, state->admission_, state->outlier_detector_));
     } else if ((*found->second)->spec() == wanted) {
       state->backends_->push_back(*found->second);
     } else {
@@ -82,12 +75,12 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   assert(state->index_.size() == spec.backends.size());
 
   state->make_pickers(spec, predecessor);
-  state->make_queue_sections(predecessor);
   if (spec.picker.has_scheduler()) {
     state->scheduled_ = std::make_shared<ScheduledPool>(
-        spec, state->backends_, state->subsets_,
+        spec, state->backends_, state->admission_,
         predecessor != nullptr ? predecessor->scheduled_.get() : nullptr);
   }
+  state->make_queues(predecessor);
   if (spec.affinity) {
     state->affinity_ =
         std::make_unique<Affinity>(*spec.affinity, state->backends_,
@@ -113,9 +106,56 @@ void PoolState::make_pickers(const PoolSpec& spec, const PoolState* predecessor)
   }
 }
 
+void PoolState::make_queues(const PoolState* predecessor) {
+  const auto make = [this](std::uint32_t subset, std::uint64_t mark) {
+    queues_.push_back(std::make_unique<SubsetQueue>(*this, subset, mark, admission_->slots_rule()));
+    if (scheduled_ == nullptr) return;
+    auto& queue = scheduled_queues_.emplace_back(std::make_unique<SubsetQueue>(
+        *this, subset, SubsetQueue::scheduled, scheduled_->scheduler()));
+    for (std::size_t i = 0; i < backends_->size(); ++i) {
+      const bool has = subset == 0 || subsets_[subset - 1].contains(i);
+      if (has) queue->slots.add(scheduled_->slots()[i]);
+    }
+  };
+  make(0, SubsetQueue::whole_pool);
+  for (std::uint32_t number = 1; number <= subsets_.size(); ++number) {
+    const Subset& subset = subsets_[number - 1];
+    std::uint64_t mark = SubsetQueue::whole_pool;
+    if (subset.spec().is_choice()) {  // no request waits for another one
+      const std::uint32_t before =
+          predecessor == nullptr ? 0 : predecessor->subset_number(subset.spec());
+      mark = before == 0 ? admission_->next_mark() : predecessor->queues_[before]->mark;
+    }
+    for (const BackendPtr& backend : subset.backends()) backend->load().add_queue_mark(mark);
+    make(number, mark);
+  }
+}
+
+SubsetQueue& PoolState::queue_of(const Hint& hint) const {
+  const auto& queues = schedules(hint) ? scheduled_queues_ : queues_;
+  if (hint.pinned == nullptr) return *queues[hint.subset];
+  const auto found = index_.find(hint.pinned);
+  if (found == index_.end()) return *queues[0];
+  const auto waits_in = [&](const Subset& subset) {
+    return subset.spec().is_choice() && subset.contains(found->second);
+  };
+  if (hint.subset != 0 && waits_in(subsets_[hint.subset - 1])) return *queues[hint.subset];
+  for (std::size_t i = 0; i < subsets_.size(); ++i) {
+    if (waits_in(subsets_[i])) return *queues[i + 1];
+  }
+  return *queues[0];
+}
+
 std::uint32_t PoolState::subset_number(const SubsetSpec& subset) const {
   const auto found = std::ranges::find(subsets_, subset, &Subset::spec);
   return found == subsets_.end() ? 0 : static_cast<std::uint32_t>(found - subsets_.begin()) + 1;
+}
+
+std::optional<std::uint32_t> PoolState::subset_in(const PoolState& other,
+                                                  std::uint32_t number) const {
+  if (number == 0) return 0;
+  const std::uint32_t found = other.subset_number(subsets_[number - 1].spec());
+  return found == 0 ? std::nullopt : std::optional(found);
 }
 
 bool PoolState::in_subset(std::uint32_t subset, const Backend& backend) const {
@@ -173,38 +213,19 @@ std::size_t PoolState::available(Instant now) const {
       }));
 }
 
-QueueStats PoolState::queue() const {
-  QueueStats queue = request_queue_->counts();
-  if (scheduled_ == nullptr) return queue;
-  const QueueStats scheduled = scheduled_->scheduler().queue();
-  queue.waiting += scheduled.waiting;
-  queue.waited_total += scheduled.waited_total;
-  queue.waited_sum += scheduled.waited_sum;
-  queue.full_total += scheduled.full_total;
-  queue.displaced_total += scheduled.displaced_total;
-  queue.timeout_total += scheduled.timeout_total;
-  queue.abandoned_total += scheduled.abandoned_total;
-  return queue;
-}
+QueueStats PoolState::queue() const { return admission_->counts(); }
 
 /// Of what waits for any backend of the pool, a subset gets its share.
 Duration PoolState::wait_for(const Hint& hint) const {
   if (hint.subset == 0) return wait_forecast_->wait_for(std::uint64_t{queue().waiting} + 1);
   const Subset& subset = subsets_[hint.subset - 1];
-  auto [same, any] = request_queue_->waiting_beside(*sections_[hint.subset]);
-  if (scheduled_ != nullptr) {
-    same += scheduled_->scheduler().waiting_in(scheduled_->section(hint.subset));
-    any += scheduled_->scheduler().waiting_in(scheduled_->section(0));
-  }
+  const auto [same, any] = admission_->waiting_beside(*queues_[hint.subset]);
   const double share =
       static_cast<double>(subset.backends().size()) / static_cast<double>(backends_->size());
   return subset.wait_for(same + static_cast<std::uint64_t>(std::ceil(any * share)) + 1);
 }
 
-bool PoolState::has_waiting() const {
-  return request_queue_->has_waiters() ||
-         (scheduled_ != nullptr && scheduled_->scheduler().has_waiting());
-}
+bool PoolState::has_waiting() const { return admission_->has_waiting(); }
 
 std::optional<SchedulerStats> PoolState::scheduler_stats() const {
   if (scheduled_ == nullptr) return std::nullopt;
@@ -385,19 +406,9 @@ Pool::Pool(std::shared_ptr<PoolState> state, Loop& loop, std::uint64_t seed)
 Task<Result<Lease>> Pool::acquire(const Hint& hint, Instant deadline) {
   if (hint.session && state_->affinity() != nullptr) return acquire_for_session(hint, deadline);
   const BackendPtr* backend = pick_backend(hint);
-  if (backend != nullptr) {
-    count_earlier_wait(hint);
-    return Lease::adopt(*backend);
-  }
+  if (backend != nullptr) return Lease::adopt(*backend);
   if (!state_->may_become_available(hint)) return acquire_elsewhere(hint, deadline);
-  return hint.subset == 0 ? wait_in_queue(hint, deadline) : wait_in_subset(hint, deadline);
-}
-
-/// A request with a slot at once may have waited in an earlier version of the pool.
-void Pool::count_earlier_wait(const Hint& hint) const {
-  if (hint.queued_since == Instant{}) [[likely]]
-    return;
-  state_->request_queue().count_wait(loop_.now() - hint.queued_since);
+  return hint.subset == 0 ? queue_up(hint, deadline) : wait_in_subset(hint, deadline);
 }
 
 /// None of the backends that the request is for can take it. Of a subset: others may.
@@ -412,7 +423,7 @@ Task<Result<Lease>> Pool::acquire_elsewhere(const Hint& hint, Instant deadline) 
 /// Waits for a slot of the subset. If all its backends go out of rotation, others will do.
 Task<Result<Lease>> Pool::wait_in_subset(Hint hint, Instant deadline) {
   const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
-  auto lease = co_await wait_in_queue(hint, until);
+  auto lease = co_await queue_up(hint, until);
   if (lease || lease.error().fault != Fault::no_backend) co_return lease;
   auto placed = co_await acquire_elsewhere(hint, until);
   co_return placed;
@@ -420,7 +431,7 @@ Task<Result<Lease>> Pool::wait_in_subset(Hint hint, Instant deadline) {
 
 const BackendPtr* Pool::find_trial(const Hint& hint, bool safe_method) const {
   const BackendPtr* parked = state_->trial_backend(safe_method);
-  if (parked == nullptr || state_->request_queue().is_awaited((*parked)->load())) return nullptr;
+  if (parked == nullptr || state_->admission().is_awaited((*parked)->load())) return nullptr;
   if (hint.session && state_->affinity() != nullptr) return nullptr;
   std::size_t index = static_cast<std::size_t>(parked - state_->backends().data());
   if (hint.subset != 0) {
@@ -446,78 +457,28 @@ std::optional<Lease> Pool::acquire_trial(const BackendPtr& backend, bool safe_me
   return Lease::adopt(backend);
 }
 
-Error Pool::no_backend_error() const {
+Error Pool::no_backend_error(const PoolState& pool) const {
   std::string why = "no backend is left to try";
-  if (!has_in_rotation(state_->backends(), {})) {
-    why = why_unavailable(state_->backends(), loop_.now());
+  if (!has_in_rotation(pool.backends(), {})) {
+    why = why_unavailable(pool.backends(), loop_.now());
     if (why.empty()) why = "the pool has no backend";
   }
-  return refusal(Fault::no_backend, state_->spec().name, why, state_->spec().recovery_time);
-}
-
-/// The client should come back when the queue of now will have been served, or when a backend may
-/// serve again.
-Error Pool::queue_error(Fault fault, const char* why, const Hint& hint) const {
-  const bool any = state_->available(loop_.now()) > 0;
-  return refusal(fault, state_->spec().name, why,
-                 any ? state_->wait_for(hint) : state_->spec().recovery_time);
+  return refusal(Fault::no_backend, pool.spec().name, why, pool.spec().recovery_time);
 }
 
 /// Null also if others wait for the backend, and of a request that the scheduler places.
 const BackendPtr* Pool::pick_backend(const Hint& hint) {
-  if (is_scheduled(hint)) return nullptr;
-  const RequestQueue& queue = state_->request_queue();
-  if (queue.has_waiters() && queue.has_waiters(state_->queue_section(hint))) return nullptr;
+  if (state_->schedules(hint)) return nullptr;
+  const Admission& admission = state_->admission();
+  if (admission.has_waiting() && admission.has_waiting(state_->queue_of(hint))) return nullptr;
   Hint timed = hint;
   timed.now = loop_.now();
   for (int pick = 0; pick < max_pick_attempts; ++pick) {
     const BackendPtr* backend = picker_for(timed).pick(timed);
-    if (backend == nullptr || queue.is_awaited((*backend)->load())) return nullptr;
+    if (backend == nullptr || admission.is_awaited((*backend)->load())) return nullptr;
     if ((*backend)->try_acquire(timed.now)) return backend;
   }
   return nullptr;
-}
-
-Task<Result<Lease>> Pool::wait_in_queue(const Hint& hint, Instant deadline) {
-  return is_scheduled(hint) ? place_by_cost(hint, deadline) : wait_for_slot(hint, deadline);
-}
-
-/// Why it makes no sense to wait any longer; nothing: it does.
-std::optional<Error> Pool::end_of_wait(const Hint& hint, Instant began) const {
-  if (!state_->pin_holds(hint, loop_.now())) return no_backend_error();
-  if (hint.pinned != nullptr) return std::nullopt;
-  if (!state_->may_become_available(hint)) return no_backend_error();
-  const bool for_standby =
-      !hint.excluded.empty() && !has_in_rotation(state_->backends(), hint.excluded);
-  if (for_standby && loop_.now() - began >= max_standby_wait) return no_backend_error();
-  return std::nullopt;
-}
-
-Task<Result<Lease>> Pool::wait_for_slot(Hint hint, Instant deadline) {
-  const Instant began = Clock::now();
-  const Instant until = std::min(deadline, began + state_->spec().queue.timeout);
-
-  RequestQueue::QueuedRequest queued(*state_, loop_, hint);
-  if (!queued.join(picker_for(hint), began)) {
-    co_return queue_error(Fault::queue_full, "all slots are taken and the queue is full", hint);
-  }
-  using Place = RequestQueue::Place;
-  while (queued.place() == Place::waiting && loop_.now() < until) {
-    auto wake = co_await queued.wait(std::min(until, loop_.now() + recheck_period));
-    if (wake == Wake::expired) queued.recheck(picker_for(hint), loop_.now());
-    if (queued.place() != Place::waiting) break;
-    if (auto error = end_of_wait(hint, began)) co_return std::move(*error);
-  }
-
-  const Instant ended = Clock::now();
-  BackendPtr backend = queued.take(ended);
-  if (!backend && queued.place() == Place::displaced) {
-    co_return queue_error(Fault::queue_full, displaced_text, hint);
-  }
-  if (!backend) {
-    co_return queue_error(Fault::queue_timeout, "no slot became free in time", hint);
-  }
-  co_return Lease::adopt(std::move(backend), ended - began);
 }
 
 }  // namespace evenkeel

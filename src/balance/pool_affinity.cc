@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "balance/admission.h"
 #include "balance/affinity.h"
-#include "balance/request_queue.h"
 #include "evenkeel/balance/pool.h"
 
 namespace evenkeel {
@@ -33,13 +33,12 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
     const Backend& backend = **pin.backend;
     if (!hint.excluded.contains(&backend)) {
       // One that is drained keeps its sessions, but the scheduler sends nothing there.
-      const bool scheduled = is_scheduled(hint) && backend.load().in_rotation();
-      const bool others_wait = state_->request_queue().is_awaited(backend.load());
+      const bool scheduled = state_->schedules(hint) && backend.load().in_rotation();
+      const bool others_wait = state_->admission().is_awaited(backend.load());
       if (scheduled || others_wait || !backend.try_acquire(loop_.now())) {
         return wait_for_pinned(hint, backend.load(), deadline);
       }
       affinity.count_hit(*hint.session);
-      count_earlier_wait(hint);
       Lease lease = Lease::adopt(*pin.backend);
       if (pin.confirmed) lease.set_session_confirmed();
       return lease;
@@ -53,10 +52,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
   }
   Lease lease = Lease::adopt(*backend);
   lease.set_begins_session();
-  if (affinity.pin(*hint.session, pin, *backend, loop_.now())) {
-    count_earlier_wait(hint);
-    return lease;
-  }
+  if (affinity.pin(*hint.session, pin, *backend, loop_.now())) return lease;
   // Another request of the session was placed meanwhile.
   lease.release();
   return acquire_for_session(hint, deadline);
@@ -71,10 +67,14 @@ void Pool::confirm_session(const SessionHint& session, const Backend& backend) {
 Task<Result<Lease>> Pool::wait_for_pinned(Hint hint, const Load& pinned, Instant deadline) {
   const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
   hint.pinned = &pinned;
-  const Arrival* const arrival = hint.arrival;
-  if (!pinned.in_rotation()) hint.arrival = nullptr;
-  auto lease = co_await wait_in_queue(hint, until);
-  hint.arrival = arrival;
+  const RequestCost* const cost = hint.cost;
+  if (!pinned.in_rotation()) hint.cost = nullptr;
+  auto lease = co_await queue_up(hint, until);
+  hint.cost = cost;
+  if (lease && &lease->backend()->load() != &pinned) {
+    // A later version of the pool does not have that one.
+    co_return followed(std::move(*lease), *hint.session);
+  }
   if (lease) state_->affinity()->count_hit(*hint.session);
   if (lease || lease.error().fault != Fault::no_backend) co_return lease;
   hint.pinned = nullptr;
@@ -96,10 +96,9 @@ Task<Result<Lease>> Pool::acquire_for_soft_session(Hint hint, Instant deadline) 
   const SessionHint session = *hint.session;
   hint.session.reset();
   const BackendPtr* const home = home_of(hint, session);
-  if (home != nullptr && is_scheduled(hint)) {
+  if (home != nullptr && state_->schedules(hint)) {
     hint.preferred = &(*home)->load();
   } else if (home != nullptr && !is_saturated(**home) && (*home)->try_acquire(loop_.now())) {
-    count_earlier_wait(hint);
     return followed(Lease::adopt(*home), session);
   }
   auto placed = acquire(hint, deadline);
@@ -138,7 +137,7 @@ const BackendPtr* Pool::home_of(const Hint& hint, const SessionHint& session) co
 bool Pool::is_saturated(const Backend& backend) const {
   const Load& load = backend.load();
   if (!load.has_room(load.limit()) || state_->deprioritized(load, loop_.now())) return true;
-  if (state_->request_queue().is_awaited(load)) return true;
+  if (state_->admission().is_awaited(load)) return true;
   const std::uint32_t own = load.in_flight();
   if (own < saturated_from) return false;
   const Backends& backends = state_->backends();
@@ -160,7 +159,7 @@ bool Pool::is_saturated(const Backend& backend) const {
 Task<Result<Lease>> Pool::wait_and_pin(Hint hint, Instant deadline) {
   const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
   const Affinity& affinity = *state_->affinity();
-  auto placed = co_await wait_in_queue(hint, until);
+  auto placed = co_await queue_up(hint, until);
   if (!placed && placed.error().fault == Fault::no_backend && hint.subset != 0) {
     auto elsewhere = co_await acquire_elsewhere(hint, until);
     co_return elsewhere;
@@ -168,7 +167,7 @@ Task<Result<Lease>> Pool::wait_and_pin(Hint hint, Instant deadline) {
   if (!placed) co_return placed;
   const Affinity::Pin pin = affinity.find(*hint.session, loop_.now());
   const BackendPtr& backend = placed->backend();
-  const bool is_elsewhere = pin.backend != nullptr && *pin.backend != backend &&
+  const bool is_elsewhere = pin.backend != nullptr && &(*pin.backend)->load() != &backend->load() &&
                             !hint.excluded.contains(pin.backend->get()) &&
                             state_->counts_pin(hint, **pin.backend);
   if (!is_elsewhere && affinity.pin(*hint.session, pin, backend, loop_.now())) {

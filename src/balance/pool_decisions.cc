@@ -6,6 +6,7 @@
 
 #include "balance/pool_scheduler.h"
 #include "balance/scheduler_state.h"
+#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/base/hash.h"
 
 namespace evenkeel {
@@ -29,13 +30,16 @@ void add_newer(NewestDecisions& newest, std::size_t& count, const Decision& deci
 
 }  // namespace
 
-Decision* PoolScheduler::begin_record(const Arrival& arrival) {
-  Decision* const decision = (arrival.wants_record ? asked_ : samples_).begin(arrival.name);
+Decision* PoolScheduler::begin_record(const AdmissionTicket& ticket) {
+  const RequestCost& cost = *ticket.hint.cost;
+  if (!cost.wants_record && !ticket.is_sample) [[likely]]
+    return nullptr;
+  Decision* const decision = (cost.wants_record ? asked_ : samples_).begin(cost.name);
   if (decision == nullptr) return nullptr;
-  decision->request = arrival.request;
+  decision->request = cost.request;
   decision->number = ++records_;
-  decision->asked = arrival.wants_record;
-  decision->shadow = arrival.shadow;
+  decision->asked = cost.wants_record;
+  decision->shadow = ticket.shadow;
   return decision;
 }
 
@@ -45,7 +49,6 @@ void PoolScheduler::end_record(PlacedRequest& request) {
   request.decision_ = nullptr;
 }
 
-/// Its wait is over: what it was priced at does not change any more.
 void PoolScheduler::compare_with_shadow(const Decision& decision, ShadowStats& stats) {
   if (decision.shadow == Scheduler::no_backend || decision.best == Scheduler::no_backend) return;
   if (!std::isfinite(decision.shadow_cost)) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "balance/request_queue.h"
+#include "balance/admission.h"
 
 namespace evenkeel {
 namespace {
@@ -67,7 +67,7 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
   const auto scheduler = pool.scheduler_stats();
   // A scheduler holds requests also where there are enough backends.
   const bool is_busy = !scheduler || scheduler->busy_ratio >= pool.spec().standby.enter;
-  sample.has_queue = pool.request_queue().has_waiters() || (is_busy && pool.has_waiting());
+  sample.has_queue = pool.admission().has_waiting_for_slots() || (is_busy && pool.has_waiting());
   const double waiting = sample.has_queue ? pool.queue().waiting : 0;
   sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);
   double known = 0;

@@ -1,13 +1,14 @@
 #include "balance/pool_scheduler.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <new>
+#include <span>
 #include <utility>
 
-#include "evenkeel/base/client_key.h"
+#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/base/hash.h"
 
 namespace evenkeel {
@@ -67,8 +68,11 @@ class PoolScheduler::Taker final : public Scheduler::SlotTaker {
 
 // ---- PoolScheduler ----------------------------------------------------------------------------
 
-PoolScheduler::PoolScheduler(const SchedulerOptions& options, std::size_t backends)
-    : scheduler_(with_slots(options, capacity_for(backends))),
+PoolScheduler::PoolScheduler(const SchedulerOptions& options, std::size_t backends,
+                             std::shared_ptr<Admission> admission)
+    : admission_(std::move(admission)),
+      mutex_(admission_->mutex()),
+      scheduler_(with_slots(options, capacity_for(backends))),
       capacity_(capacity_for(backends)),
       index_bytes_(options.index_bytes),
       slots_(capacity_),
@@ -125,119 +129,63 @@ void PoolScheduler::leave(const Backends& backends) {
 /// The workers' clocks differ by the length of an iteration.
 Instant PoolScheduler::in_order(Instant now) { return last_time_ = std::max(last_time_, now); }
 
-PoolScheduler::Arrived PoolScheduler::arrive(PlacedRequest& request, Arrival& arrival,
-                                             const Hint& hint, std::uint32_t max_waiting,
-                                             Instant now) {
-  std::lock_guard lock(mutex_);
+/// What the request asks, with what the scheduler knows of its backends. Points into the ticket.
+Arrival PoolScheduler::arrival_of(const AdmissionTicket& ticket) const {
+  const Hint& hint = ticket.hint;
+  const auto slot_of = [&](const Load* load) {
+    return load == nullptr ? Arrival::any_slot : slot_of_.at(load);
+  };
+  Arrival arrival = hint.cost->arrival;
+  arrival.priority = hint.priority;
+  arrival.waiting_since = ticket.joined;
+  if (!adapter_names_.empty()) arrival.adapter = adapter_names_.find(hint.cost->model);
+  arrival.allowed = &ticket.queue->slots;
+  arrival.pinned = slot_of(hint.pinned);
+  arrival.preferred = slot_of(hint.preferred);
+  return arrival;
+}
+
+void PoolScheduler::arrive(AdmissionTicket& ticket, Picker*, Instant now) {
   now = in_order(now);
-  ScheduledSection& section = request.section_;
-  arrival.cookie = reinterpret_cast<std::uintptr_t>(&request);
-  arrival.allowed = &section.slots;
-  arrival.priority = request.priority_;
-  if (!adapter_names_.empty()) arrival.adapter = adapter_names_.find(arrival.model);
-  if (section.waiting.size() == section.waiting.capacity()) {
-    section.waiting.reserve(std::max<std::size_t>(64, 2 * section.waiting.size()));
+  PlacedRequest& request = *ticket.placed;
+  Arrival arrival = arrival_of(ticket);
+  std::array<std::uint32_t, ExcludedBackends::capacity> excluded;
+  std::size_t count = 0;
+  for (const Backend* each : ticket.hint.excluded) {
+    const auto found = slot_of_.find(&each->load());
+    if (found != slot_of_.end()) excluded[count++] = found->second;
   }
-  if (arrival.wants_record || arrival.sampled) {
-    request.decision_ = arrival.decision = begin_record(arrival);
-  }
+  arrival.excluded = std::span(excluded).first(count);
+  request.decision_ = arrival.decision = begin_record(ticket);
   request.ticket_ = scheduler_.arrive(arrival, now);
-  request.arrived_at_ = arrival.waits_since(now);
-  request.waiting_index_ = static_cast<std::uint32_t>(section.waiting.size());
-  section.waiting.push_back(&request);               // there is room
-  waiting_.fetch_add(1, std::memory_order_seq_cst);  // before the pass looks for a slot
-
-  arriving_ = &request;
+  if (waiting_.size() <= request.ticket_) waiting_.resize(2 * std::size_t{request.ticket_} + 64);
+  waiting_[request.ticket_] = &ticket;
   pass_locked(now);
-  arriving_ = nullptr;
-  if (request.stage_ == PlacedRequest::Stage::placed) return Arrived::placed;
-  if (request.stage_ == PlacedRequest::Stage::refused) return Arrived::refused;
-  const std::uint64_t client = client_key(hint.tenant, hint.client);
-  bool may_wait = section.waiting.size() <= max_waiting;
-  if (!may_wait) {
-    ++queue_.full_total;
-    may_wait = displace(section, request, client);
-  }
-  if (may_wait) {
-    count_client(request, client);
-    return Arrived::waits;
-  }
-  scheduler_.abandoned(request.ticket_, now);
-  end_wait(request, PlacedRequest::Stage::ended);
-  return Arrived::full;
 }
 
-/// Without memory it has no part in its client's share.
-void PoolScheduler::count_client(PlacedRequest& request, std::uint64_t client) noexcept {
-  try {
-    request.section_.clients.add(client);
-    request.client_ = client;
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
-  }
-}
-
-/// The newest of the section's least urgent requests makes room for a more urgent one; else the
-/// newest of those as urgent of the client that has the most, for one of a client with fewer.
-bool PoolScheduler::displace(ScheduledSection& section, const PlacedRequest& request,
-                             std::uint64_t client) {
-  PlacedRequest* last = nullptr;
-  PlacedRequest* of_greediest = nullptr;
-  const std::uint32_t own = section.clients.of(client);
-  const bool has_greedy = section.clients.most() > own + 1;
-  for (PlacedRequest* const each : section.waiting) {
-    if (each == &request || each->priority_ < request.priority_) continue;
-    const auto is_after = [each](const PlacedRequest* other) {
-      return other == nullptr || std::pair(other->priority_, other->arrived_at_) <=
-                                     std::pair(each->priority_, each->arrived_at_);
-    };
-    if (each->priority_ > request.priority_) {
-      if (is_after(last)) last = each;
-    } else if (has_greedy && is_after(of_greediest) && each->client_ &&
-               section.clients.gives_way(*each->client_, own)) {
-      of_greediest = each;
-    }
-  }
-  if (last == nullptr) last = of_greediest;
-  if (last == nullptr) return false;
-  PlacedRequest& displaced = *last;
-  ++queue_.displaced_total;
-  scheduler_.abandoned(displaced.ticket_, last_time_);
-  end_wait(displaced, PlacedRequest::Stage::displaced);
-  wake(displaced);
-  return true;
-}
-
-void PoolScheduler::end_wait(PlacedRequest& request, PlacedRequest::Stage stage) {
-  auto& waiting = request.section_.waiting;
-  waiting[request.waiting_index_] = waiting.back();
-  waiting.back()->waiting_index_ = request.waiting_index_;
-  waiting.pop_back();
-  waiting_.fetch_sub(1, std::memory_order_seq_cst);
-  if (request.client_) request.section_.clients.remove(*std::exchange(request.client_, {}));
-  request.stage_ = stage;
+void PoolScheduler::leave(AdmissionTicket& ticket, bool moves, Instant now) {
+  PlacedRequest& request = *ticket.placed;
+  scheduler_.abandoned(request.ticket_, in_order(now));
+  request.stage_ = PlacedRequest::Stage::ended;
   if (request.decision_ == nullptr) [[likely]]
     return;
-  const bool moved = stage == PlacedRequest::Stage::moved;
-  if (moved) request.decision_->fate = Decision::Fate::moved;
-  ShadowStats* const shadow = request.pool_->shadow_stats();
-  if (shadow != nullptr && !moved) compare_with_shadow(*request.decision_, *shadow);
-  if (stage != PlacedRequest::Stage::placed) end_record(request);
+  if (moves) {
+    request.decision_->fate = Decision::Fate::moved;
+  } else {
+    end_placing(request);
+  }
+  end_record(request);
 }
 
-/// Under the lock: a waiter that is dropped takes it too, so its loop still exists. Without memory
-/// for the message the waiter finds out at its next look.
-void PoolScheduler::wake(PlacedRequest& request) const noexcept {
-  if (&request == arriving_) return;
-  try {
-    request.loop_.post([waiting = request.shared_from_this()] {
-      if (waiting->signal_ != nullptr) waiting->signal_->raise();
-    });
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
-  }
+/// Its wait is over: what it was priced at does not change any more.
+void PoolScheduler::end_placing(const PlacedRequest& request) {
+  ShadowStats* const shadow = request.pool_->shadow_stats();
+  if (request.decision_ != nullptr && shadow != nullptr)
+    compare_with_shadow(*request.decision_, *shadow);
 }
 
 void PoolScheduler::pass(Instant now) {
-  if (!has_waiting()) return;
+  if (!admission_->has_scheduled()) return;
   std::lock_guard lock(mutex_);
   now = in_order(now);
   if (now - last_pass_ >= min_pass_interval) pass_locked(now);
@@ -249,22 +197,24 @@ void PoolScheduler::pass_locked(Instant now) {
   read_states(now);
   Taker taker(slots_, now);
   for (const Scheduler::Placement& placement : scheduler_.place(now, &taker)) {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): arrive() made the cookie of this very pointer.
-    auto& request = *reinterpret_cast<PlacedRequest*>(placement.cookie);
+    AdmissionTicket& ticket = *waiting_[placement.ticket];
+    PlacedRequest& request = *ticket.placed;
     stats_.prefill_sum += placement.prefill;
     stats_.decode_sum += placement.decode;
+    end_placing(request);
     if (placement.backend == Scheduler::no_backend) {
       ++stats_.refused_total;
-      request.retry_after_ = placement.retry_after;
-      end_wait(request, PlacedRequest::Stage::refused);
+      request.stage_ = PlacedRequest::Stage::ended;
+      end_record(request);
+      admission_->refuse(ticket, placement.retry_after);
     } else {
       ++stats_.placed_total;
-      request.backend_ = slots_[placement.backend].backend.get();
+      request.stage_ = PlacedRequest::Stage::placed;
       request.placed_at_ = now;
       request.predicted_ttft_ = placement.predicted_ttft;
-      end_wait(request, PlacedRequest::Stage::placed);
+      const Load& load = slots_[placement.backend].backend->load();
+      admission_->start(ticket, *ticket.pool->find(load, 0), now);
     }
-    wake(request);
   }
 }
 
@@ -319,18 +269,6 @@ void PoolScheduler::measure_busy(Instant now) {
   last_tick_ = now;
 }
 
-QueueStats PoolScheduler::queue() const {
-  std::lock_guard lock(mutex_);
-  QueueStats queue = queue_;
-  queue.waiting = static_cast<std::uint32_t>(scheduler_.waiting());
-  return queue;
-}
-
-std::uint32_t PoolScheduler::waiting_in(const ScheduledSection& section) const {
-  std::lock_guard lock(mutex_);
-  return static_cast<std::uint32_t>(section.waiting.size());
-}
-
 SchedulerStats PoolScheduler::stats(const ShadowStats* shadow) const {
   std::lock_guard lock(mutex_);
   SchedulerStats stats = stats_;
@@ -351,28 +289,21 @@ std::optional<BackendForecast> PoolScheduler::forecast(const Load& load, Instant
 // ---- ScheduledPool ----------------------------------------------------------------------------
 
 ScheduledPool::ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backends> backends,
-                             const std::vector<Subset>& subsets, const ScheduledPool* predecessor)
+                             const std::shared_ptr<Admission>& admission,
+                             const ScheduledPool* predecessor)
     : options_(options_of(spec)),
       shadow_picker_(spec.picker.shadow_picker),
       backends_(std::move(backends)) {
   const bool goes_on =
       predecessor != nullptr && predecessor->scheduler_->fits(options_, *backends_);
   scheduler_ = goes_on ? predecessor->scheduler_
-                       : std::make_shared<PoolScheduler>(options_, backends_->size());
+                       : std::make_shared<PoolScheduler>(options_, backends_->size(), admission);
   if (shadow_picker_) {
     const bool same = goes_on && predecessor->shadow_picker_ == shadow_picker_;
     shadow_stats_ = same ? predecessor->shadow_stats_ : std::make_shared<ShadowStats>();
   }
   slots_ = scheduler_->join(*backends_);
   if (predecessor != nullptr && !goes_on) scheduler_->continue_from(*predecessor->scheduler_);
-  sections_.push_back(std::make_unique<ScheduledSection>());
-  for (const std::uint32_t slot : slots_) sections_.front()->slots.add(slot);
-  for (const Subset& subset : subsets) {
-    ScheduledSection& section = *sections_.emplace_back(std::make_unique<ScheduledSection>());
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (subset.contains(i)) section.slots.add(slots_[i]);
-    }
-  }
 }
 
 ScheduledPool::~ScheduledPool() { scheduler_->leave(*backends_); }

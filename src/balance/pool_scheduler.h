@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -14,23 +13,14 @@
 #include <vector>
 
 #include "balance/adapter_names.h"
-#include "balance/client_shares.h"
+#include "balance/admission.h"
 #include "balance/decision_log.h"
 #include "evenkeel/balance/backend.h"
-#include "evenkeel/balance/hint.h"
 #include "evenkeel/balance/placed_request.h"
 #include "evenkeel/balance/pool.h"
 #include "evenkeel/balance/scheduler.h"
 
 namespace evenkeel {
-
-/// The requests of one version of a pool that may go to the same backends.
-struct ScheduledSection {
-  SlotSet slots;
-  // Guarded by the scheduler's lock:
-  std::vector<PlacedRequest*> waiting{};
-  ClientShares clients{};  // of those
-};
 
 /// A decision and the backends of its candidates, as copied under the lock.
 struct CopiedDecision {
@@ -40,14 +30,16 @@ struct CopiedDecision {
   ExplainedDecision explained() const;
 };
 
-/// A Scheduler behind a lock, which is held for microseconds: for an arrival, for an event of a
-/// response, and for a pass over what waits. Versions of a pool share it.
+/// A Scheduler behind the lock of its pool's Admission, which is held for microseconds: for an
+/// arrival, for an event of a response, and for a pass over what waits. It is the rule that starts
+/// the requests whose costs are predicted. Versions of a pool share it.
 ///
 /// Thread: any.
-class PoolScheduler {
+class PoolScheduler final : public AdmissionRule {
  public:
   /// Makes one that has room for several versions of a pool with so many backends.
-  PoolScheduler(const SchedulerOptions& options, std::size_t backends);
+  PoolScheduler(const SchedulerOptions& options, std::size_t backends,
+                std::shared_ptr<Admission> admission);
 
   /// It has room for these backends beside those that it has, and an index of this size.
   bool fits(const SchedulerOptions& options, const Backends& backends) const;
@@ -59,21 +51,14 @@ class PoolScheduler {
   /// The version of the pool is gone, and with it all its requests.
   void leave(const Backends& backends);
 
-  enum class Arrived : std::uint8_t { placed, waits, refused, full };
-  /// The request arrives, and starts if it can. `full`: it would have to wait, and as many as
-  /// `max_waiting` of its section do of which none gives way. Completes `arrival`.
-  Arrived arrive(PlacedRequest& request, Arrival& arrival, const Hint& hint,
-                 std::uint32_t max_waiting, Instant now);
+  void arrive(AdmissionTicket& ticket, Picker* picker, Instant now) override;
+  void leave(AdmissionTicket& ticket, bool moves, Instant now) override;
+  void recheck(AdmissionTicket&, Instant) override {}  // `pass` serves all
   /// Starts what can start now. Does nothing if the last pass was a moment ago.
   void pass(Instant now);
   /// Reads what the engines have reported. Thread: the control thread.
   void tick(Instant now);
 
-  /// Sequentially consistent, as Load::has_room is: of a request that begins to wait while a slot
-  /// becomes free, at least one sees the other.
-  bool has_waiting() const { return waiting_.load(std::memory_order_seq_cst) > 0; }
-  QueueStats queue() const;
-  std::uint32_t waiting_in(const ScheduledSection& section) const;
   /// `shadow`: of one version of the pool, or null.
   SchedulerStats stats(const ShadowStats* shadow) const;
   /// As PoolState has them.
@@ -93,14 +78,12 @@ class PoolScheduler {
   void continue_from(PoolScheduler& former);
   /// Of a scheduler that no request will arrive at, but for those that were on their way: what they
   /// find cached no longer matters. The result owns the memory; its release may take a second.
-  /// Null: there is too little memory for that.
   std::shared_ptr<const void> release_index();
   /// It is not known to be the server that it was.
   void forget_caches(const Load& load);
 
  private:
   friend class PlacedRequest;
-  friend class PlacementWait;
   class Taker;
 
   struct Slot {
@@ -135,19 +118,19 @@ class PoolScheduler {
   /// What engines offer or use are names of adapters. REQUIRES: the lock is not held.
   void learn_adapter_names();
 
-  void end_wait(PlacedRequest& request, PlacedRequest::Stage stage);
-  void wake(PlacedRequest& request) const noexcept;
-  static void count_client(PlacedRequest& request, std::uint64_t client) noexcept;
-  bool displace(ScheduledSection& section, const PlacedRequest& request, std::uint64_t client);
+  Arrival arrival_of(const AdmissionTicket& ticket) const;
+  void end_placing(const PlacedRequest& request);
 
   // ---- records of decisions (pool_decisions.cc) ----
-  Decision* begin_record(const Arrival& arrival);
+  /// Null: none is to be made, or there is no room.
+  Decision* begin_record(const AdmissionTicket& ticket);
   /// Others may take its place.
   void end_record(PlacedRequest& request);
   static void compare_with_shadow(const Decision& decision, ShadowStats& stats);
   void copy(const Decision& decision, CopiedDecision& copied) const;
 
-  mutable std::mutex mutex_;
+  const std::shared_ptr<Admission> admission_;
+  std::mutex& mutex_;         // its own
   std::mutex learned_mutex_;  // one copy at a time; taken before the other
   Scheduler scheduler_;
   const std::uint32_t capacity_;  // slots
@@ -157,7 +140,7 @@ class PoolScheduler {
   std::unordered_map<const Load*, std::uint32_t> slot_of_;
   Instant last_time_{};
   Instant last_pass_{};
-  const PlacedRequest* arriving_ = nullptr;  // needs no wake-up
+  std::vector<AdmissionTicket*> waiting_;  // by number of the scheduler; others are void
   /// Fewer events than this do not tell how many tokens each has.
   static constexpr std::uint32_t min_learned_events = 8;
   double tokens_per_event_ = 1;  // of streams: more with speculative decoding
@@ -165,43 +148,10 @@ class PoolScheduler {
   AdapterNames adapter_names_;
   bool knows_adapter_names_ = true;  // all that engines have told; the control thread's
   Instant last_tick_{};
-  QueueStats queue_;
   SchedulerStats stats_;
   DecisionLog asked_;
   DecisionLog samples_;  // apart: they do not push out what a client asks for
   std::uint64_t records_ = 0;
-  std::atomic<std::uint32_t> waiting_{0};
-};
-
-/// While it lives, a request waits. Dropping it gives up the place, and a slot that was not taken.
-///
-/// Thread: the loop's.
-class PlacementWait {
- public:
-  /// `moved`: as in Hint.
-  explicit PlacementWait(std::shared_ptr<PlacedRequest> request, const bool* moved = nullptr)
-      : request_(std::move(request)), moved_(moved), signal_(request_->loop_) {
-    request_->signal_ = &signal_;
-  }
-  PlacementWait(const PlacementWait&) = delete;
-  PlacementWait& operator=(const PlacementWait&) = delete;
-  ~PlacementWait();
-
-  PlacedRequest& request() { return *request_; }
-  bool waits() const;
-  /// Until it is placed, refused or displaced; `Wake::expired` at the deadline.
-  Signal::Wait wait(Instant deadline) { return signal_.wait(deadline); }
-
-  enum class End : std::uint8_t { placed, refused, displaced, expired };
-  /// Ends the wait. After `placed` the slot is the caller's.
-  End end(Instant now);
-  Duration waited() const { return request_->placed_at_ - request_->arrived_at_; }
-
- private:
-  std::shared_ptr<PlacedRequest> request_;
-  const bool* moved_;
-  Signal signal_;
-  bool ended_ = false;
 };
 
 /// One version of a pool, as its scheduler knows it.
@@ -209,14 +159,12 @@ class ScheduledPool : public std::enable_shared_from_this<ScheduledPool> {
  public:
   /// `predecessor`: of the former version, or null. REQUIRES: `spec.picker.has_scheduler()`.
   ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backends> backends,
-                const std::vector<Subset>& subsets, const ScheduledPool* predecessor);
+                const std::shared_ptr<Admission>& admission, const ScheduledPool* predecessor);
   ScheduledPool(const ScheduledPool&) = delete;
   ScheduledPool& operator=(const ScheduledPool&) = delete;
   ~ScheduledPool();
 
   PoolScheduler& scheduler() const { return *scheduler_; }
-  /// Of requests for this subset; 0: for the whole pool.
-  ScheduledSection& section(std::uint32_t subset) const { return *sections_[subset]; }
   /// The slots of the backends, by index.
   const std::vector<std::uint32_t>& slots() const { return slots_; }
   /// Makes this version's options the ones that apply.
@@ -232,7 +180,6 @@ class ScheduledPool : public std::enable_shared_from_this<ScheduledPool> {
   std::shared_ptr<const Backends> backends_;
   std::shared_ptr<PoolScheduler> scheduler_;
   std::vector<std::uint32_t> slots_;
-  std::vector<std::unique_ptr<ScheduledSection>> sections_;  // of the pool, then of each subset
 };
 
 }  // namespace evenkeel

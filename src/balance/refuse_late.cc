@@ -23,7 +23,6 @@ void SchedulingPass::refuse_late() {
     }
     if (!std::exchange(shared_out, true)) share_out_queue();
     state_.placements.push_back({.ticket = request.ticket,
-                                 .cookie = request.cookie,
                                  .retry_after = duration_of(drain_seconds(request)),
                                  .prefill = duration_of(request.least_prefill),
                                  .decode = duration_of(decode_seconds(request, least_step_))});

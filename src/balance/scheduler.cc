@@ -198,7 +198,6 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   request.tokens_per_block = arrival.tokens_per_block;
   request.arrived_at = seconds_since_epoch(arrival.waits_since(now));
   request.needs_room = 0;
-  request.cookie = arrival.cookie;
   request.adapter = arrival.adapter;
   request.tenant = arrival.tenant;
   request.tenant_weight = std::max(arrival.tenant_weight, 1e-3);

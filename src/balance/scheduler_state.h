@@ -32,7 +32,6 @@ struct ScheduledRequest {
   double arrived_at = 0;
   double ttft_target = 0;
   double least_prefill = 0;  ///< S on the best backend, when it was last looked at
-  std::uint64_t cookie = 0;
   std::uint64_t adapter = 0;
   std::uint64_t tenant = 0;
   double tenant_weight = 1;

@@ -274,7 +274,7 @@ void SchedulingPass::put_in_order() {
   std::make_heap(state_.order.begin(), state_.order.end(), std::greater<>());
 }
 
-/// As in RequestQueue a request rises by one class with each third of the patience. Only the first
+/// As in Admission a request rises by one class with each third of the patience. Only the first
 /// of each class does, so that age does not override shares and sizes within a class.
 void SchedulingPass::let_priorities_age() {
   const double third = seconds_of(state_.options.patience) / priority_count;
@@ -448,7 +448,6 @@ std::optional<HeldBy> SchedulingPass::reason_to_hold(const ScheduledRequest& req
 void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   ScheduledBackend& backend = state_.backends[candidate.slot];
   state_.placements.push_back({.ticket = request.ticket,
-                               .cookie = request.cookie,
                                .backend = candidate.slot,
                                .predicted_ttft = duration_of(candidate.wait + candidate.prefill),
                                .prefill = duration_of(candidate.prefill),

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "balance/request_queue.h"
-
 namespace evenkeel {
 namespace {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/balance/retry_budget.h"
-#include "evenkeel/balance/scheduler.h"
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/proxy/forwarder.h"
 
@@ -105,7 +105,7 @@ struct Forwarder::Progress {
   };
 
   Hint hint;
-  std::optional<Arrival> arrival{};  // of pools with a scheduler
+  std::optional<RequestCost> cost{};  // of pools with a scheduler
   std::string new_session{};  // the name that the client gets for its session; empty: it has one
   std::optional<std::uint64_t> response_id{};  // that a server has handed out, and the request has
   const RetryPolicy* policy = nullptr;
@@ -120,9 +120,6 @@ struct Forwarder::Progress {
   std::unique_ptr<Held> held{};
   std::optional<Fault> last_fault{};  // why another attempt is made
   Instant failed_at{};
-  Instant queued_since{};  // for a slot, perhaps already in an earlier version of the pool
-  Successor successor{};   // of a request that waited, and goes on there
-  bool moved = false;      // there is one, see Hint
 
   /// Keeps the end of the current attempt. REQUIRES: `next` is set.
   void hold(Result<Response> result, const RequestInfo& info, Instant now) {

@@ -122,41 +122,43 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
       rng_(~seed) {}
 
 // Long: the attempts of one request in one coroutine, whose frame is all that they cost.
-Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since) {
+Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
   Progress progress{.hint = hint_of(request)};
-  progress.hint.queued_since = queued_since;
-  progress.hint.moved = &progress.moved;
   const RouteRules* const rules = rules_of(request.info.identity);
   progress.policy = rules != nullptr && rules->retry ? &*rules->retry : &options_.retry;
   if (options_.schedules && has_predicted_cost(request)) {
     const SloConfig slo = rules != nullptr ? rules->slo_in(options_.slo) : options_.slo;
-    Arrival& arrival = progress.arrival.emplace(arrival_of(request, slo, options_.served_model));
+    RequestCost& cost = progress.cost.emplace(cost_of(request, slo, options_.served_model));
     std::uint64_t& number = request.info.inference->number;
     if (number == 0) number = rng_();
-    arrival.request = number;
-    arrival.wants_record = wants_explanation(request);
-    progress.hint.arrival = &arrival;
+    cost.request = number;
+    cost.wants_record = wants_explanation(request);
+    progress.hint.cost = &cost;
   }
   if (options_.sessions != nullptr) find_session(request, progress);
   if (options_.reads_load_reports) ask_for_load_report(request);
   if (request.body != nullptr) keep_body(request, progress);
   while (true) {
-    auto placed = co_await acquire(request, progress);
-    if (!placed && progress.held) co_return progress.give_up(request);
-    if (!placed && progress.successor.forwarder != nullptr) {
-      auto response = co_await go_on_in_successor(request, progress);
+    if (!lease) {
+      auto placed = co_await acquire(request, progress);
+      if (!placed && progress.held) co_return progress.give_up(request);
+      if (!placed) {
+        if (progress.cost && progress.cost->wants_record) [[unlikely]]
+          explain_refusal(request);
+        co_return std::move(placed.error());
+      }
+      lease = std::move(*placed);
+    }
+    const Backend& backend = *lease.backend();
+    const auto found = targets_.find(&backend);
+    if (found == targets_.end()) [[unlikely]] {
+      auto response = co_await forward_by_successor(request, std::move(lease));
       co_return response;
     }
-    if (!placed) {
-      if (progress.arrival && progress.arrival->wants_record) [[unlikely]]
-        explain_refusal(request);
-      co_return std::move(placed.error());
-    }
-    Lease lease = std::move(*placed);
-    if (lease.begins_session()) progress.hint.session->began_here = true;
-    const bool confirms_session = progress.hint.session && !lease.session_confirmed();
-    const Backend& backend = *lease.backend();
-    Target& target = targets_.find(&backend)->second;
+    Target& target = found->second;
+    const bool has_session = progress.hint.session.has_value();
+    if (has_session && lease.begins_session()) progress.hint.session->began_here = true;
+    const bool confirms_session = has_session && !lease.session_confirmed();
     progress.credentials.apply_to(request, target.authorization);
     request.backend_authority = target.host;
 
@@ -211,7 +213,6 @@ Task<Result<Response>> Forwarder::forward(Request& request, Instant queued_since
       co_return progress.give_up(request);
     }
     progress.hint.excluded.add(&backend);
-    progress.hint.queued_since = {};
     lease.release();
     if (progress.waits) co_await back_off(progress);
   }
@@ -422,7 +423,7 @@ Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
     progress.is_trial = parked.has_value();
     if (parked) return std::move(*parked);
   }
-  const Instant deadline = progress.held ? retry_deadline(progress) : deadline_in_queue(progress);
+  const Instant deadline = progress.held ? retry_deadline(progress) : never;
   progress.is_trial = false;
   const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
@@ -432,7 +433,7 @@ Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
     return placed;
   }
   progress.count_retry_time(request.info.timings);
-  return wait_in_queue(std::move(placed), request, progress);
+  return wait_in_queue(std::move(placed), request);
 }
 
 /// For clients that may know of backends: behind a trusted proxy, or of pools that name them to

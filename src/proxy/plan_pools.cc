@@ -34,14 +34,6 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
   return options;
 }
 
-/// True if both have the same backends, in whatever order.
-bool have_same_backends(const PoolState& one, const PoolState& other) {
-  return one.backends().size() == other.backends().size() &&
-         std::ranges::all_of(one.backends(), [&](const BackendPtr& backend) {
-           return other.find(backend->load(), 0) != nullptr;
-         });
-}
-
 }  // namespace
 
 PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const WorkerContext& worker,
@@ -81,10 +73,8 @@ PlanPool* PlanPools::find(std::string_view name) const {
 void PlanPools::hand_queues_to(const PlanPools& successor,
                                const std::shared_ptr<const void>& plan) {
   for (PlanPool& pool : pools_) {
-    if (!pool.forwarder->has_queue()) continue;
     const PlanPool* const next = successor.find(pool.config.name);
-    const bool goes_on = next != nullptr && rewrites_alike(pool.config, next->config) &&
-                         !have_same_backends(pool.forwarder->state(), next->forwarder->state());
+    const bool goes_on = next != nullptr && rewrites_alike(pool.config, next->config);
     pool.forwarder->hand_queue_to(goes_on ? next->forwarder : nullptr, plan);
   }
 }

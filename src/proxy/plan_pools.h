@@ -43,7 +43,7 @@ class PlanPools {
   /// The pool of this name; null if the file has none.
   PlanPool* find(std::string_view name) const;
 
-  /// Requests that wait in the queue of a pool whose backends are others in `successor` go on there
+  /// Requests that wait in the queue of a pool go on in the same pool of `successor`
   /// (Forwarder::hand_queue_to), unless it changes bodies for them in another way. `plan` owns it.
   void hand_queues_to(const PlanPools& successor, const std::shared_ptr<const void>& plan);
 

@@ -66,7 +66,7 @@ bool has_predicted_cost(const Request& request) {
   return task == InferenceTask::chat || task == InferenceTask::completion;
 }
 
-Arrival arrival_of(const Request& request, const SloConfig& slo, std::uint64_t model) {
+RequestCost cost_of(const Request& request, const SloConfig& slo, std::uint64_t model) {
   const InferenceRequest& asked = request.info.inference->request;
   const RequestIdentity& identity = request.info.identity;
   constexpr std::uint64_t max_tokens = 2'000'000;  // no model takes more
@@ -79,9 +79,7 @@ Arrival arrival_of(const Request& request, const SloConfig& slo, std::uint64_t m
                   // The first token of one whose body is still to come may never be.
                   .streams = asked.stream && asked.complete,
                   .ttft_target = target_of(slo.ttft),
-                  .tpot_target = target_of(slo.tpot),
-                  .model = model != 0 ? model : hash_of(asked.model),
-                  .name = identity.request_id};
+                  .tpot_target = target_of(slo.tpot)};
   // A request may not spare itself a refusal, nor have others wait for its streams.
   const auto [ttft, tpot] = NamedTargets(request.fields);
   if (ttft) arrival.ttft_target = std::min(*ttft, arrival.ttft_target.value_or(*ttft));
@@ -90,7 +88,9 @@ Arrival arrival_of(const Request& request, const SloConfig& slo, std::uint64_t m
     arrival.tenant = hash_of(identity.tenant.name);
     arrival.tenant_weight = identity.tenant.weight;
   }
-  return arrival;
+  return {.arrival = arrival,
+          .model = model != 0 ? model : hash_of(asked.model),
+          .name = identity.request_id};
 }
 
 }  // namespace evenkeel

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/scheduler.h"
+#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 
@@ -13,10 +13,11 @@ namespace evenkeel {
 /// Engines compute others, such as embeddings, many at a time.
 bool has_predicted_cost(const Request& request);
 
-/// Its size, prefix, tenant and targets. A request may name a shorter TTFT than the file
+/// Its size, prefix, model, tenant and targets, but nothing of a record except its name. A request
+/// may name a shorter TTFT than the file
 /// (`x-slo-ttft-ms`) and a longer TPOT (`x-slo-tpot-ms`); where the file names none, any. Points
 /// into the request. `model`: hash_of the name that the pool's backends get instead of the
 /// client's; 0: they get that. REQUIRES: has_predicted_cost.
-Arrival arrival_of(const Request& request, const SloConfig& slo, std::uint64_t model = 0);
+RequestCost cost_of(const Request& request, const SloConfig& slo, std::uint64_t model = 0);
 
 }  // namespace evenkeel

@@ -15,6 +15,7 @@
 #include "balance/decision_log.h"
 #include "balance/some_backends.h"
 #include "evenkeel/balance/pool.h"
+#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/base/loop.h"
 
 namespace evenkeel::testing {
@@ -280,10 +281,10 @@ class RecordedPool : public ::testing::Test {
   }
   Task<Result<Lease>> acquire(std::uint32_t tokens, std::string_view name, bool asks,
                               std::optional<std::uint64_t> key = {}) {
-    arrivals_.push_back(std::make_unique<Arrival>(
-        Arrival{.prompt_tokens = tokens, .name = name, .wants_record = asks}));
+    costs_.push_back(std::make_unique<RequestCost>(
+        RequestCost{.arrival = {.prompt_tokens = tokens}, .name = name, .wants_record = asks}));
     Hint hint{.key = key};
-    hint.arrival = arrivals_.back().get();
+    hint.cost = costs_.back().get();
     return pool_->acquire(hint);
   }
   Lease acquire_now(std::uint32_t tokens, std::string_view name, bool asks = true) {
@@ -295,7 +296,7 @@ class RecordedPool : public ::testing::Test {
   Loop loop_;
   std::shared_ptr<PoolState> state_;
   std::optional<Pool> pool_;
-  std::vector<std::unique_ptr<Arrival>> arrivals_;
+  std::vector<std::unique_ptr<RequestCost>> costs_;
 };
 
 TEST_F(RecordedPool, TellsWhatCameTrue) {
@@ -339,13 +340,15 @@ TEST_F(RecordedPool, TellsApartRequestsOfOneName) {
   given(1);
   const Lease first = acquire_now(40'000, "first");
   const auto of_request = [](std::uint32_t tokens, std::uint64_t request) {
-    return Arrival{
-        .prompt_tokens = tokens, .name = "same", .request = request, .wants_record = true};
+    return RequestCost{.arrival = {.prompt_tokens = tokens},
+                       .name = "same",
+                       .request = request,
+                       .wants_record = true};
   };
-  const Arrival a = of_request(500, 1);
-  const Arrival b = of_request(900, 2);
-  std::optional earlier(pool_->acquire({.arrival = &a}));
-  const auto later = pool_->acquire({.arrival = &b});
+  const RequestCost a = of_request(500, 1);
+  const RequestCost b = of_request(900, 2);
+  std::optional earlier(pool_->acquire({.cost = &a}));
+  const auto later = pool_->acquire({.cost = &b});
   earlier.reset();
 
   ASSERT_EQ(state_->decisions("same").size(), 2u);
@@ -386,43 +389,35 @@ TEST_F(RecordedPool, TellsOfRequestsThatLeftTheQueue) {
 TEST_F(RecordedPool, TellsOfAMoveToALaterVersionOfThePool) {
   given(1, 1, "least-connections");
   const Lease first = acquire_now(40'000, "first");
-  const Arrival arrival{.prompt_tokens = 500, .name = "moved", .wants_record = true};
-  bool has_moved = false;
-  {
-    auto waiting = pool_->acquire({.arrival = &arrival, .moved = &has_moved});
-    ASSERT_FALSE(waiting.ready());
-    has_moved = true;
-  }
+  auto waiting = acquire(500, "moved", true);
+  ASSERT_FALSE(waiting.ready());
+  const auto next = PoolState::build(recorded_pool(1, 1, "least-connections"), state_.get());
+  const Pool next_pool(next, loop_, 1);
+  pool_->hand_queue_to(&next_pool);
 
   const auto moved = state_->decisions("moved");
-  ASSERT_EQ(moved.size(), 1u);
+  ASSERT_EQ(moved.size(), 2u);
   EXPECT_EQ(moved[0].decision.fate, Decision::Fate::moved);
-  EXPECT_EQ(state_->queue().waiting, 0u);
+  EXPECT_EQ(moved[1].decision.fate, Decision::Fate::waits);
+  EXPECT_EQ(state_->queue().waiting, 1u);
   EXPECT_EQ(state_->queue().abandoned_total, 0u);
   EXPECT_EQ(state_->scheduler_stats()->shadow->compared_total, 1u) << "of the first one";
 }
 
 TEST_F(RecordedPool, TellsOfRequestsThatLeaveJustAsTheyArePlaced) {
-  for (const bool moves : {false, true}) {
-    SCOPED_TRACE(moves);
-    given(1);
-    const char* const name = moves ? "moves" : "leaves";
-    Lease first = acquire_now(40'000, "first");
-    const Arrival arrival{.prompt_tokens = 500, .name = name, .wants_record = true};
-    bool has_moved = false;
-    {
-      auto waiting = pool_->acquire({.arrival = &arrival, .moved = &has_moved});
-      first.release();
-      ASSERT_EQ(state_->decisions(name)[0].decision.fate, Decision::Fate::placed);
-      ASSERT_FALSE(waiting.ready());
-      has_moved = moves;
-    }
-
-    const auto kept = state_->decisions(name);
-    ASSERT_EQ(kept.size(), 1u);
-    EXPECT_EQ(kept[0].decision.fate, moves ? Decision::Fate::moved : Decision::Fate::left);
-    EXPECT_NE(acquire_now(500, "next").placed(), nullptr) << "its slot is free";
+  given(1);
+  Lease first = acquire_now(40'000, "first");
+  {
+    auto waiting = acquire(500, "leaves", true);
+    first.release();
+    ASSERT_EQ(state_->decisions("leaves")[0].decision.fate, Decision::Fate::placed);
+    ASSERT_FALSE(waiting.ready());
   }
+
+  const auto kept = state_->decisions("leaves");
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].decision.fate, Decision::Fate::left);
+  EXPECT_NE(acquire_now(500, "next").placed(), nullptr) << "its slot is free";
 }
 
 TEST_F(RecordedPool, TellsWhyRequestsAreRefused) {
@@ -542,8 +537,8 @@ TEST_F(RecordedPool, AShadowHasNoSayAboutPinnedRequests) {
   given(2, 1, "round-robin");
   auto task = acquire(10, "free", true);
   const Load& pinned = task.take()->backend()->load();
-  const Arrival arrival{.prompt_tokens = 10, .name = "pinned", .wants_record = true};
-  const Hint hint{.pinned = &pinned, .arrival = &arrival};
+  const RequestCost cost{.arrival = {.prompt_tokens = 10}, .name = "pinned", .wants_record = true};
+  const Hint hint{.pinned = &pinned, .cost = &cost};
   pool_->acquire(hint).take()->release();
 
   EXPECT_NE(state_->decisions("free").at(0).decision.shadow, Scheduler::no_backend);
@@ -563,8 +558,8 @@ TEST_F(RecordedPool, CountsOfAShadowGoOnUntilItIsAnotherOne) {
   Pool worker_that_lags(former, loop_, 1);
   given(2, 1, "least-connections");
   EXPECT_EQ(compared(), 0u);
-  const Arrival late{.prompt_tokens = 10, .name = "late"};
-  worker_that_lags.acquire({.arrival = &late}).take()->release();
+  const RequestCost late{.arrival = {.prompt_tokens = 10}, .name = "late"};
+  worker_that_lags.acquire({.cost = &late}).take()->release();
   EXPECT_EQ(compared(), 0u) << "its choice was that of the former one";
   EXPECT_EQ(former->scheduler_stats()->shadow->compared_total, 3u);
 

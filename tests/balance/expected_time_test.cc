@@ -9,6 +9,7 @@
 
 #include "balance/some_backends.h"
 #include "evenkeel/balance/pool.h"
+#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/base/loop.h"
 
 namespace evenkeel::testing {
@@ -34,8 +35,9 @@ class ScheduledAcquire : public ::testing::Test {
   }
   /// A prompt of so many tokens; one of 20 000 takes seconds.
   Task<Result<Lease>> acquire(std::uint32_t prompt_tokens, Hint hint = {}) {
-    arrivals_.push_back(std::make_unique<Arrival>(Arrival{.prompt_tokens = prompt_tokens}));
-    hint.arrival = arrivals_.back().get();
+    costs_.push_back(
+        std::make_unique<RequestCost>(RequestCost{.arrival = {.prompt_tokens = prompt_tokens}}));
+    hint.cost = costs_.back().get();
     return pool_->acquire(hint);
   }
   Lease acquire_now(std::uint32_t prompt_tokens, const Hint& hint = {}) {
@@ -56,7 +58,7 @@ class ScheduledAcquire : public ::testing::Test {
   Loop loop_;
   std::shared_ptr<PoolState> state_;
   std::optional<Pool> pool_;
-  std::vector<std::unique_ptr<Arrival>> arrivals_;
+  std::vector<std::unique_ptr<RequestCost>> costs_;
 };
 
 TEST_F(ScheduledAcquire, StartsARequestAtOnceOnAnIdleBackend) {
@@ -310,8 +312,8 @@ TEST_F(ScheduledAcquire, KeepsWhatItKnowsOverAReload) {
   Pool new_pool(successor, loop_, 1);
 
   EXPECT_EQ(successor->queue().waiting, 1u);
-  Arrival arrival{.prompt_tokens = 20'000};
-  auto lease = new_pool.acquire({.arrival = &arrival}).take();
+  const RequestCost cost{.arrival = {.prompt_tokens = 20'000}};
+  auto lease = new_pool.acquire({.cost = &cost}).take();
   ASSERT_TRUE(lease);
   EXPECT_EQ(lease->backend(), successor->backends()[2]) << "the two others are busy";
 
@@ -344,10 +346,10 @@ TEST(ScheduledPools, ServeManyWorkersAtOnce) {
   const auto work = [&](std::uint64_t seed) {
     Loop loop;
     Pool pool(state, loop, seed);
-    const Arrival arrival{.prompt_tokens = 50};
+    const RequestCost cost{.arrival = {.prompt_tokens = 50}};
     for (int i = 0; i < requests; i += 4) {
       std::vector<Task<Result<Lease>>> tasks;
-      for (int j = 0; j < 4; ++j) tasks.push_back(pool.acquire({.arrival = &arrival}));
+      for (int j = 0; j < 4; ++j) tasks.push_back(pool.acquire({.cost = &cost}));
       while (!tasks.empty()) {
         const auto find_ready = [&] {
           return std::ranges::find_if(tasks, [](const auto& task) { return task.ready(); });

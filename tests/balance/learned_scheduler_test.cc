@@ -14,6 +14,7 @@
 
 #include "balance/some_backends.h"
 #include "evenkeel/balance/pool.h"
+#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 
@@ -59,10 +60,11 @@ class Process {
     std::vector<std::uint64_t> prefix;
     for (std::uint64_t i = 0; i < blocks; ++i) prefix.push_back(mix(conversation * 1000 + i));
     const auto tokens = static_cast<std::uint32_t>(blocks * block_tokens);
-    Arrival arrival{
-        .prompt_tokens = tokens, .prefix_blocks = prefix, .tokens_per_block = block_tokens};
+    const RequestCost cost{.arrival = {.prompt_tokens = tokens,
+                                       .prefix_blocks = prefix,
+                                       .tokens_per_block = block_tokens}};
     Hint hint;
-    hint.arrival = &arrival;
+    hint.cost = &cost;
     auto task = pool_->acquire(hint);
     EXPECT_TRUE(task.ready());
     auto lease = task.take();

@@ -8,6 +8,7 @@
 
 #include "balance/some_backends.h"
 #include "evenkeel/balance/pool.h"
+#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/base/loop.h"
 
 namespace evenkeel::testing {
@@ -54,8 +55,9 @@ class PoolAdapters : public ::testing::Test {
   Priced place(std::uint64_t model) {
     ++placed_;
     const std::string name = "request-" + std::to_string(placed_);
-    const Arrival arrival{.prompt_tokens = 500, .model = model, .name = name, .wants_record = true};
-    auto task = pool_->acquire({.arrival = &arrival});
+    const RequestCost cost{
+        .arrival = {.prompt_tokens = 500}, .model = model, .name = name, .wants_record = true};
+    auto task = pool_->acquire({.cost = &cost});
     EXPECT_TRUE(task.ready());
     const auto lease = task.take();
     const auto& backends = state_->backends();

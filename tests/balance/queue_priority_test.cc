@@ -108,15 +108,19 @@ TEST_F(QueuePriority, NoRequestGivesWayToALessUrgentOneOfAnotherClient) {
 }
 
 TEST_F(QueuePriority, ARequestFromAnEarlierVersionKeepsItsPlace) {
-  given({.size = 2});
-  const Instant before = Clock::now() - 1s;
+  given({.size = 3});
+  Pool former(state_, loop_, 1);
+  waiting_.push_back(former.acquire({.priority = batch}));
+  waiting_.push_back(former.acquire({}));
+  state_ = PoolState::build(some_pool(1, 1, {.size = 3}), state_.get());
+  pool_.emplace(state_, loop_, 1);
   arrive(standard);
-  arrive(standard);
-  waiting_.push_back(pool_->acquire({.queued_since = before}));  // the queue is full for others
-  waiting_.push_back(pool_->acquire({.queued_since = before - 1s}));
-  waiting_.push_back(pool_->acquire({.priority = batch, .queued_since = before}));
+  arrive(batch);  // takes no place, as the queue is full
 
-  EXPECT_EQ(order(), (std::vector<std::size_t>{3, 2, 0, 1, 4}));
+  former.hand_queue_to(&*pool_);
+
+  EXPECT_EQ(fault_of(3), Fault::queue_full);
+  EXPECT_EQ(order(), (std::vector<std::size_t>{1, 2, 0}));
 }
 
 TEST_F(QueuePriority, ServesTheMostUrgentFirstAndEqualsInOrder) {

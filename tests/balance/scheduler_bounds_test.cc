@@ -22,7 +22,7 @@ SchedulerOptions shedding() {
 
 TEST(SchedulerBounds, RequestsBeforeTheFirstBackendAreRefusedWhenTheyAreLate) {
   Scheduler scheduler(shedding());
-  scheduler.arrive({.prompt_tokens = 100, .tokens_per_block = 512, .cookie = 1}, noon);
+  scheduler.arrive({.prompt_tokens = 100, .tokens_per_block = 512}, noon);
   EXPECT_TRUE(scheduler.place(noon).empty());
 
   const auto& placements = scheduler.place(noon + seconds(3));
@@ -35,7 +35,7 @@ TEST(SchedulerBounds, RequestsBeforeTheFirstBackendAreRefusedWhenTheyAreLate) {
 
 TEST(SchedulerBounds, RequestsBeforeTheFirstBackendAreServedByIt) {
   Scheduler scheduler(shedding());
-  scheduler.arrive({.prompt_tokens = 100, .tokens_per_block = 512, .cookie = 1}, noon);
+  scheduler.arrive({.prompt_tokens = 100, .tokens_per_block = 512}, noon);
   scheduler.add_backend(0, {.identity = 1, .kv_tokens = 1'000'000});
 
   const auto& placements = scheduler.place(noon + seconds(1));
@@ -50,7 +50,7 @@ TEST(SchedulerBounds, TheIndexHoldsNoMoreBlocksThanItHasRoomFor) {
   scheduler.add_backend(0, {.identity = 1, .kv_tokens = 1'000'000'000});
   const std::size_t bytes = scheduler.index_bytes();
 
-  scheduler.arrive({.prompt_tokens = 100, .tokens_per_block = 1e-3, .cookie = 1}, noon);
+  scheduler.arrive({.prompt_tokens = 100, .tokens_per_block = 1e-3}, noon);
   EXPECT_EQ(scheduler.place(noon).size(), 1u);
 
   EXPECT_EQ(scheduler.index_bytes(), bytes);

@@ -34,9 +34,9 @@ class OneBackend {
   }
 
   std::uint64_t arrive(Arrival arrival) {
-    arrival.cookie = ++count_;
     if (arrival.tokens_per_block == 0) arrival.tokens_per_block = 500;
-    tickets_[count_] = scheduler.arrive(arrival, now);
+    tickets_[++count_] = scheduler.arrive(arrival, now);
+    numbers_[tickets_[count_]] = count_;
     place();
     return count_;
   }
@@ -59,10 +59,11 @@ class OneBackend {
 
  private:
   void place() {
-    for (const auto& placement : scheduler.place(now)) placed_at_[placement.cookie] = now;
+    for (const auto& placement : scheduler.place(now)) placed_at_[numbers_[placement.ticket]] = now;
   }
 
   std::map<std::uint64_t, Scheduler::Ticket> tickets_;
+  std::map<Scheduler::Ticket, std::uint64_t> numbers_;
   std::map<std::uint64_t, Instant> placed_at_;
   std::uint64_t count_ = 0;
 };

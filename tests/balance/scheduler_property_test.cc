@@ -46,10 +46,11 @@ class Engines {
     }
   }
 
-  void arrive(Arrival arrival) {
-    arrival.cookie = requests.size();
+  void arrive(const Arrival& arrival) {
     requests.push_back({.arrival = arrival, .arrived = now});
-    requests.back().ticket = scheduler_.arrive(arrival, now);
+    const Scheduler::Ticket ticket = scheduler_.arrive(arrival, now);
+    requests.back().ticket = ticket;
+    numbers_[ticket] = requests.size() - 1;
   }
   /// The next tick. Responses end with their first tokens.
   void go_on() {
@@ -62,7 +63,7 @@ class Engines {
       }
     }
     for (const auto& placement : scheduler_.place(now)) {
-      Request& request = requests[placement.cookie];
+      Request& request = requests[numbers_[placement.ticket]];
       request.decided = now;
       request.backend = placement.backend;
       if (placement.backend == Scheduler::no_backend) continue;
@@ -70,7 +71,7 @@ class Engines {
       free_at = std::max(free_at, now) +
                 std::chrono::duration_cast<Duration>(std::chrono::duration<double>(
                     request.arrival.prompt_tokens * seconds_per_token));
-      queues_[placement.backend].push_back({placement.cookie, free_at});
+      queues_[placement.backend].push_back({numbers_[placement.ticket], free_at});
     }
   }
   std::size_t waiting() const { return scheduler_.waiting(); }
@@ -86,6 +87,7 @@ class Engines {
   Scheduler scheduler_;
   std::vector<std::deque<Prompt>> queues_;
   std::vector<Instant> free_at_;
+  std::map<Scheduler::Ticket, std::uint64_t> numbers_;
 };
 
 TEST(SchedulerProperty, EveryRequestIsPlacedOrRefusedByItsDeadline) {

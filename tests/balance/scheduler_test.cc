@@ -35,18 +35,17 @@ class Placing {
 
   /// Returns its number.
   std::uint64_t arrive(Arrival arrival) {
-    arrival.cookie = ++count_;
     if (arrival.tokens_per_block == 0) arrival.tokens_per_block = 512;
-    tickets[count_] = scheduler.arrive(arrival, now);
+    tickets[++count_] = scheduler.arrive(arrival, now);
+    numbers_[tickets[count_]] = count_;
     return count_;
   }
   void place() {
     for (const auto& placement : scheduler.place(now)) {
-      order.push_back(placement.cookie);
-      backend_of[placement.cookie] = placement.backend;
-      if (placement.backend == Scheduler::no_backend) {
-        retry_after[placement.cookie] = placement.retry_after;
-      }
+      const std::uint64_t number = numbers_[placement.ticket];
+      order.push_back(number);
+      backend_of[number] = placement.backend;
+      if (placement.backend == Scheduler::no_backend) retry_after[number] = placement.retry_after;
     }
   }
   std::uint64_t arrive_and_place(const Arrival& arrival) {
@@ -69,6 +68,7 @@ class Placing {
   std::map<std::uint64_t, Duration> retry_after;  // of refused ones
 
  private:
+  std::map<Scheduler::Ticket, std::uint64_t> numbers_;
   std::uint64_t count_ = 0;
 };
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "balance/request_queue.h"
+#include "balance/admission.h"
 #include "balance/versioned_pool.h"
 #include "evenkeel/base/loop.h"
 
@@ -167,7 +167,7 @@ TEST_F(SubsetQueue, AnUrgentRequestTakesThePlaceOfTheLastOne) {
 
 TEST_F(SubsetQueue, IsNotLookedAtForSlotsOfOthers) {
   given(versioned_pool(3, 1, 1));
-  RequestQueue& queue = state().request_queue();
+  Admission& queue = state().admission();
   take_all_slots();
 
   auto canary = wait(of(v8));
@@ -185,7 +185,7 @@ TEST_F(SubsetQueue, IsNotLookedAtForSlotsOfOthers) {
   ASSERT_TRUE(passes.ready());
   expect_served(std::move(passes), 0);
   canary.drop();
-  EXPECT_FALSE(queue.has_waiters());
+  EXPECT_FALSE(queue.has_waiting());
 }
 
 TEST_F(SubsetQueue, SharesASlotByPriorityAndArrival) {
@@ -276,7 +276,7 @@ TEST_F(SubsetQueue, ServesMoreSubsetsThanItHasMarksFor) {
     taken_[i].release();
     expect_served(std::move(waiting[i]), i);
   }
-  EXPECT_FALSE(state().request_queue().has_waiters());
+  EXPECT_FALSE(state().admission().has_waiting());
 }
 
 }  // namespace

@@ -28,20 +28,20 @@ Request chat_of(std::uint64_t bytes, std::uint32_t images, std::uint64_t token_i
 TEST(RequestCost, BlocksHaveTheTokensOfTextAlone) {
   for (const std::uint32_t images : {0u, 1u, 100u}) {
     const Request request = chat_of(4096, images, 0);
-    EXPECT_DOUBLE_EQ(arrival_of(request, SloConfig()).tokens_per_block, 256) << images;
+    EXPECT_DOUBLE_EQ(cost_of(request, SloConfig()).arrival.tokens_per_block, 256) << images;
   }
   const Request with_ids = chat_of(4096, 0, 5000);
-  EXPECT_DOUBLE_EQ(arrival_of(with_ids, SloConfig()).tokens_per_block, 256);
+  EXPECT_DOUBLE_EQ(cost_of(with_ids, SloConfig()).arrival.tokens_per_block, 256);
   const Request without_text = chat_of(0, 2, 0);
-  EXPECT_DOUBLE_EQ(arrival_of(without_text, SloConfig()).tokens_per_block, 256);
+  EXPECT_DOUBLE_EQ(cost_of(without_text, SloConfig()).arrival.tokens_per_block, 256);
 }
 
 TEST(RequestCost, HasTheNameOfTheModelThatTheBackendsGet) {
   Request request = chat_of(4096, 0, 0);
   request.info.inference->request.model = "sql";
 
-  EXPECT_EQ(arrival_of(request, SloConfig()).model, hash_of("sql"));
-  EXPECT_EQ(arrival_of(request, SloConfig(), hash_of("served")).model, hash_of("served"));
+  EXPECT_EQ(cost_of(request, SloConfig()).model, hash_of("sql"));
+  EXPECT_EQ(cost_of(request, SloConfig(), hash_of("served")).model, hash_of("served"));
 }
 
 }  // namespace

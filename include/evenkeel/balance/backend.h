@@ -14,8 +14,8 @@
 
 namespace evenkeel {
 
+class Admission;
 class OutlierDetector;
-class RequestQueue;
 
 /// What the configuration says of a backend.
 struct BackendSpec {
@@ -31,14 +31,14 @@ struct BackendSpec {
 };
 
 /// A backend as one configuration describes it. Its spec never changes: a reload that changes it
-/// makes a new Backend, which shares the counters and the request queue of its predecessor.
+/// makes a new Backend, which shares the counters and the queue of its predecessor.
 ///
 /// Thread: any.
 class Backend {
  public:
-  /// A backend without a predecessor. Without a `queue`, slots that become free are not offered to
-  /// waiting requests; without a `detector`, it is never ejected.
-  explicit Backend(BackendSpec spec, std::shared_ptr<RequestQueue> queue = nullptr,
+  /// A backend without a predecessor. Without an `admission`, slots that become free are not
+  /// offered to waiting requests; without a `detector`, it is never ejected.
+  explicit Backend(BackendSpec spec, std::shared_ptr<Admission> admission = nullptr,
                    std::shared_ptr<OutlierDetector> detector = nullptr);
   /// The same backend with another spec.
   Backend(BackendSpec spec, const Backend& predecessor);
@@ -94,7 +94,7 @@ class Backend {
 
   BackendSpec spec_;
   std::shared_ptr<Load> load_;
-  std::shared_ptr<RequestQueue> request_queue_;
+  std::shared_ptr<Admission> admission_;
   std::shared_ptr<OutlierDetector> outlier_detector_;
 };
 

@@ -17,7 +17,7 @@ namespace evenkeel {
 
 class Backend;
 class Load;
-struct Arrival;
+struct RequestCost;
 
 /// The backends that a request has already tried. A small list that never allocates: a request is
 /// not retried once the list is full.
@@ -36,11 +36,10 @@ class ExcludedBackends {
     assert(!full());
     if (!contains(backend)) backends_[count_++] = backend;
   }
-
- private:
   const Backend* const* begin() const { return backends_.data(); }
   const Backend* const* end() const { return backends_.data() + count_; }
 
+ private:
   std::array<const Backend*, capacity> backends_{};
   std::size_t count_ = 0;
 };
@@ -82,16 +81,8 @@ struct Hint {
   std::string_view client;                 ///< its address; outlives `Pool::acquire`
   /// expected-time: what the scheduler is to know of the request; null: a request that generates no
   /// text, which goes where connections are fewest. Outlives `Pool::acquire`.
-  const Arrival* arrival = nullptr;
-  /// Since when it has waited in the queue of an earlier version of the pool: it keeps its place. A
-  /// default Instant: it has not.
-  Instant queued_since{};
-  /// True once its wait is dropped because it goes on in a later version of the pool: that is the
-  /// same wait, and no client has left. Null: it never does. Outlives `Pool::acquire`.
-  const bool* moved = nullptr;
+  const RequestCost* cost = nullptr;
   Instant now{};  ///< the time of the pick; Pool::acquire sets it
-
-  bool has_moved() const { return moved != nullptr && *moved; }
 };
 
 }  // namespace evenkeel

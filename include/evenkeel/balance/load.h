@@ -133,7 +133,7 @@ class Load {
   std::uint64_t picks_total() const { return live_.picks_total.load(std::memory_order_relaxed); }
   void count_pick() { live_.picks_total.fetch_add(1, std::memory_order_relaxed); }
 
-  /// Of the sections of its pool's queue whose requests it may serve: see QueueSection. Marks are
+  /// Of the parts of its pool's queue whose requests it may serve: see SubsetQueue. Marks are
   /// never taken away.
   std::uint64_t queue_marks() const { return queue_marks_.load(std::memory_order_relaxed); }
   void add_queue_mark(std::uint64_t mark) {
@@ -517,7 +517,7 @@ class Load {
   Signals signals_;
   alignas(64) std::atomic<RecentResponses*> recent_{nullptr};
   SharedCount awaiting_clients_;
-  std::atomic<std::uint64_t> queue_marks_{1};  // QueueSection::whole_pool
+  std::atomic<std::uint64_t> queue_marks_{1};  // SubsetQueue::whole_pool
   std::atomic<std::uint64_t> responses_total_{0};
   std::atomic<std::uint64_t> other_answers_{0};
   std::atomic<std::uint64_t> served_total_{0};

@@ -8,24 +8,19 @@
 #include "evenkeel/balance/decision.h"
 #include "evenkeel/balance/scheduler.h"
 #include "evenkeel/base/clock.h"
-#include "evenkeel/base/loop.h"
 
 namespace evenkeel {
 
-class Backend;
 class PoolScheduler;
 class ScheduledPool;
-struct ScheduledSection;
 
 /// From the request's arrival in its pool until its slot is returned. The reader of the response
 /// tells the scheduler what comes. What is told after the slot was returned changes nothing.
 ///
 /// Thread: its loop's; another one may place it.
-class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
+class PlacedRequest {
  public:
-  /// REQUIRES: `section` is one of the pool's; `loop` outlives its wait.
-  PlacedRequest(std::shared_ptr<const ScheduledPool> pool, ScheduledSection& section, Loop& loop,
-                Priority priority);
+  explicit PlacedRequest(std::shared_ptr<const ScheduledPool> pool);
   PlacedRequest(const PlacedRequest&) = delete;
   PlacedRequest& operator=(const PlacedRequest&) = delete;
 
@@ -38,41 +33,27 @@ class PlacedRequest : public std::enable_shared_from_this<PlacedRequest> {
   void output(std::uint32_t events, Duration gap, Instant now);
   /// The response has ended as it should. `events`: of a stream; else 0.
   void finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now);
-  /// Its slot was returned, however the response ended; it waits no more. `unfinished`: what its
-  /// record says if it has not finished.
-  void released(Decision::Fate unfinished = Decision::Fate::failed) noexcept;
-  /// In some version of the pool. REQUIRES: it is placed.
-  const Backend& backend() const { return *backend_; }
-  /// Of a refused one: when those that wait now are predicted to have started.
-  Duration retry_after() const { return retry_after_; }
+  /// Its slot was returned, however the response ended. `unfinished`: what its record says if it
+  /// has not finished.
+  void released(Decision::Fate unfinished = Decision::Fate::failed);
   /// Why it was placed there; nothing if that is not recorded, or no more.
   std::optional<ExplainedDecision> explanation() const;
 
  private:
   friend class PoolScheduler;
-  friend class PlacementWait;
 
-  enum class Stage : std::uint8_t { waiting, placed, refused, displaced, moved, ended };
+  enum class Stage : std::uint8_t { waiting, placed, ended };
 
   std::shared_ptr<const ScheduledPool> pool_;  // keeps the slots of its backends
   PoolScheduler& scheduler_;
-  ScheduledSection& section_;
-  Loop& loop_;
-  Priority priority_;
-  Signal* signal_ = nullptr;  // the loop's thread only; null: nothing waits
 
   // Guarded by the scheduler's lock until it is placed; then only its own thread changes them.
   Stage stage_ = Stage::waiting;
   bool first_token_seen_ = false;
   Scheduler::Ticket ticket_ = 0;
-  const Backend* backend_ = nullptr;     // in any version: its pool keeps that one
-  std::uint32_t waiting_index_ = 0;      // in the section
-  std::optional<std::uint64_t> client_;  // that it counts for in the section
-  Instant arrived_at_{};
   Instant placed_at_{};
   Decision* decision_ = nullptr;  // null: nothing is recorded
   Duration predicted_ttft_{};
-  Duration retry_after_{};
 };
 
 }  // namespace evenkeel

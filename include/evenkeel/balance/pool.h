@@ -31,12 +31,13 @@
 
 namespace evenkeel {
 
+class Admission;
 class Affinity;
 class OutlierDetector;
 class PoolMaintenance;
-class RequestQueue;
 class ScheduledPool;
-struct QueueSection;
+struct AdmissionTicket;
+struct SubsetQueue;
 
 /// When a backend whose requests fail is ejected: taken out of rotation for a while.
 struct OutlierSpec {
@@ -207,12 +208,16 @@ class PoolState {
   /// had is forgotten. Thread: the control thread.
   void forget_caches_of_absent() const;
 
-  // ---- for Pool and RequestQueue ----
+  // ---- for Pool and Admission ----
 
-  RequestQueue& request_queue() const { return *request_queue_; }
+  Admission& admission() const { return *admission_; }
   /// Where requests with this hint wait: by their subset; if they are pinned to a backend, by that
   /// of the backend.
-  QueueSection& queue_section(const Hint& hint) const;
+  SubsetQueue& queue_of(const Hint& hint) const;
+  /// True if the scheduler of the pool places the request.
+  bool schedules(const Hint& hint) const { return hint.cost != nullptr && scheduled_ != nullptr; }
+  /// The number of one of its subsets in another version. Nothing: that has none of these labels.
+  std::optional<std::uint32_t> subset_in(const PoolState& other, std::uint32_t number) const;
   /// Null if the pool has no scheduler.
   const std::shared_ptr<const ScheduledPool>& scheduled() const { return scheduled_; }
   /// Null if the pool does not pin sessions.
@@ -271,7 +276,7 @@ class PoolState {
   PoolState();
 
   void make_pickers(const PoolSpec& spec, const PoolState* predecessor);
-  void make_queue_sections(const PoolState* predecessor);
+  void make_queues(const PoolState* predecessor);
   DueTrial& due_trial(bool safe_method) const { return due_trials_[safe_method ? 1 : 0]; }
   void find_due_trial(bool safe_method, Instant now);
 
@@ -279,8 +284,10 @@ class PoolState {
   std::shared_ptr<Backends> backends_;
   std::unordered_map<const Load*, std::size_t> index_;
   std::vector<Subset> subsets_;
-  std::vector<std::unique_ptr<QueueSection>> sections_;  // of the pool, then of each subset
-  std::shared_ptr<RequestQueue> request_queue_;
+  // Of the pool, then of each subset. The second ones only with a scheduler.
+  std::vector<std::unique_ptr<SubsetQueue>> queues_;
+  std::vector<std::unique_ptr<SubsetQueue>> scheduled_queues_;
+  std::shared_ptr<Admission> admission_;
   std::shared_ptr<OutlierDetector> outlier_detector_;
   std::shared_ptr<RetryBudget> retry_budget_;
   std::shared_ptr<WaitForecast> wait_forecast_;
@@ -303,7 +310,7 @@ class Pool {
 
   /// A slot on one of the backends. While one is free it neither suspends nor allocates. When all
   /// backends are full the request queues, by priority, until `deadline` or the queue's timeout
-  /// (see RequestQueue). Dropping the task leaves the queue.
+  /// (see Admission). Dropping the task leaves the queue.
   ///
   /// A request for a subset queues for its backends only. While none of these is in rotation, or
   /// the request has tried them all, it goes to the others.
@@ -336,6 +343,11 @@ class Pool {
   /// AffinityTable::confirm. REQUIRES: the pool pins sessions.
   void confirm_session(const SessionHint& session, const Backend& backend);
 
+  /// A later version has taken this one's place on this loop: what waits here and has not been
+  /// tried anywhere goes on in its queue, as soon as one of its backends may take it. So a lease
+  /// may be of a backend that this version does not have. Null: what waits stays.
+  void hand_queue_to(const Pool* successor);
+
   const PoolState& state() const { return *state_; }
 
  private:
@@ -350,35 +362,25 @@ class Pool {
   Error session_lost_error() const;
   Task<Result<Lease>> wait_for_pinned(Hint hint, const Load& pinned, Instant deadline);
   Task<Result<Lease>> wait_and_pin(Hint hint, Instant deadline);
-  Task<Result<Lease>> wait_in_queue(const Hint& hint, Instant deadline);
-  Task<Result<Lease>> wait_for_slot(Hint hint, Instant deadline);
-  std::optional<Error> end_of_wait(const Hint& hint, Instant began) const;
-  void count_earlier_wait(const Hint& hint) const;
-
-  // ---- pools with a scheduler ----
-  bool is_scheduled(const Hint& hint) const {
-    return hint.arrival != nullptr && state_->scheduled() != nullptr;
-  }
-  Task<Result<Lease>> place_by_cost(const Hint& hint, Instant deadline);
-  Task<Result<Lease>> wait_for_placement(std::shared_ptr<PlacedRequest> request, Hint hint,
-                                         Instant deadline);
-  Lease lease_of(std::shared_ptr<PlacedRequest> request, Duration waited) const;
-  Error refused_error(Duration retry_after) const;
-  void sample(Arrival& arrival, const Hint& hint);
-  class Pacing;
+  Task<Result<Lease>> queue_up(const Hint& hint, Instant deadline);
+  Task<Result<Lease>> wait(std::shared_ptr<AdmissionTicket> ticket, Instant deadline);
+  std::optional<Error> end_of_wait(const AdmissionTicket& ticket, Instant began) const;
+  void sample(AdmissionTicket& ticket);
+  class PacedWait;
   Task<void> keep_pace();
 
   const BackendPtr* pick_backend(const Hint& hint);
   Picker& picker_for(const Hint& hint) const { return *pickers_[hint.subset]; }
-  Error no_backend_error() const;
-  Error queue_error(Fault fault, const char* why, const Hint& hint) const;
+  Error no_backend_error() const { return no_backend_error(*state_); }
+  Error no_backend_error(const PoolState& pool) const;
 
   std::shared_ptr<PoolState> state_;
   Loop& loop_;
   std::vector<std::unique_ptr<Picker>> pickers_;  // of the pool, then of each subset
   std::unique_ptr<Picker> shadow_picker_;         // null: none
   std::uint32_t unsampled_ = 0;                   // requests since the last sample
-  std::uint32_t waiting_here_ = 0;                // for their scheduler
+  std::weak_ptr<const PoolState> successor_;
+  std::uint32_t waiting_here_ = 0;  // for their scheduler
   bool keeps_pace_ = false;
   Task<void> pace_;
 };

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "evenkeel/balance/learned_scheduler.h"
@@ -83,7 +82,6 @@ struct Arrival {
   Instant waits_since(Instant now) const {
     return waiting_since != Instant{} ? waiting_since : now;
   }
-  std::uint64_t cookie = 0;  ///< returned with its placement
   /// A hash of the name of the LoRA adapter that it asks for; 0: none. An engine that has not
   /// loaded it does so first, which takes a second or as long as it took there before.
   std::uint64_t adapter = 0;
@@ -96,13 +94,6 @@ struct Arrival {
   static constexpr std::size_t max_excluded = 8;
   /// Where to record why it is placed as it is; null: nowhere. Outlives the ticket.
   Decision* decision = nullptr;
-  // For the owner of the scheduler, which does not read them:
-  std::uint64_t model = 0;          ///< hash_of the model's name; 0: none
-  std::string_view name{};          ///< of the record; clients choose it
-  std::uint64_t request = 0;        ///< the same for the attempts of a request, and for no others
-  bool wants_record = false;        ///< a client asks for one
-  bool sampled = false;             ///< it is recorded as a sample
-  std::uint32_t shadow = any_slot;  ///< where another picker would send it
 };
 
 /// Whether requests may start on a backend, as far as its owner knows.
@@ -189,7 +180,6 @@ class Scheduler {
 
   struct Placement {
     Ticket ticket = 0;
-    std::uint64_t cookie = 0;
     std::uint32_t backend = no_backend;  ///< `no_backend`: refused, and the ticket is void
     /// For a refused one: when the requests that wait now are predicted to have started.
     Duration retry_after{};

@@ -90,13 +90,10 @@ class Forwarder final : public Handler {
             std::unordered_map<const Backend*, Target> targets, WorkerMetrics& worker_metrics,
             ForwarderOptions options);
 
-  Task<Result<Response>> handle(Request& request) override { return forward(request, {}); }
+  Task<Result<Response>> handle(Request& request) override { return forward(request, Lease()); }
 
-  /// Requests wait for a slot that may go to another version of the pool.
-  bool has_queue() const { return queue_.linked(); }
-  /// The backends of these requests are no longer those of the pool: they go on in this forwarder
-  /// of a later version as soon as one of its backends may take them, in the place that they have
-  /// in the queue. `plan` owns it. Null: they stay.
+  /// Requests that wait for a slot, and have not been sent anywhere, wait for one of this forwarder
+  /// of a later version from now on, which sends them. `plan` owns it. Null: they stay.
   void hand_queue_to(Forwarder* successor, const std::shared_ptr<const void>& plan);
   const PoolState& state() const { return pool_.state(); }
   /// A backend of the pool has handed out this id of a response or a conversation, a key as
@@ -106,11 +103,6 @@ class Forwarder final : public Handler {
   bool awaits_session(const Request& request) const;
 
  private:
-  class QueuedRequest;
-  struct Successor {
-    std::shared_ptr<const void> plan;
-    Forwarder* forwarder = nullptr;
-  };
   /// What may follow an attempt.
   enum class Next : std::uint8_t {
     done,           ///< nothing: it answered, or its failure is the request's
@@ -119,8 +111,8 @@ class Forwarder final : public Handler {
   };
   struct Progress;
 
-  /// `queued_since`: see Hint.
-  Task<Result<Response>> forward(Request& request, Instant queued_since);
+  /// `lease`: the slot that the request has already; empty: none.
+  Task<Result<Response>> forward(Request& request, Lease lease);
 
   void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
   void begin_sending(Request& request, const Backend& backend, bool newly_connected,
@@ -157,12 +149,8 @@ class Forwarder final : public Handler {
   void learn_sessions(const Request& request, const Response& response, const Backend& backend,
                       const Progress& progress) const;
   Task<Result<Lease>> acquire(Request& request, Progress& progress);
-  Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, Request& request,
-                                    Progress& progress);
-  Instant deadline_in_queue(const Progress& progress) const;
-  std::optional<std::uint32_t> subset_in(const PoolState& other, std::uint32_t own_number) const;
-  bool can_go_on_in(const Forwarder& successor, const RequestIdentity& identity) const;
-  Task<Result<Response>> go_on_in_successor(Request& request, const Progress& progress) const;
+  Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, Request& request);
+  Task<Result<Response>> forward_by_successor(Request& request, Lease lease) const;
   void add_debug_headers(const Backend& backend, Response& response) const;
   bool wants_explanation(const Request& request) const;
   static void add_explanation(const PlacedRequest& placed, Response& response);
@@ -176,7 +164,8 @@ class Forwarder final : public Handler {
   ForwarderOptions options_;
   Rng rng_;
   std::uint32_t picks_ = 0;
-  Node queue_;  // of QueuedRequest
+  Forwarder* successor_ = nullptr;
+  std::weak_ptr<const void> successor_plan_;  // owns it
 };
 
 }  // namespace evenkeel
