@@ -23,8 +23,8 @@ ABLATIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "late-binding-holding-and-streams": (NO_LATE_BINDING, NO_HOLDING, NO_STREAM_PRICE),
     "shortest-first": (
         (
-            "request.least_prefill - ageing * (now_ - request.arrived_at)",
-            "request.arrived_at - now_",
+            "request.least_prefill + ageing * request.arrived_at",
+            "request.arrived_at",
         ),
     ),
     "gpu-price": (("gpu_price = 0.5;", "gpu_price = 0;"),),

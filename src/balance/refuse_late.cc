@@ -1,25 +1,23 @@
 // What a pass refuses because it would be too late, and when that should come back.
 #include <algorithm>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "balance/scheduler_state.h"
 
 namespace evenkeel {
-namespace {
-
-constexpr double batch_patience = 4;
-
-}  // namespace
 
 void SchedulingPass::refuse_late() {
+  if (now_ <= state_.next_refusal) return;
+  state_.next_refusal = std::numeric_limits<double>::infinity();
   bool shared_out = false;  // what waits when the first is refused counts for all
-  for (std::size_t i = 0; i < state_.waiting.size();) {
-    ScheduledRequest& request = state_.request(state_.waiting[i]);
-    const double patience = request.priority == Priority::batch ? batch_patience : 1;
-    const double expected = now_ - request.arrived_at + request.least_prefill;
-    if (expected <= state_.options.shed_factor * patience * request.ttft_target) {
-      ++i;
-      continue;
+  const auto is_refused = [&](const WaitingLine::Entry& entry) {
+    ScheduledRequest& request = state_.request(entry.ticket);
+    const double refused_at = state_.refused_at(request);
+    if (now_ <= refused_at) {
+      state_.next_refusal = std::min(state_.next_refusal, refused_at);
+      return false;
     }
     if (!std::exchange(shared_out, true)) share_out_queue();
     state_.placements.push_back({.ticket = request.ticket,
@@ -28,9 +26,11 @@ void SchedulingPass::refuse_late() {
                                  .decode = duration_of(decode_seconds(request, least_step_))});
     if (request.decision != nullptr) [[unlikely]]
       record_refusal(request);
-    state_.remove_waiting(request);
+    state_.count_leaving(request);
     state_.free(request);
-  }
+    return true;
+  };
+  for (WaitingLine& line : state_.lines) std::erase_if(line.entries, is_refused);
 }
 
 /// Each of the backends that a request may use gets the same share of its prefill. The few that a
@@ -38,20 +38,23 @@ void SchedulingPass::refuse_late() {
 void SchedulingPass::share_out_queue() {
   state_.queued_work.clear();
   for (Candidate& each : state_.candidates) each.queued = 0;
-  for (const auto ticket : state_.waiting) {
-    const ScheduledRequest& request = state_.request(ticket);
-    if (request.pinned != Arrival::any_slot) {
-      const ScheduledBackend& backend = state_.backends[request.pinned];
-      if (backend.state == SlotState::out) continue;
-      state_.candidates[backend.candidate].queued += request.least_prefill;
-      continue;
+  for (const WaitingLine& line : state_.lines) {
+    double seconds = 0;
+    for (const auto& entry : line.entries) {
+      const ScheduledRequest& request = state_.request(entry.ticket);
+      if (request.pinned == Arrival::any_slot) {
+        seconds += request.least_prefill;
+      } else if (const ScheduledBackend& backend = state_.backends[request.pinned];
+                 backend.state != SlotState::out) {
+        state_.candidates[backend.candidate].queued += request.least_prefill;
+      }
     }
-    auto work = std::ranges::find(state_.queued_work, request.allowed,
-                                  &Scheduler::State::QueuedWork::allowed);
+    auto work =
+        std::ranges::find(state_.queued_work, line.allowed, &Scheduler::State::QueuedWork::allowed);
     if (work == state_.queued_work.end()) {
-      work = state_.queued_work.insert(work, {.allowed = request.allowed});
+      work = state_.queued_work.insert(work, {.allowed = line.allowed});
     }
-    work->seconds += request.least_prefill;
+    work->seconds += seconds;
   }
   for (const auto& work : state_.queued_work) {
     const auto takes = [&work](const Candidate& each) {

@@ -75,6 +75,7 @@ void Scheduler::configure(const SchedulerOptions& options) {
   state_->options = options;
   state_->options.slots = slots;
   state_->options.index_bytes = index_bytes;
+  state_->next_refusal = 0;
 }
 
 Scheduler::~Scheduler() = default;
@@ -174,15 +175,11 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   if (state.free_tickets.empty()) {
     const auto ticket = static_cast<Ticket>(state.requests.size());
     state.requests.emplace_back().ticket = ticket;
-    state.free_tickets.reserve(state.requests.size());  // the end of a request needs no memory
     state.free_tickets.push_back(ticket);
   }
   ScheduledRequest& request = state.request(state.free_tickets.back());
   request.blocks.assign(arrival.prefix_blocks.begin(), arrival.prefix_blocks.end());
-  if (state.waiting.size() == state.waiting.capacity()) {
-    state.waiting.reserve(std::max<std::size_t>(64, 2 * state.waiting.size()));
-  }
-  state.free_tickets.pop_back();  // from here on nothing fails
+  state.free_tickets.pop_back();
 
   const double tokens = std::max(arrival.prompt_tokens, 1u);
   const State::Unloaded unloaded = state.unloaded(tokens);
@@ -217,15 +214,10 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   // A tenant without requests gains no credit in the meantime.
   TenantCounter& counter = state.tenant(arrival.tenant);
   if (counter.waiting++ == 0) {
-    double least =
-        state.waiting.empty() ? state.last_served : std::numeric_limits<double>::infinity();
-    for (const Ticket other : state.waiting) {
-      least = std::min(least, state.tenant(state.request(other).tenant).served);
-    }
+    const double least = state.waiting == 0 ? state.last_served : state.least_served();
     counter.served = std::max(counter.served, least);
   }
-  request.waiting_index = static_cast<std::uint32_t>(state.waiting.size());
-  state.waiting.push_back(request.ticket);
+  state.add_waiting(request);
   return request.ticket;
 }
 
@@ -235,10 +227,10 @@ std::span<const Scheduler::Placement> Scheduler::place(Instant now, SlotTaker* s
 }
 
 Instant Scheduler::next_pass(Instant now) const {
-  return state_->waiting.empty() ? never : now + duration_of(timer_seconds);
+  return state_->waiting == 0 ? never : now + duration_of(timer_seconds);
 }
 
-std::size_t Scheduler::waiting() const { return state_->waiting.size(); }
+std::size_t Scheduler::waiting() const { return state_->waiting; }
 
 void Scheduler::first_token(Ticket ticket, Instant now) {
   ScheduledRequest& request = state_->request(ticket);

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace evenkeel {
 namespace {
 
 constexpr std::size_t tenant_count = 4096;
-constexpr double shrink = 0.98;   // of an index's capacity, for a predicted hit that missed
-constexpr double growth = 1.001;  // for a hit that was confirmed
+constexpr double batch_patience = 4;  // times that of others
+constexpr double shrink = 0.98;       // of an index's capacity, for a predicted hit that missed
+constexpr double growth = 1.001;      // for a hit that was confirmed
 // Of 1 KiB of text, whatever the tokenizer.
 constexpr double min_tokens_per_block = 64;
 constexpr double max_tokens_per_block = 1024;
@@ -43,12 +45,64 @@ void Scheduler::State::free(ScheduledRequest& request) {
   free_tickets.push_back(request.ticket);
 }
 
-void Scheduler::State::remove_waiting(ScheduledRequest& request) {
+void Scheduler::State::add_waiting(ScheduledRequest& request) {
+  auto line =
+      std::ranges::find_if(lines, [&](const WaitingLine& each) { return each.is_for(request); });
+  if (line == lines.end()) {
+    line = std::ranges::find_if(lines, [](const auto& each) { return each.entries.empty(); });
+    if (line == lines.end()) line = lines.insert(line, WaitingLine());
+    line->priority = request.priority;
+    line->tenant = request.tenant;
+    line->allowed = request.allowed;
+  }
+  request.line = static_cast<std::uint32_t>(line - lines.begin());
+  ++waiting;
+  insert_in_line(request);
+}
+
+void Scheduler::State::insert_in_line(ScheduledRequest& request) {
+  request.rank = rank_of(request);
+  auto& entries = lines[request.line].entries;
+  const WaitingLine::Entry entry{request.rank, request.ticket, request.arrived_at};
+  entries.insert(std::ranges::upper_bound(entries, entry, std::less<>()), entry);
+  if (options.shed_factor > 0) next_refusal = std::min(next_refusal, refused_at(request));
+}
+
+void Scheduler::State::remove_from_line(const ScheduledRequest& request) {
+  auto& entries = lines[request.line].entries;
+  const WaitingLine::Entry entry{request.rank, request.ticket, request.arrived_at};
+  entries.erase(std::ranges::lower_bound(entries, entry, std::less<>()));
+}
+
+void Scheduler::State::move_in_line(ScheduledRequest& request) {
+  if (rank_of(request) == request.rank) return;
+  remove_from_line(request);
+  insert_in_line(request);
+}
+
+void Scheduler::State::remove_waiting(const ScheduledRequest& request) {
+  remove_from_line(request);
+  count_leaving(request);
+}
+
+void Scheduler::State::count_leaving(const ScheduledRequest& request) {
   TenantCounter& counter = tenant(request.tenant);
   if (counter.waiting > 0) --counter.waiting;
-  waiting[request.waiting_index] = waiting.back();
-  requests[waiting.back()].waiting_index = request.waiting_index;
-  waiting.pop_back();
+  --waiting;
+}
+
+double Scheduler::State::refused_at(const ScheduledRequest& request) const {
+  const double patience = request.priority == Priority::batch ? batch_patience : 1;
+  return request.arrived_at + options.shed_factor * patience * request.ttft_target -
+         request.least_prefill;
+}
+
+double Scheduler::State::least_served() {
+  double least = std::numeric_limits<double>::infinity();
+  for (const WaitingLine& line : lines) {
+    if (!line.entries.empty()) least = std::min(least, tenant(line.tenant).served);
+  }
+  return least;
 }
 
 /// A counter that makes room for another is the one that has had least: a tenant that comes back is

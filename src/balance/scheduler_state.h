@@ -44,7 +44,8 @@ struct ScheduledRequest {
   std::uint32_t preferred = Arrival::any_slot;
   std::array<std::uint32_t, Arrival::max_excluded> excluded{};
   std::uint32_t excluded_count = 0;
-  std::uint32_t waiting_index = 0;
+  std::uint32_t line = 0;  // where it waits
+  double rank = 0;         // there
   // Of the last time that it was held:
   std::uint32_t held_for = Scheduler::no_backend;
   std::uint32_t held_events = 0;  // of that backend
@@ -131,12 +132,46 @@ struct TenantCounter {
   std::uint32_t waiting = 0;
 };
 
+/// The requests of one tenant and priority that wait for the same backends, in the order in which
+/// they start: by predicted prefill, less what they have aged. They age alike, so the order stays.
+struct WaitingLine {
+  struct Entry {
+    double rank;  ///< State::rank_of
+    Scheduler::Ticket ticket;
+    double arrived_at;
+    bool operator<(const Entry& other) const {
+      return rank != other.rank ? rank < other.rank : ticket < other.ticket;
+    }
+  };
+
+  Priority priority;
+  std::uint64_t tenant;
+  const SlotSet* allowed;
+  std::vector<Entry> entries{};
+
+  bool is_for(const ScheduledRequest& request) const {
+    return priority == request.priority && tenant == request.tenant && allowed == request.allowed;
+  }
+};
+
 struct Scheduler::State {
   explicit State(const SchedulerOptions& options);
 
   ScheduledRequest& request(Ticket ticket) { return requests[ticket]; }
   void free(ScheduledRequest& request);
-  void remove_waiting(ScheduledRequest& request);
+  void add_waiting(ScheduledRequest& request);
+  void remove_waiting(const ScheduledRequest& request);
+  /// Its predicted prefill is another one.
+  void move_in_line(ScheduledRequest& request);
+  /// It waits no more, and its line forgets it.
+  void count_leaving(const ScheduledRequest& request);
+  static double rank_of(const ScheduledRequest& request);
+  /// From then on it would be late by so much that it is refused.
+  double refused_at(const ScheduledRequest& request) const;
+  /// What the tenant has had that has had least, of those that wait.
+  double least_served();
+  void insert_in_line(ScheduledRequest& request);
+  void remove_from_line(const ScheduledRequest& request);
   TenantCounter& tenant(std::uint64_t key);
   /// Tokens of a prompt behind the blocks that match, up to the end of one block.
   static double behind_match(const ScheduledRequest& request, double matched) {
@@ -175,24 +210,27 @@ struct Scheduler::State {
   AssociativeTable<TenantCounter> tenants;
   std::deque<ScheduledRequest> requests;  // by ticket; a deque, because ledgers point to entries
   std::vector<Ticket> free_tickets;
-  std::vector<Ticket> waiting;
+  std::vector<WaitingLine> lines;  // empty ones are used again
+  std::size_t waiting = 0;         // in all of them
+  double next_refusal = 0;         // no request has to be refused before
   std::vector<Placement> placements;
   double mean_prefill = 0.3;  // seconds
   double last_served = 0;     // of the tenant whose request started last
 
-  /// A waiting request in the order of a pass.
+  /// The next request of a line in the order of a pass.
   struct Turn {
     Priority priority;
     std::int64_t bucket;  // of the tenant's counter
-    double remaining;     // predicted prefill, less what it has aged
-    Ticket ticket;
+    WaitingLine::Entry entry;
+    std::uint32_t line;
+    std::uint32_t index;    // in the line
+    bool is_alone = false;  // what follows in the line has a turn of its own
     /// By priority and share.
     std::pair<Priority, std::int64_t> turn() const { return {priority, bucket}; }
     bool operator>(const Turn& other) const { return other < *this; }
     bool operator<(const Turn& other) const {
       if (priority != other.priority) return priority < other.priority;
-      if (bucket != other.bucket) return bucket < other.bucket;
-      return remaining != other.remaining ? remaining < other.remaining : ticket < other.ticket;
+      return bucket != other.bucket ? bucket < other.bucket : entry < other.entry;
     }
   };
   /// A backend during a pass.
@@ -227,7 +265,8 @@ struct Scheduler::State {
     const SlotSet* allowed = nullptr;
     double seconds = 0;
   };
-  std::vector<Turn> order;
+  std::vector<Turn> order;       // a heap
+  std::vector<Ticket> repriced;  // in this pass
   std::vector<QueuedWork> queued_work;
   SlotSet ready_slots;
   std::vector<Candidate> candidates;
@@ -268,8 +307,13 @@ class SchedulingPass {
   void hold(ScheduledRequest& request, Candidate& candidate) const;
   void refuse_late();
   void find_ready_slots();
+  bool may_find_slot(const WaitingLine& line);
   bool may_find_slot(const ScheduledRequest& request);
   void put_in_order();
+  void add_turn(std::uint32_t line, std::uint32_t from, std::int64_t bucket);
+  std::optional<Scheduler::State::Turn> next_turn();
+  bool has_late(const Scheduler::State::Turn& turn);
+  void keep_lines();
   void let_priorities_age();
   void find_last_late();
   bool ready(const Candidate& candidate) const;
@@ -301,11 +345,9 @@ class SchedulingPass {
   Scheduler::State& state_;
   double now_;
   Scheduler::SlotTaker* slots_;
-  const SlotSet* last_allowed_ = nullptr;
-  bool last_allowed_ready_ = false;
   bool knows_ready_slots_ = false;
   bool has_trials_ = false;  // an idle backend is new
-  const ScheduledRequest* last_late_ = nullptr;
+  std::optional<std::uint64_t> last_late_tenant_;
   std::pair<Priority, std::int64_t> last_late_turn_;
   // Of the request that is being placed: late ones of another tenant wait behind it. They will
   // disturb the streams anyway, so it does not wait for the sake of streams.

@@ -30,14 +30,14 @@ constexpr double session_violations = 0.1;  // expected
 constexpr double held_from = 0.5;
 constexpr double held_per_budget = 2;
 constexpr double max_held_budget = 0.6;
-constexpr double max_held_age = 1;           // seconds
-constexpr double reconsidered_after = 0.01;  // seconds that a request is held for the same reason
-constexpr std::ptrdiff_t always_considered = 4;  // requests, at each pass
-constexpr double max_held_prefill = 2;           // seconds: longer ones disturb whenever they start
-constexpr std::size_t careful_requests = 5;      // a new backend computes one prompt at a time
-constexpr double max_trial_uncached = 2;         // times the tokens of the cheapest backend
-constexpr double max_trial_loss = 0.25;          // of the TTFT target
-constexpr double unknown_load = 1;               // seconds: of a few hundred megabytes from a disk
+constexpr double max_held_age = 1;            // seconds
+constexpr double reconsidered_after = 0.01;   // seconds that a request is held for the same reason
+constexpr std::size_t always_considered = 4;  // requests, at each pass
+constexpr double max_held_prefill = 2;        // seconds: longer ones disturb whenever they start
+constexpr std::size_t careful_requests = 5;   // a new backend computes one prompt at a time
+constexpr double max_trial_uncached = 2;      // times the tokens of the cheapest backend
+constexpr double max_trial_loss = 0.25;       // of the TTFT target
+constexpr double unknown_load = 1;            // seconds: of a few hundred megabytes from a disk
 
 double max_wait_of(const EngineSpeed& speed) {
   return std::clamp(2 * speed.coefficients().step, 0.02, 0.15);
@@ -53,30 +53,39 @@ bool is_new_and_busy(const BackendLedger& ledger) {
 
 void SchedulingPass::run() {
   state_.placements.clear();
-  if (state_.waiting.empty()) return;
+  if (state_.waiting == 0) return;
   mean_output_ = state_.lengths.mean();
   look_at_backends();
   if (state_.options.shed_factor > 0) refuse_late();
-  if (state_.waiting.empty() || !any_ready()) return;
+  if (state_.waiting == 0 || !any_ready()) return;
 
   put_in_order();
   std::size_t budget = std::clamp<std::size_t>(pass_budget / state_.candidates.size(), 8, max_pass);
-  state_.placements.reserve(state_.placements.size() + std::min(budget, state_.order.size()));
-  auto end = state_.order.end();  // of the heap
-  bool has_placed = false;        // so that others may not be ready any more
-  while (end != state_.order.begin() && budget > 0 && (!has_placed || any_ready())) {
-    std::pop_heap(state_.order.begin(), end, std::greater<>());
-    const auto& turn = *--end;
-    ScheduledRequest& request = state_.request(turn.ticket);
+  bool has_placed = false;  // so that others may not be ready any more
+  for (std::size_t looked = 0; budget > 0 && (!has_placed || any_ready()); ++looked) {
+    const auto turn = next_turn();
+    if (!turn) break;
+    ScheduledRequest& request = state_.request(turn->entry.ticket);
     if (lacks_room(request)) continue;
     --budget;
-    hurries_ = last_late_ != nullptr && request.tenant != last_late_->tenant &&
-               turn.turn() <= last_late_turn_;
+    hurries_ = last_late_tenant_.value_or(request.tenant) != request.tenant &&
+               turn->turn() <= last_late_turn_;
     // The first may go elsewhere too, before others take it.
-    if (state_.order.end() - end > always_considered && stays_held(request)) continue;
+    if (looked >= always_considered && stays_held(request)) continue;
     place(request);
     has_placed = true;
   }
+  keep_lines();
+}
+
+/// The lines do not change while their requests have their turns.
+void SchedulingPass::keep_lines() {
+  for (const auto& placement : state_.placements) {
+    if (placement.backend != Scheduler::no_backend)
+      state_.remove_waiting(state_.request(placement.ticket));
+  }
+  for (const auto ticket : state_.repriced) state_.move_in_line(state_.request(ticket));
+  state_.repriced.clear();
 }
 
 /// What it was held for a moment ago has not changed. Most events change one backend, while many
@@ -116,11 +125,13 @@ void SchedulingPass::place(ScheduledRequest& request) {
         record(request, chosen, held_by);
       if (starts) return start(request, *chosen);
       if (held_by == HeldBy::memory) note_need(request);
+      state_.repriced.push_back(request.ticket);
       return hold(request, *chosen);
     }
     chosen->state = SlotState::full;
     chosen->cost = std::numeric_limits<double>::infinity();
   }
+  state_.repriced.push_back(request.ticket);
   if (request.decision != nullptr) [[unlikely]]
     record(request, nullptr, HeldBy::usable);
 }
@@ -229,78 +240,117 @@ void SchedulingPass::find_ready_slots() {
   }
 }
 
-/// So many requests that wait for backends which are busy do not keep others from theirs.
-bool SchedulingPass::may_find_slot(const ScheduledRequest& request) {
-  if (request.pinned == Arrival::any_slot && request.allowed == nullptr &&
-      request.excluded_count == 0) {
-    return true;
-  }
+/// At most this many requests that wait for busy backends are examined, so that they do not keep
+/// others from theirs.
+bool SchedulingPass::may_find_slot(const WaitingLine& line) {
+  if (line.allowed == nullptr) return true;
   if (!knows_ready_slots_) find_ready_slots();
-  if (request.pinned != Arrival::any_slot) return state_.ready_slots.contains(request.pinned);
-  if (request.excluded_count > 0) {
-    find_usable(request);
-    return std::ranges::any_of(
-        state_.candidates, [this](const Candidate& each) { return each.usable && ready(each); });
-  }
-  if (request.allowed != last_allowed_) {
-    last_allowed_ = request.allowed;
-    last_allowed_ready_ = state_.ready_slots.intersects(*request.allowed);
-  }
-  return last_allowed_ready_;
+  return state_.ready_slots.intersects(*line.allowed);
 }
 
+/// REQUIRES: its line may find one.
+bool SchedulingPass::may_find_slot(const ScheduledRequest& request) {
+  if (request.pinned == Arrival::any_slot && request.excluded_count == 0) [[likely]]
+    return true;
+  if (!knows_ready_slots_) find_ready_slots();
+  if (request.pinned != Arrival::any_slot) return state_.ready_slots.contains(request.pinned);
+  find_usable(request);
+  return std::ranges::any_of(state_.candidates,
+                             [this](const Candidate& each) { return each.usable && ready(each); });
+}
+
+double Scheduler::State::rank_of(const ScheduledRequest& request) {
+  return request.least_prefill + ageing * request.arrived_at;
+}
+
+/// The first request of each line has its turn: a line is in order already.
 void SchedulingPass::put_in_order() {
-  const bool is_alone = state_.waiting.size() == 1;  // ahead of no other
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; !is_alone && i < state_.waiting.size(); ++i) {
-    const ScheduledRequest& request = state_.request(state_.waiting[i]);
-    least = std::min(least, state_.tenant(request.tenant).served);
-  }
+  const bool is_alone = state_.waiting == 1;  // ahead of no other
+  const double least = is_alone ? 0 : state_.least_served();
   state_.order.clear();
-  bool has_late = false;
-  for (const auto ticket : state_.waiting) {
-    const ScheduledRequest& request = state_.request(ticket);
-    if (!may_find_slot(request)) continue;
-    const double ahead = is_alone ? 0 : state_.tenant(request.tenant).served - least;
-    has_late |= now_ - request.arrived_at >= max_held_age;
-    state_.order.push_back(
-        {.priority = request.priority,
-         .bucket = static_cast<std::int64_t>(ahead / bucket_seconds),
-         .remaining = request.least_prefill - ageing * (now_ - request.arrived_at),
-         .ticket = ticket});
+  for (std::uint32_t i = 0; i < state_.lines.size(); ++i) {
+    const WaitingLine& line = state_.lines[i];
+    if (line.entries.empty() || !may_find_slot(line)) continue;
+    const double ahead = is_alone ? 0 : state_.tenant(line.tenant).served - least;
+    add_turn(i, 0, static_cast<std::int64_t>(ahead / bucket_seconds));
   }
   let_priorities_age();
-  if (has_late) find_last_late();
+  find_last_late();
   std::make_heap(state_.order.begin(), state_.order.end(), std::greater<>());
 }
 
-/// As in Admission a request rises by one class with each third of the patience. Only the first
+/// Appends the turn of the first request of a line, from this one on, that may find a slot.
+void SchedulingPass::add_turn(std::uint32_t line, std::uint32_t from, std::int64_t bucket) {
+  const auto& [priority, tenant, allowed, entries] = state_.lines[line];
+  for (; from < entries.size(); ++from) {
+    if (!may_find_slot(state_.request(entries[from].ticket))) continue;
+    state_.order.push_back({.priority = priority,
+                            .bucket = bucket,
+                            .entry = entries[from],
+                            .line = line,
+                            .index = from});
+    return;
+  }
+}
+
+/// Nothing: all requests had theirs.
+std::optional<Scheduler::State::Turn> SchedulingPass::next_turn() {
+  auto& order = state_.order;
+  if (order.empty()) return std::nullopt;
+  std::pop_heap(order.begin(), order.end(), std::greater<>());
+  const Scheduler::State::Turn turn = order.back();
+  order.pop_back();
+  if (turn.is_alone) return turn;
+  const std::size_t others = order.size();
+  add_turn(turn.line, turn.index + 1, turn.bucket);
+  if (order.size() > others) std::push_heap(order.begin(), order.end(), std::greater<>());
+  return turn;
+}
+
+/// A request rises by one class with each third of the patience, as in Admission. Only the first
 /// of each class does, so that age does not override shares and sizes within a class.
 void SchedulingPass::let_priorities_age() {
   const double third = seconds_of(state_.options.patience) / priority_count;
   if (third <= 0) return;
-  std::array<Scheduler::State::Turn*, priority_count> first{};
-  for (auto& turn : state_.order) {
-    auto*& best = first[static_cast<std::size_t>(turn.priority)];
-    if (best == nullptr || turn < *best) best = &turn;
+  constexpr std::size_t none = ~std::size_t{0};
+  std::array<std::size_t, priority_count> first;
+  first.fill(none);
+  auto& order = state_.order;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    std::size_t& best = first[static_cast<std::size_t>(order[i].priority)];
+    if (best == none || order[i] < order[best]) best = i;
   }
-  for (auto* const turn : first) {
-    if (turn == nullptr) continue;
-    const double age = now_ - state_.request(turn->ticket).arrived_at;
-    const auto risen = static_cast<int>(std::min<double>(age / third, priority_count));
-    turn->priority = static_cast<Priority>(std::max(static_cast<int>(turn->priority) - risen, 0));
+  for (const std::size_t i : first) {
+    if (i == none) continue;
+    const auto risen = static_cast<int>(
+        std::min<double>((now_ - order[i].entry.arrived_at) / third, priority_count));
+    if (risen <= 0 || order[i].priority == Priority{}) continue;
+    order[i].priority =
+        static_cast<Priority>(std::max(static_cast<int>(order[i].priority) - risen, 0));
+    order[i].is_alone = true;
+    add_turn(order[i].line, order[i].index + 1, order[i].bucket);
   }
 }
 
 /// Of the requests that nothing holds any more, the one whose turn comes last.
 void SchedulingPass::find_last_late() {
   for (const auto& turn : state_.order) {
-    const ScheduledRequest& request = state_.request(turn.ticket);
-    if (now_ - request.arrived_at < max_held_age) continue;
-    if (last_late_ != nullptr && turn.turn() <= last_late_turn_) continue;
-    last_late_ = &request;
+    if (last_late_tenant_ && turn.turn() <= last_late_turn_) continue;
+    if (!has_late(turn)) continue;
+    last_late_tenant_ = state_.lines[turn.line].tenant;
     last_late_turn_ = turn.turn();
   }
+}
+
+/// The request, or one that follows it in its line, has waited for so long.
+bool SchedulingPass::has_late(const Scheduler::State::Turn& turn) {
+  const auto& entries = state_.lines[turn.line].entries;
+  const std::size_t end = turn.is_alone ? turn.index + 1 : entries.size();
+  for (std::size_t i = turn.index; i < end; ++i) {
+    if (now_ - entries[i].arrived_at < max_held_age) continue;
+    if (i == turn.index || may_find_slot(state_.request(entries[i].ticket))) return true;
+  }
+  return false;
 }
 
 void SchedulingPass::price_adapter(const ScheduledRequest& request, Candidate& candidate) const {
@@ -452,7 +502,6 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
                                .predicted_ttft = duration_of(candidate.wait + candidate.prefill),
                                .prefill = duration_of(candidate.prefill),
                                .decode = duration_of(output_ * candidate.decode_step)});
-  state_.remove_waiting(request);
   TenantCounter& tenant = state_.tenant(request.tenant);
   const EngineSpeed::Coefficients& speed = backend.ledger.speed().coefficients();
   request.seconds_per_output_token =
