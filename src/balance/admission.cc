@@ -1,5 +1,6 @@
 #include "balance/admission.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -171,7 +172,7 @@ void Admission::drop(AdmissionTicket& ticket, Stage stage, Instant now) {
 
 void Admission::start(AdmissionTicket& ticket, const BackendPtr& backend, Instant now) {
   ticket.backend = backend;
-  ticket.started_at = now;
+  ticket.started_at = std::max(now, ticket.joined);  // the clocks of loops lag
   const bool waited = ticket.stage == Stage::waits;
   end_wait(ticket, Stage::started);
   if (waited) wake(ticket);

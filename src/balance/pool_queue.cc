@@ -76,7 +76,7 @@ void Pool::hand_queue_to(const Pool* successor) {
   successor_.reset();
   if (successor == nullptr) return;
   successor_ = successor->state_;
-  state_->admission().move(*state_, loop_, successor->state_, loop_.now());
+  state_->admission().move(*state_, loop_, successor->state_, Clock::now());
 }
 
 /// Counts a request that waits for the scheduler: while there is one, this worker lets the

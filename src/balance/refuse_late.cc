@@ -12,7 +12,7 @@ void SchedulingPass::refuse_late() {
   if (now_ <= state_.next_refusal) return;
   state_.next_refusal = std::numeric_limits<double>::infinity();
   bool shared_out = false;  // what waits when the first is refused counts for all
-  const auto is_refused = [&](const WaitingLine::Entry& entry) {
+  const auto is_refused = [&](const TenantLine::Entry& entry) {
     ScheduledRequest& request = state_.request(entry.ticket);
     const double refused_at = state_.refused_at(request);
     if (now_ <= refused_at) {
@@ -30,7 +30,7 @@ void SchedulingPass::refuse_late() {
     state_.free(request);
     return true;
   };
-  for (WaitingLine& line : state_.lines) std::erase_if(line.entries, is_refused);
+  for (TenantLine& line : state_.lines) std::erase_if(line.entries, is_refused);
 }
 
 /// Each of the backends that a request may use gets the same share of its prefill. The few that a
@@ -38,7 +38,7 @@ void SchedulingPass::refuse_late() {
 void SchedulingPass::share_out_queue() {
   state_.queued_work.clear();
   for (Candidate& each : state_.candidates) each.queued = 0;
-  for (const WaitingLine& line : state_.lines) {
+  for (const TenantLine& line : state_.lines) {
     double seconds = 0;
     for (const auto& entry : line.entries) {
       const ScheduledRequest& request = state_.request(entry.ticket);

@@ -47,10 +47,10 @@ void Scheduler::State::free(ScheduledRequest& request) {
 
 void Scheduler::State::add_waiting(ScheduledRequest& request) {
   auto line =
-      std::ranges::find_if(lines, [&](const WaitingLine& each) { return each.is_for(request); });
+      std::ranges::find_if(lines, [&](const TenantLine& each) { return each.is_for(request); });
   if (line == lines.end()) {
     line = std::ranges::find_if(lines, [](const auto& each) { return each.entries.empty(); });
-    if (line == lines.end()) line = lines.insert(line, WaitingLine());
+    if (line == lines.end()) line = lines.insert(line, TenantLine());
     line->priority = request.priority;
     line->tenant = request.tenant;
     line->allowed = request.allowed;
@@ -63,14 +63,14 @@ void Scheduler::State::add_waiting(ScheduledRequest& request) {
 void Scheduler::State::insert_in_line(ScheduledRequest& request) {
   request.rank = rank_of(request);
   auto& entries = lines[request.line].entries;
-  const WaitingLine::Entry entry{request.rank, request.ticket, request.arrived_at};
+  const TenantLine::Entry entry{request.rank, request.ticket, request.arrived_at};
   entries.insert(std::ranges::upper_bound(entries, entry, std::less<>()), entry);
   if (options.shed_factor > 0) next_refusal = std::min(next_refusal, refused_at(request));
 }
 
 void Scheduler::State::remove_from_line(const ScheduledRequest& request) {
   auto& entries = lines[request.line].entries;
-  const WaitingLine::Entry entry{request.rank, request.ticket, request.arrived_at};
+  const TenantLine::Entry entry{request.rank, request.ticket, request.arrived_at};
   entries.erase(std::ranges::lower_bound(entries, entry, std::less<>()));
 }
 
@@ -99,7 +99,7 @@ double Scheduler::State::refused_at(const ScheduledRequest& request) const {
 
 double Scheduler::State::least_served() {
   double least = std::numeric_limits<double>::infinity();
-  for (const WaitingLine& line : lines) {
+  for (const TenantLine& line : lines) {
     if (!line.entries.empty()) least = std::min(least, tenant(line.tenant).served);
   }
   return least;

@@ -134,7 +134,7 @@ struct TenantCounter {
 
 /// The requests of one tenant and priority that wait for the same backends, in the order in which
 /// they start: by predicted prefill, less what they have aged. They age alike, so the order stays.
-struct WaitingLine {
+struct TenantLine {
   struct Entry {
     double rank;  ///< State::rank_of
     Scheduler::Ticket ticket;
@@ -210,9 +210,9 @@ struct Scheduler::State {
   AssociativeTable<TenantCounter> tenants;
   std::deque<ScheduledRequest> requests;  // by ticket; a deque, because ledgers point to entries
   std::vector<Ticket> free_tickets;
-  std::vector<WaitingLine> lines;  // empty ones are used again
-  std::size_t waiting = 0;         // in all of them
-  double next_refusal = 0;         // no request has to be refused before
+  std::vector<TenantLine> lines;  // empty ones are used again
+  std::size_t waiting = 0;        // in all of them
+  double next_refusal = 0;        // no request has to be refused before
   std::vector<Placement> placements;
   double mean_prefill = 0.3;  // seconds
   double last_served = 0;     // of the tenant whose request started last
@@ -221,7 +221,7 @@ struct Scheduler::State {
   struct Turn {
     Priority priority;
     std::int64_t bucket;  // of the tenant's counter
-    WaitingLine::Entry entry;
+    TenantLine::Entry entry;
     std::uint32_t line;
     std::uint32_t index;    // in the line
     bool is_alone = false;  // what follows in the line has a turn of its own
@@ -307,7 +307,7 @@ class SchedulingPass {
   void hold(ScheduledRequest& request, Candidate& candidate) const;
   void refuse_late();
   void find_ready_slots();
-  bool may_find_slot(const WaitingLine& line);
+  bool may_find_slot(const TenantLine& line);
   bool may_find_slot(const ScheduledRequest& request);
   void put_in_order();
   void add_turn(std::uint32_t line, std::uint32_t from, std::int64_t bucket);

@@ -242,7 +242,7 @@ void SchedulingPass::find_ready_slots() {
 
 /// At most this many requests that wait for busy backends are examined, so that they do not keep
 /// others from theirs.
-bool SchedulingPass::may_find_slot(const WaitingLine& line) {
+bool SchedulingPass::may_find_slot(const TenantLine& line) {
   if (line.allowed == nullptr) return true;
   if (!knows_ready_slots_) find_ready_slots();
   return state_.ready_slots.intersects(*line.allowed);
@@ -269,7 +269,7 @@ void SchedulingPass::put_in_order() {
   const double least = is_alone ? 0 : state_.least_served();
   state_.order.clear();
   for (std::uint32_t i = 0; i < state_.lines.size(); ++i) {
-    const WaitingLine& line = state_.lines[i];
+    const TenantLine& line = state_.lines[i];
     if (line.entries.empty() || !may_find_slot(line)) continue;
     const double ahead = is_alone ? 0 : state_.tenant(line.tenant).served - least;
     add_turn(i, 0, static_cast<std::int64_t>(ahead / bucket_seconds));

@@ -69,7 +69,7 @@ IDENTIFIERS = {
     r"Headroom": "GpuCost",
     r"ProvenanceFilter": "ForwardingHeadersFilter",
     r"Ledger": "RequestRecorder",
-    r"WaitingLine": "RequestQueue",
+    r"WaitingLine|RequestQueue|QueueSection": "Admission",
 }
 
 PATTERN = re.compile(
