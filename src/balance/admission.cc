@@ -88,6 +88,7 @@ void Admission::recheck(AdmissionTicket& ticket, Instant now) {
 
 void Admission::move(const PoolState& home, const Loop& loop,
                      const std::shared_ptr<const PoolState>& to, Instant now) {
+  std::vector<std::shared_ptr<const PoolState>> former;  // their ends need the lock
   std::lock_guard lock(mutex_);
   std::vector<AdmissionTicket*> moving;
   for_each_queue([&](SubsetQueue& queue) {
@@ -98,11 +99,15 @@ void Admission::move(const PoolState& home, const Loop& loop,
       }
     }
   });
-  for (AdmissionTicket* const each : moving) move_locked(*each, to, now);
+  for (AdmissionTicket* const each : moving) {
+    former.push_back(each->pool);
+    move_locked(*each, to, now);
+  }
 }
 
 void Admission::move(AdmissionTicket& ticket, const std::shared_ptr<const PoolState>& to,
                      Instant now) {
+  const std::shared_ptr<const PoolState> former = ticket.pool;  // its end needs the lock
   std::lock_guard lock(mutex_);
   move_locked(ticket, to, now);
 }
@@ -298,13 +303,6 @@ AdmissionTicket::Stage AdmissionWait::end(Instant now) {
     admission.drop(*ticket_, AdmissionTicket::Stage::left, now);
   }
   return stage;
-}
-
-// ---- SubsetQueue ------------------------------------------------------------------------------
-
-bool SubsetQueue::is_for_same_as(const SubsetQueue& other) const {
-  if (&state == &other.state || subset == 0 || other.subset == 0) return subset == other.subset;
-  return state.subsets()[subset - 1].spec() == other.state.subsets()[other.subset - 1].spec();
 }
 
 }  // namespace evenkeel

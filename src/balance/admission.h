@@ -49,7 +49,7 @@ struct AdmissionTicket : Node, std::enable_shared_from_this<AdmissionTicket> {
   Instant started_at{};
   BackendPtr backend;        // granted, and not yet taken
   Signal* signal = nullptr;  // the loop's thread only; null: nothing waits
-  // Of a request that a scheduler starts:
+  // Only for a request that a scheduler starts:
   std::optional<PlacedRequest> placed;
   Duration retry_after{};                    // when refused
   bool is_sample = false;                    // its placing is recorded as a sample
@@ -155,7 +155,8 @@ class Admission {
   SlotsRule slots_rule_{*this};
 };
 
-/// While it lives, a request waits. Dropping it gives up the place, and a slot that was not taken.
+/// Keeps a request waiting while it lives. Dropping it gives up the place, and a slot that was not
+/// taken.
 ///
 /// Thread: the loop's.
 class AdmissionWait {

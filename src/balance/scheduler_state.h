@@ -161,12 +161,12 @@ struct Scheduler::State {
   void free(ScheduledRequest& request);
   void add_waiting(ScheduledRequest& request);
   void remove_waiting(const ScheduledRequest& request);
-  /// Its predicted prefill is another one.
+  /// Finds the place of a request whose predicted prefill has changed.
   void move_in_line(ScheduledRequest& request);
-  /// It waits no more, and its line forgets it.
+  /// Counts a request as one that waits no more. Its line must forget it.
   void count_leaving(const ScheduledRequest& request);
   static double rank_of(const ScheduledRequest& request);
-  /// From then on it would be late by so much that it is refused.
+  /// The time from which the request would be so late that it is refused.
   double refused_at(const ScheduledRequest& request) const;
   /// What the tenant has had that has had least, of those that wait.
   double least_served();
@@ -287,6 +287,9 @@ inline void note_hold(Decision& decision, HeldBy held_by, double now) {
   decision.held_since = now;
   decision.held_by = held_by;
 }
+
+/// A request that has waited for so many seconds is not held for the sake of others any more.
+inline constexpr double max_held_age = 1;
 
 /// One pass: looks at the backends once, then places waiting requests in their order.
 class SchedulingPass {

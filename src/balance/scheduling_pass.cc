@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -17,7 +16,6 @@ namespace {
 constexpr std::size_t max_pass = 48;       // requests
 constexpr std::size_t pass_budget = 4096;  // of requests times backends
 constexpr double ageing = 0.5;             // seconds of service that a second of waiting is worth
-constexpr double bucket_seconds = 0.5;     // of a tenant's counter
 constexpr double gpu_price = 0.5;          // kappa: of a second of prefill, which all wait for
 constexpr double violation_price = 2;      // nu: seconds for one expected violation
 constexpr double decode_price = 0.1;       // delta
@@ -30,7 +28,6 @@ constexpr double session_violations = 0.1;  // expected
 constexpr double held_from = 0.5;
 constexpr double held_per_budget = 2;
 constexpr double max_held_budget = 0.6;
-constexpr double max_held_age = 1;            // seconds
 constexpr double reconsidered_after = 0.01;   // seconds that a request is held for the same reason
 constexpr std::size_t always_considered = 4;  // requests, at each pass
 constexpr double max_held_prefill = 2;        // seconds: longer ones disturb whenever they start
@@ -78,14 +75,8 @@ void SchedulingPass::run() {
   keep_lines();
 }
 
-/// The lines do not change while their requests have their turns.
-void SchedulingPass::keep_lines() {
-  for (const auto& placement : state_.placements) {
-    if (placement.backend != Scheduler::no_backend)
-      state_.remove_waiting(state_.request(placement.ticket));
-  }
-  for (const auto ticket : state_.repriced) state_.move_in_line(state_.request(ticket));
-  state_.repriced.clear();
+double Scheduler::State::rank_of(const ScheduledRequest& request) {
+  return request.least_prefill + ageing * request.arrived_at;
 }
 
 /// What it was held for a moment ago has not changed. Most events change one backend, while many
@@ -230,127 +221,6 @@ bool SchedulingPass::any_ready() const {
 double SchedulingPass::decode_seconds(const ScheduledRequest& request, double step) const {
   if (!std::isfinite(step)) return 0;  // no backend is in rotation
   return state_.lengths.remaining(request.entry.output_class, 0) * step;
-}
-
-void SchedulingPass::find_ready_slots() {
-  knows_ready_slots_ = true;
-  state_.ready_slots.clear();
-  for (const Candidate& each : state_.candidates) {
-    if (ready(each)) state_.ready_slots.add(each.slot);
-  }
-}
-
-/// At most this many requests that wait for busy backends are examined, so that they do not keep
-/// others from theirs.
-bool SchedulingPass::may_find_slot(const TenantLine& line) {
-  if (line.allowed == nullptr) return true;
-  if (!knows_ready_slots_) find_ready_slots();
-  return state_.ready_slots.intersects(*line.allowed);
-}
-
-/// REQUIRES: its line may find one.
-bool SchedulingPass::may_find_slot(const ScheduledRequest& request) {
-  if (request.pinned == Arrival::any_slot && request.excluded_count == 0) [[likely]]
-    return true;
-  if (!knows_ready_slots_) find_ready_slots();
-  if (request.pinned != Arrival::any_slot) return state_.ready_slots.contains(request.pinned);
-  find_usable(request);
-  return std::ranges::any_of(state_.candidates,
-                             [this](const Candidate& each) { return each.usable && ready(each); });
-}
-
-double Scheduler::State::rank_of(const ScheduledRequest& request) {
-  return request.least_prefill + ageing * request.arrived_at;
-}
-
-/// The first request of each line has its turn: a line is in order already.
-void SchedulingPass::put_in_order() {
-  const bool is_alone = state_.waiting == 1;  // ahead of no other
-  const double least = is_alone ? 0 : state_.least_served();
-  state_.order.clear();
-  for (std::uint32_t i = 0; i < state_.lines.size(); ++i) {
-    const TenantLine& line = state_.lines[i];
-    if (line.entries.empty() || !may_find_slot(line)) continue;
-    const double ahead = is_alone ? 0 : state_.tenant(line.tenant).served - least;
-    add_turn(i, 0, static_cast<std::int64_t>(ahead / bucket_seconds));
-  }
-  let_priorities_age();
-  find_last_late();
-  std::make_heap(state_.order.begin(), state_.order.end(), std::greater<>());
-}
-
-/// Appends the turn of the first request of a line, from this one on, that may find a slot.
-void SchedulingPass::add_turn(std::uint32_t line, std::uint32_t from, std::int64_t bucket) {
-  const auto& [priority, tenant, allowed, entries] = state_.lines[line];
-  for (; from < entries.size(); ++from) {
-    if (!may_find_slot(state_.request(entries[from].ticket))) continue;
-    state_.order.push_back({.priority = priority,
-                            .bucket = bucket,
-                            .entry = entries[from],
-                            .line = line,
-                            .index = from});
-    return;
-  }
-}
-
-/// Nothing: all requests had theirs.
-std::optional<Scheduler::State::Turn> SchedulingPass::next_turn() {
-  auto& order = state_.order;
-  if (order.empty()) return std::nullopt;
-  std::pop_heap(order.begin(), order.end(), std::greater<>());
-  const Scheduler::State::Turn turn = order.back();
-  order.pop_back();
-  if (turn.is_alone) return turn;
-  const std::size_t others = order.size();
-  add_turn(turn.line, turn.index + 1, turn.bucket);
-  if (order.size() > others) std::push_heap(order.begin(), order.end(), std::greater<>());
-  return turn;
-}
-
-/// A request rises by one class with each third of the patience, as in Admission. Only the first
-/// of each class does, so that age does not override shares and sizes within a class.
-void SchedulingPass::let_priorities_age() {
-  const double third = seconds_of(state_.options.patience) / priority_count;
-  if (third <= 0) return;
-  constexpr std::size_t none = ~std::size_t{0};
-  std::array<std::size_t, priority_count> first;
-  first.fill(none);
-  auto& order = state_.order;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    std::size_t& best = first[static_cast<std::size_t>(order[i].priority)];
-    if (best == none || order[i] < order[best]) best = i;
-  }
-  for (const std::size_t i : first) {
-    if (i == none) continue;
-    const auto risen = static_cast<int>(
-        std::min<double>((now_ - order[i].entry.arrived_at) / third, priority_count));
-    if (risen <= 0 || order[i].priority == Priority{}) continue;
-    order[i].priority =
-        static_cast<Priority>(std::max(static_cast<int>(order[i].priority) - risen, 0));
-    order[i].is_alone = true;
-    add_turn(order[i].line, order[i].index + 1, order[i].bucket);
-  }
-}
-
-/// Of the requests that nothing holds any more, the one whose turn comes last.
-void SchedulingPass::find_last_late() {
-  for (const auto& turn : state_.order) {
-    if (last_late_tenant_ && turn.turn() <= last_late_turn_) continue;
-    if (!has_late(turn)) continue;
-    last_late_tenant_ = state_.lines[turn.line].tenant;
-    last_late_turn_ = turn.turn();
-  }
-}
-
-/// The request, or one that follows it in its line, has waited for so long.
-bool SchedulingPass::has_late(const Scheduler::State::Turn& turn) {
-  const auto& entries = state_.lines[turn.line].entries;
-  const std::size_t end = turn.is_alone ? turn.index + 1 : entries.size();
-  for (std::size_t i = turn.index; i < end; ++i) {
-    if (now_ - entries[i].arrived_at < max_held_age) continue;
-    if (i == turn.index || may_find_slot(state_.request(entries[i].ticket))) return true;
-  }
-  return false;
 }
 
 void SchedulingPass::price_adapter(const ScheduledRequest& request, Candidate& candidate) const {

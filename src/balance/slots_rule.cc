@@ -32,8 +32,8 @@ const BackendPtr* pick(const AdmissionTicket& ticket, Picker& picker, Instant no
   return pinned->has_room(pinned->limit()) ? backend : nullptr;
 }
 
-/// If the last entry of a line could use every slot that this one can, there is no slot to look
-/// for.
+/// True if there may be a free slot: not if the last entry of a line could use every slot that
+/// this one can.
 bool should_pick(const AdmissionTicket& ticket) {
   if (ticket.hint.pinned != nullptr) return true;
   const auto is_covered = [](const SubsetQueue& queue) {

@@ -25,7 +25,7 @@ struct SubsetQueue : Node {
   /// (Load::queue_marks). Two subsets may share a bit; then slots are offered more often than
   /// needed.
   static constexpr std::uint64_t whole_pool = 1;
-  /// Of requests that a scheduler starts: no backend has it, since no free slot starts them.
+  /// The bit of requests that a scheduler starts. No backend has it: no free slot starts them.
   static constexpr std::uint64_t scheduled = std::uint64_t{1} << 63;
 
   SubsetQueue(const PoolState& pool, std::uint32_t number, std::uint64_t own_mark,
@@ -46,7 +46,7 @@ struct SubsetQueue : Node {
   ClientShares clients;  // of these requests
   Instant last_recheck{};
 
-  // While a slot is offered: its backend, null if none of these may use it; the next in each line.
+  // The backend whose slot is offered, null if none of these may use it; the next in each line.
   const BackendPtr* offered = nullptr;
   std::array<Node*, priority_count> next_in_line{};
 };

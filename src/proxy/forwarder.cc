@@ -22,9 +22,6 @@
 namespace evenkeel {
 namespace {
 
-/// One pick in so many is timed: reading the clock twice takes longer than a pick.
-constexpr std::uint32_t pick_timing_interval = 16;
-
 // One attempt per backend, and one on a fresh link.
 static_assert(AttemptList::capacity >= ExcludedBackends::capacity + 2);
 
@@ -415,25 +412,6 @@ void Forwarder::learn_sessions(const Request& request, const Response& response,
   InferenceInfo& inference = *request.info.inference;
   inference.wants_id = true;
   inference.listener = std::make_unique<IdListener>(pins, std::move(inference.listener));
-}
-
-Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
-  if (pool_.state().trial_due() && progress.hint.excluded.empty()) [[unlikely]] {
-    auto parked = acquire_trial(request, progress);
-    progress.is_trial = parked.has_value();
-    if (parked) return std::move(*parked);
-  }
-  const Instant deadline = progress.held ? retry_deadline(progress) : never;
-  progress.is_trial = false;
-  const bool timed = ++picks_ % pick_timing_interval == 0;
-  const Instant began = timed ? loop_.read_clock() : Instant{};
-  auto placed = pool_.acquire(progress.hint, deadline);
-  if (placed.ready()) {
-    if (timed) worker_metrics_.observe_pick(loop_.read_clock() - began);
-    return placed;
-  }
-  progress.count_retry_time(request.info.timings);
-  return wait_in_queue(std::move(placed), request);
 }
 
 /// For clients that may know of backends: behind a trusted proxy, or of pools that name them to

@@ -1,14 +1,18 @@
-// Requests that wait for a slot, perhaps of a backend that only a later version of their pool has.
+// How a request gets its slot, perhaps of a backend that only a later version of its pool has.
 #include <array>
 #include <memory>
 #include <utility>
 
 #include "evenkeel/proxy/forwarder.h"
+#include "proxy/attempt_progress.h"
 
 namespace evenkeel {
 namespace {
 
-/// While it lives, the request counts as queued. Its destructor records the time in the queue.
+/// One pick in so many is timed: reading the clock twice takes longer than a pick.
+constexpr std::uint32_t pick_timing_interval = 16;
+
+/// Counts a request as queued while it lives. Its destructor records the time in the queue.
 class QueuedTime {
  public:
   QueuedTime(Loop& loop, Gauge& gauge, RequestTimings& timings)
@@ -39,6 +43,25 @@ void keep_too(std::shared_ptr<const void>& kept, const std::shared_ptr<const voi
 }
 
 }  // namespace
+
+Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
+  if (pool_.state().trial_due() && progress.hint.excluded.empty()) [[unlikely]] {
+    auto parked = acquire_trial(request, progress);
+    progress.is_trial = parked.has_value();
+    if (parked) return std::move(*parked);
+  }
+  const Instant deadline = progress.held ? retry_deadline(progress) : never;
+  progress.is_trial = false;
+  const bool timed = ++picks_ % pick_timing_interval == 0;
+  const Instant began = timed ? loop_.read_clock() : Instant{};
+  auto placed = pool_.acquire(progress.hint, deadline);
+  if (placed.ready()) {
+    if (timed) worker_metrics_.observe_pick(loop_.read_clock() - began);
+    return placed;
+  }
+  progress.count_retry_time(request.info.timings);
+  return wait_in_queue(std::move(placed), request);
+}
 
 Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, Request& request) {
   const QueuedTime waiting(loop_, metrics_.waiting, request.info.timings);
