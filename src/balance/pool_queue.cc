@@ -17,14 +17,15 @@ using std::chrono::milliseconds;
 using Stage = AdmissionTicket::Stage;
 
 // Predictions age while requests wait, also if nothing happens. A tick of the loop's timers (32 ms)
-// more or less is no matter: see docs/replay.md.
+// more or less is no matter: see docs/simulator.md.
 constexpr Duration pass_interval = milliseconds(20);
 
 // Slots may become free without a release, as when a back-off ends, and the pool may lose its last
 // backend: nothing tells those that wait.
 constexpr Duration recheck_period = milliseconds(250);
 
-// Spares enter for backends that are down and for load, not for one request that all others failed.
+// Standby backends enter for backends that are down and for load, not for one request that all
+// others failed.
 constexpr Duration max_standby_wait = std::chrono::seconds(1);
 
 /// The client should come back when the queue of now will have been served, or when a backend may
@@ -52,8 +53,7 @@ Result<Lease> outcome_of(const std::shared_ptr<AdmissionTicket>& ticket, Stage s
     case Stage::started: break;
     case Stage::refused:
       return refusal(Fault::queue_full, ticket->pool->spec().name,
-                     "its first token would come too late (picker.shed)",
-                     ticket->retry_after);
+                     "its first token would come too late (picker.shed)", ticket->retry_after);
     case Stage::full:
       return error(Fault::queue_full, is_scheduled
                                           ? "no backend can start the request and the queue is full"
