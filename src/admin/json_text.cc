@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "evenkeel/base/json.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {

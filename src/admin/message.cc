@@ -1,7 +1,7 @@
 #include "admin/message.h"
 
-#include "evenkeel/base/json.h"
 #include "evenkeel/http/fields.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 

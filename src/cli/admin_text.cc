@@ -14,7 +14,6 @@
 
 #include "cli/duration_text.h"
 #include "cli/text_table.h"
-#include "evenkeel/base/json.h"
 
 namespace evenkeel {
 namespace {
@@ -31,26 +30,6 @@ std::string memory_text(const JsonValue& polled) {
   constexpr double gib = 1024.0 * 1024 * 1024;
   if (!total) return fmt::format("{:.1f}G", *used / gib);
   return fmt::format("{:.1f}/{:.0f}G", *used / gib, *total / gib);
-}
-
-void write_json(JsonWriter& json, const JsonValue& value) {
-  if (value.is_object()) {
-    json.begin_object();
-    for (const auto& [name, member] : value.members()) write_json(json.key(name), member);
-    json.end_object();
-  } else if (value.is_array()) {
-    json.begin_list();
-    for (const JsonValue& item : value.items()) write_json(json, item);
-    json.end_list();
-  } else if (value.number()) {
-    json.value(*value.number());
-  } else if (value.is_boolean()) {
-    json.value(value.truth());
-  } else if (value.is_null()) {
-    json.null();
-  } else {
-    json.value(value.text());
-  }
 }
 
 /// Seconds since the epoch of "2026-11-21T17:12:23Z".
@@ -181,12 +160,6 @@ void sort_rows(std::vector<BackendRow>& rows, BackendOrder order) {
 }
 
 }  // namespace
-
-std::string json_text(const JsonValue& value) {
-  JsonWriter json;
-  write_json(json, value);
-  return json.take();
-}
 
 std::string amount_text(double amount) {
   if (std::isnan(amount)) return "-";

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 
@@ -19,9 +19,6 @@ std::string amount_text(double amount);
 std::string latency_text(const std::optional<double>& seconds);
 /// "37%"; "-" for unknown.
 std::string percent_text(const std::optional<double>& ratio);
-
-/// A value as JSON, in one line.
-std::string json_text(const JsonValue& value);
 
 /// The daemon's own status, and a row for each pool.
 Lines status_text(const JsonValue& status, const JsonValue& pools,

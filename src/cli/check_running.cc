@@ -9,8 +9,8 @@
 #include "cli/exit_codes.h"
 #include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
-#include "evenkeel/base/json.h"
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {
@@ -30,11 +30,10 @@ std::string preview_json(const LoadResult& loaded, const JsonValue& preview) {
   if (warnings) problems = warnings->items();
   const auto& refusals = preview["problems"].items();
   problems.insert(problems.end(), refusals.begin(), refusals.end());
-  return json_text(
-             JsonValue(std::vector<JsonValue::Member>{{"problems", JsonValue(std::move(problems))},
-                                                      {"changes", preview["changes"]},
-                                                      {"takeover", preview["takeover"]},
-                                                      {"unchecked", preview["unchecked"]}})) +
+  return json_text(JsonValue::Object{{"problems", std::move(problems)},
+                                     {"changes", preview["changes"]},
+                                     {"takeover", preview["takeover"]},
+                                     {"unchecked", preview["unchecked"]}}) +
          "\n";
 }
 

@@ -25,7 +25,7 @@
 #include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
 #include "evenkeel/config/spelling.h"
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 namespace {

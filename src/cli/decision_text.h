@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "cli/admin_text.h"
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 

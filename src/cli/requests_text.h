@@ -6,7 +6,7 @@
 
 #include "cli/admin_text.h"
 #include "evenkeel/cli/ctl.h"
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 

@@ -30,8 +30,8 @@ constexpr Duration retry_interval = std::chrono::seconds(1);
 
 /// One line: {"status": {...}, "pools": [...], "backends": [...]}.
 std::string snapshot_json(const TopSnapshot& snapshot) {
-  return json_text(JsonValue(std::vector<JsonValue::Member>{
-      {"status", snapshot.status}, {"pools", snapshot.pools}, {"backends", snapshot.backends}}));
+  return json_text(JsonValue::Object{
+      {"status", snapshot.status}, {"pools", snapshot.pools}, {"backends", snapshot.backends}});
 }
 
 std::string failure_message(const AdminClient& client, const Error& error) {

@@ -7,7 +7,7 @@
 #include "cli/top_view.h"
 #include "evenkeel/admin/client.h"
 #include "evenkeel/base/result.h"
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 

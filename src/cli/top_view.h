@@ -8,7 +8,7 @@
 
 #include "cli/admin_text.h"
 #include "evenkeel/base/clock.h"
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <initializer_list>
 
+#include "evenkeel/json/writer.h"
+
 namespace evenkeel::config_file {
 
 Tree Tree::text(std::string value) {
@@ -49,33 +51,12 @@ Tree& Tree::put(std::string key, Tree value) {
 
 namespace {
 
-// Valid in JSON and in YAML's double-quoted style.
-std::string quote(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-          out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out + '"';
-}
-
 void write_json(const Tree& tree, std::string& out, std::size_t indent) {
   const bool is_map = tree.kind == Tree::Kind::map;
   switch (tree.kind) {
     case Tree::Kind::nothing: out += "null"; return;
     case Tree::Kind::plain: out += tree.scalar; return;
-    case Tree::Kind::quoted: out += quote(tree.scalar); return;
+    case Tree::Kind::quoted: out += json_string(tree.scalar); return;
     case Tree::Kind::list:
     case Tree::Kind::map: break;
   }
@@ -90,7 +71,7 @@ void write_json(const Tree& tree, std::string& out, std::size_t indent) {
   if (!on_one_line) out += separator;
   for (std::size_t i = 0; i < tree.items.size(); ++i) {
     if (i > 0) out += "," + separator;
-    if (is_map) out += quote(tree.keys[i].name) + ": ";
+    if (is_map) out += json_string(tree.keys[i].name) + ": ";
     write_json(tree.items[i], out, indent + 2);
   }
   if (!on_one_line) out += "\n" + std::string(indent, ' ');
@@ -162,10 +143,10 @@ std::string yaml_scalar(const Tree& tree) {
   // A `$` written out must not be taken for the start of ${VARIABLE} when it is read back.
   std::string text;
   for (char c : tree.scalar) text += c == '$' ? "$$" : std::string(1, c);
-  return stands_plain(text) ? text : quote(text);
+  return stands_plain(text) ? text : json_string(text);
 }
 
-std::string yaml_key(const std::string& key) { return stands_plain(key) ? key : quote(key); }
+std::string yaml_key(const std::string& key) { return stands_plain(key) ? key : json_string(key); }
 
 bool is_flow(const Tree& tree) {
   if (tree.kind != Tree::Kind::list && tree.kind != Tree::Kind::map) return true;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "evenkeel/base/json_scan.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 namespace {
@@ -38,19 +38,14 @@ std::string load_text(const LoadReport& total, const LoadReport& window, double 
 }  // namespace
 
 void update_rows(std::vector<BackendRow>& rows, std::string_view backends_json) {
-  constexpr std::string_view id_key = "\"id\"";
-  for (BackendRow& row : rows) {
-    std::size_t from = 0;
-    for (;;) {
-      const std::string_view value = find_json_value(backends_json, id_key, from);
-      if (value.empty()) break;
-      if (!value.starts_with('"' + row.id + '"')) continue;
-      const std::string_view backend = value.substr(0, value.find(id_key));  // up to the next one
-      row.state = find_json_string(backend, "\"state\"");
-      row.in_flight = find_json_uint(backend, "\"in_flight\"").value_or(row.in_flight);
-      row.picks = find_json_uint(backend, "\"picks_total\"").value_or(row.picks);
-      break;
-    }
+  const auto backends = parse_json(backends_json);
+  if (!backends) return;
+  for (const JsonValue& backend : backends->items()) {
+    const auto row = std::ranges::find(rows, backend["id"].text(), &BackendRow::id);
+    if (row == rows.end()) continue;
+    row->state = backend["state"].text();
+    row->in_flight = static_cast<std::uint64_t>(backend["in_flight"].number().value_or(0));
+    row->picks = static_cast<std::uint64_t>(backend["picks_total"].number().value_or(0));
   }
 }
 

@@ -5,17 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include "evenkeel/base/json.h"
 #include "evenkeel/filter/inspect.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {
 
-std::string quoted(std::string_view text) {
-  std::string json;
-  if (!text.empty()) append_json_string(json, text);
-  return json;
-}
+std::string quoted(std::string_view text) { return text.empty() ? "" : json_string(text); }
 
 /// Why the name of the model cannot be replaced by `model` where it must be; nothing if it can,
 /// need not be, or there is none.

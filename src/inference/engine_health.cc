@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "evenkeel/inference/json.h"
 #include "evenkeel/inference/model_cards.h"
-#include "inference/json_reader.h"
+#include "evenkeel/json/value.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {
@@ -21,106 +21,46 @@ bool says_loading_model(int status, const std::string& body) {
 /// {"model_version_status":[{"version":"1","state":"AVAILABLE","status":{...}}]}: one version that
 /// is available is enough. The states are those of its GetModelStatus.
 Readiness read_tfserving(const std::string& body) {
-  std::string text = body;
-  bool available = false;
+  const auto document = parse_json(body);
+  if (!document || !document->is_object()) return Readiness::failing;
   bool coming = false;
-  const auto state_of = [](simdjson::ondemand::object version) {
-    std::string state;
-    for (auto field : version) {
-      const std::string key(std::string_view(field.unescaped_key()));
-      simdjson::ondemand::value item = field.value();
-      if (key == "state") {
-        state = json::string_of(item, key);
-      } else {
-        json::skip_value(item);
-      }
-    }
-    return state;
-  };
-  const auto read =
-      json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
-        if (key != "model_version_status") return json::skip_value(value);
-        for (auto version : value.get_array()) {
-          const std::string state = state_of(version.get_object());
-          available |= state == "AVAILABLE";
-          coming |= state == "START" || state == "LOADING";
-        }
-      });
-  if (!read) return Readiness::failing;
-  return available ? Readiness::ready : coming ? Readiness::loading : Readiness::not_ready;
+  for (const JsonValue& version : (*document)["model_version_status"].items()) {
+    const std::string& state = version["state"].text();
+    if (state == "AVAILABLE") return Readiness::ready;
+    coming |= state == "START" || state == "LOADING";
+  }
+  return coming ? Readiness::loading : Readiness::not_ready;
 }
 
 /// [{"modelName":"m", ..., "workers":[{"id":"9000","status":"READY"}]}]: one ready worker is
 /// enough; /ping does not report that there is none.
 Readiness read_torchserve(const std::string& body) {
-  std::string text = R"({"models":)" + body + "}";
-  bool ready = false;
-  const auto look_at_worker = [&](simdjson::ondemand::object worker) {
-    for (auto field : worker) {
-      const std::string key(std::string_view(field.unescaped_key()));
-      simdjson::ondemand::value item = field.value();
-      if (key == "status" && !json::is_null(item)) {
-        ready |= json::string_of(item, key) == "READY";
-      } else {
-        json::skip_value(item);
-      }
+  const auto document = parse_json(body);
+  if (!document || !document->is_array()) return Readiness::failing;
+  for (const JsonValue& model : document->items()) {
+    for (const JsonValue& worker : model["workers"].items()) {
+      if (worker["status"].text() == "READY") return Readiness::ready;
     }
-  };
-  const auto look_at_model = [&](simdjson::ondemand::object model) {
-    for (auto field : model) {
-      const std::string key(std::string_view(field.unescaped_key()));
-      simdjson::ondemand::value item = field.value();
-      if (key == "workers" && !json::is_null(item)) {
-        for (auto worker : item.get_array()) look_at_worker(worker.get_object());
-      } else {
-        json::skip_value(item);
-      }
-    }
-  };
-  const auto read = json::read_object(text, [&](std::string_view, simdjson::ondemand::value value) {
-    for (auto model : value.get_array()) look_at_model(model.get_object());
-  });
-  if (!read) return Readiness::failing;
-  return ready ? Readiness::ready : Readiness::loading;
+  }
+  return Readiness::loading;
 }
 
 /// {"choices":[{"text":"x","finish_reason":"length"}]}
 bool has_choice(const std::string& body) {
-  std::string text = body;
-  bool good = false;
-  const auto look_at_choice = [&](simdjson::ondemand::object choice) {
-    bool aborted = false;
-    for (auto field : choice) {
-      const std::string key(std::string_view(field.unescaped_key()));
-      simdjson::ondemand::value item = field.value();
-      if (key == "finish_reason" && !json::is_null(item)) {
-        aborted = json::string_of(item, key) == "abort";
-      } else {
-        json::skip_value(item);
-      }
-    }
-    good |= !aborted;
-  };
-  const auto read =
-      json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
-        if (key != "choices" || json::is_null(value)) return json::skip_value(value);
-        for (auto choice : value.get_array()) look_at_choice(choice.get_object());
-      });
-  return read && good;
+  const auto document = parse_json(body);
+  return document && std::ranges::any_of((*document)["choices"].items(), [](const JsonValue& each) {
+           return each.is_object() && each["finish_reason"].text() != "abort";
+         });
 }
 
 /// {"model_name":"m","text_output":"x"}, without an "error".
 bool has_text_output(const std::string& body) {
-  std::string text = body;
-  bool found = false;
-  bool failed = false;
-  const auto read =
-      json::read_object(text, [&](std::string_view key, simdjson::ondemand::value value) {
-        found |= key == "text_output";
-        failed |= key == "error";
-        json::skip_value(value);
-      });
-  return read && found && !failed;
+  const auto document = parse_json(body);
+  const auto has = [&](std::string_view key) {
+    return std::ranges::find(document->members(), key, &JsonValue::Member::first) !=
+           document->members().end();
+  };
+  return document && has("text_output") && !has("error");
 }
 
 /// Escapes all that is not unreserved (RFC 3986, 2.3) except the slash, which servers accept as it
@@ -172,12 +112,10 @@ Readiness read_model(ModelListing listing, int status, const std::string& body) 
       if (status == 400) return Readiness::not_ready;
       if (status != 200) return Readiness::failing;
       if (is_json_object(body)) {
-        std::string text = body;
-        const auto fields = parse_json_scalars(text);
-        if (!fields) return Readiness::failing;
-        const auto ready = fields->find("ready");
-        const bool* says = ready == fields->end() ? nullptr : std::get_if<bool>(&ready->second);
-        if (says != nullptr && !*says) return Readiness::not_ready;
+        const auto document = parse_json(body);
+        if (!document) return Readiness::failing;
+        const JsonValue& ready = (*document)["ready"];
+        if (ready.is_boolean() && !ready.truth()) return Readiness::not_ready;
       }
       return Readiness::ready;
     case ModelListing::tfserving: return status == 200 ? read_tfserving(body) : Readiness::failing;
@@ -227,12 +165,8 @@ bool contains_token(TokenProbe probe, int status, const std::string& body) {
 
 bool reports_sleeping(int status, const std::string& body) {
   if (status != 200) return false;
-  std::string text = body;
-  const auto fields = parse_json_scalars(text);
-  if (!fields) return false;
-  const auto found = fields->find("is_sleeping");
-  const bool* says = found == fields->end() ? nullptr : std::get_if<bool>(&found->second);
-  return says != nullptr && *says;
+  const auto document = parse_json(body);
+  return document && (*document)["is_sleeping"].truth();
 }
 
 }  // namespace evenkeel

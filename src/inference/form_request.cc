@@ -6,7 +6,7 @@
 
 #include "evenkeel/base/hex.h"
 #include "evenkeel/http/fields.h"
-#include "inference/json_string.h"
+#include "evenkeel/json/text.h"
 
 namespace evenkeel {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "evenkeel/inference/request_reader.h"
-#include "inference/json_scanner.h"
+#include "evenkeel/json/scanner.h"
 #include "inference/prompt_hash.h"
 #include "inference/request_facts.h"
 #include "inference/request_schema.h"

@@ -4,7 +4,7 @@
 
 #include "evenkeel/inference/grpc_message.h"
 #include "evenkeel/inference/kserve_grpc.h"
-#include "inference/json_string.h"
+#include "evenkeel/json/text.h"
 
 namespace evenkeel {
 namespace {

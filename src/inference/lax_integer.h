@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "inference/json_scanner.h"
+#include "evenkeel/json/scanner.h"
 
 namespace evenkeel {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 namespace {

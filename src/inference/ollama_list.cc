@@ -1,50 +1,18 @@
 #include "evenkeel/inference/ollama_list.h"
 
-#include <string_view>
-#include <utility>
-
-#include "inference/json_reader.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
-namespace {
 
-using simdjson::ondemand::json_type;
-
-/// Empty: it is no entry.
-std::string model_of(std::string text) {
-  std::string model;
-  const auto read =
-      json::read_object(text, [&](std::string_view name, simdjson::ondemand::value value) {
-        const std::string key(name);
-        const bool names = key == "model" || (key == "name" && model.empty());
-        if (names && value.type() == json_type::string) {
-          model = json::string_of(value, key);
-        } else {
-          json::skip_value(value);
-        }
-      });
-  return read ? model : std::string();
-}
-
-}  // namespace
-
-std::optional<std::vector<OllamaEntry>> read_ollama_list(std::string text) {
-  std::optional<std::vector<OllamaEntry>> entries;
-  const auto read =
-      json::read_object(text, [&](std::string_view name, simdjson::ondemand::value value) {
-        if (name != "models" || value.type() != json_type::array) {
-          json::skip_value(value);
-          return;
-        }
-        entries.emplace();
-        for (auto entry : value.get_array()) {
-          std::string json(std::string_view(simdjson::to_json_string(entry.value())));
-          entries->push_back({.model = {}, .json = std::move(json)});
-        }
-      });
-  if (!read || !entries) return std::nullopt;
-  for (OllamaEntry& each : *entries) each.model = model_of(each.json);
-  std::erase_if(*entries, [](const OllamaEntry& each) { return each.model.empty(); });
+std::optional<std::vector<OllamaEntry>> read_ollama_list(std::string_view text) {
+  const auto document = parse_json(text);
+  if (!document || !(*document)["models"].is_array()) return std::nullopt;
+  std::vector<OllamaEntry> entries;
+  for (const JsonValue& entry : (*document)["models"].items()) {
+    const std::string& model = entry["model"].text();
+    const std::string& name = model.empty() ? entry["name"].text() : model;
+    if (!name.empty()) entries.push_back({.model = name, .json = json_text(entry)});
+  }
   return entries;
 }
 

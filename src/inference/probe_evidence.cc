@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "inference/json_reader.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 namespace {
@@ -13,18 +13,11 @@ using Keys = ProbeEvidence::Keys;
 const Keys no_keys;
 
 /// Nothing if the text is not a JSON object.
-std::optional<Keys> keys_of(std::string text) {
+std::optional<Keys> keys_of(std::string_view text) {
+  const auto document = parse_json(text);
+  if (!document || !document->is_object()) return std::nullopt;
   Keys keys;
-  const auto read =
-      json::read_object(text, [&](std::string_view name, simdjson::ondemand::value value) {
-        std::string& entry = keys[std::string(name)];
-        if (value.type() == simdjson::ondemand::json_type::string) {
-          entry = json::string_of(value, name);
-        } else {
-          json::skip_value(value);
-        }
-      });
-  if (!read) return std::nullopt;
+  for (const auto& [name, value] : document->members()) keys[name] = value.text();
   return keys;
 }
 

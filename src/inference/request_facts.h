@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "evenkeel/http/inference_info.h"
-#include "inference/json_scanner.h"
+#include "evenkeel/json/scanner.h"
 #include "inference/request_schema.h"
 
 namespace evenkeel {

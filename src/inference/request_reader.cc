@@ -5,10 +5,10 @@
 
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/fields.h"
+#include "evenkeel/json/text.h"
 #include "inference/compressed_request.h"
 #include "inference/form_request.h"
 #include "inference/json_request.h"
-#include "inference/json_string.h"
 #include "inference/kserve_grpc_request.h"
 
 namespace evenkeel {

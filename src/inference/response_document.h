@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "evenkeel/base/json_walk.h"
 #include "evenkeel/http/inference_info.h"
+#include "evenkeel/json/walk.h"
 #include "inference/response_keys.h"
 
 namespace evenkeel {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "inference/json_scanner.h"
+#include "evenkeel/json/scanner.h"
 #include "inference/request_schema.h"
 
 namespace evenkeel {

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <optional>
 
-#include "evenkeel/base/json.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "evenkeel/base/json.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {

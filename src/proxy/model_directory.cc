@@ -10,10 +10,10 @@
 
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/hex.h"
-#include "evenkeel/base/json.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "evenkeel/inference/json.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {

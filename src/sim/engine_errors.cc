@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "evenkeel/http/status.h"
-#include "evenkeel/inference/json.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "evenkeel/http/status.h"
-#include "evenkeel/inference/openai_request.h"
+#include "sim/openai_request.h"
 
 namespace evenkeel {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/inference/json.h"
-#include "evenkeel/inference/kserve_request.h"
+#include "evenkeel/json/writer.h"
 #include "sim/http_response.h"
+#include "sim/kserve_request.h"
 #include "sim/openai_response.h"
 
 namespace evenkeel {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/inference/openai_request.h"
 #include "sim/engine_api.h"
+#include "sim/openai_request.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {

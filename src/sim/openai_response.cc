@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "evenkeel/inference/json.h"
+#include "evenkeel/json/writer.h"
 #include "sim/http_response.h"
 
 namespace evenkeel {

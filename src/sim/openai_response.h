@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/inference/openai_request.h"
+#include "sim/openai_request.h"
 
 namespace evenkeel {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "evenkeel/inference/json.h"
+#include "evenkeel/json/writer.h"
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"
 #include "sim/engine_page.h"

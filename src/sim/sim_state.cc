@@ -6,7 +6,7 @@
 #include <array>
 #include <limits>
 
-#include "evenkeel/inference/json.h"
+#include "sim/json_fields.h"
 
 namespace evenkeel {
 namespace {
@@ -38,31 +38,26 @@ constexpr NumberField number_fields[] = {
      [](SimState& state, double value) { state.out_of_memory_after_seconds = value; }},
 };
 
-Error invalid(std::string detail) {
-  return {.fault = Fault::bad_request, .side = Side::client, .detail = std::move(detail)};
-}
-
-Result<Done> set_fault(SimState& state, const JsonScalar& value) {
-  const auto* name = std::get_if<std::string>(&value);
-  const auto found = name == nullptr ? fault_names.end() : std::ranges::find(fault_names, *name);
+Result<Done> set_fault(SimState& state, const JsonValue& value) {
+  const auto found = std::ranges::find(fault_names, value.text());
   if (found == fault_names.end()) {
-    return invalid(fmt::format("fault should be one of {}", fmt::join(fault_names, ", ")));
+    return bad_request(fmt::format("fault should be one of {}", fmt::join(fault_names, ", ")));
   }
   state.fault = static_cast<SimFault>(found - fault_names.begin());
   return Done{};
 }
 
-Result<Done> set_number(SimState& state, std::string_view key, const JsonScalar& value) {
+Result<Done> set_number(SimState& state, std::string_view key, const JsonValue& value) {
   const auto field = std::ranges::find(number_fields, key, &NumberField::key);
   if (field == std::end(number_fields)) {
-    return invalid(
+    return bad_request(
         fmt::format("unknown field '{}'; known: fault, slow_factor, error_status, "
                     "die_after_tokens, gpu_memory_ratio, out_of_memory_after_seconds",
                     key));
   }
-  const double* number = std::get_if<double>(&value);
-  if (number == nullptr || !(*number >= field->low && *number <= field->high)) {
-    return invalid(fmt::format("{} should be {}", key, field->range));
+  const std::optional<double> number = value.number();
+  if (!number || !(*number >= field->low && *number <= field->high)) {
+    return bad_request(fmt::format("{} should be {}", key, field->range));
   }
   field->set(state, *number);
   return Done{};
@@ -72,10 +67,10 @@ Result<Done> set_number(SimState& state, std::string_view key, const JsonScalar&
 
 std::string_view to_string(SimFault fault) { return fault_names[static_cast<std::size_t>(fault)]; }
 
-Result<SimState> read_state(SimState state, std::string json) {
-  auto scalars = parse_json_scalars(json);
-  if (!scalars) return std::move(scalars.error());
-  for (const auto& [key, value] : *scalars) {
+Result<SimState> read_state(SimState state, std::string_view json) {
+  const auto document = parse_json_object(json);
+  if (!document) return document.error();
+  for (const auto& [key, value] : document->members()) {
     auto set = key == "fault" ? set_fault(state, value) : set_number(state, key, value);
     if (!set) return std::move(set.error());
   }

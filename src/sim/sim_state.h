@@ -35,7 +35,7 @@ struct SimState {
 };
 
 /// `state` changed by a JSON object with any of its fields. Errors name the field and its range.
-Result<SimState> read_state(SimState state, std::string json);
+Result<SimState> read_state(SimState state, std::string_view json);
 
 /// The fields of `state` as members of a JSON object, without the braces.
 std::string state_members(const SimState& state);

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "evenkeel/base/loop.h"
-#include "evenkeel/inference/openai_request.h"
 #include "evenkeel/sim/simulators.h"
 #include "sim/batch_runner.h"
 #include "sim/completion.h"
 #include "sim/engine_api.h"
 #include "sim/engine_runner.h"
+#include "sim/openai_request.h"
 #include "sim/sim_state.h"
 
 namespace evenkeel {

@@ -10,7 +10,7 @@
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/http/grpc.h"
-#include "evenkeel/inference/json.h"
+#include "evenkeel/json/writer.h"
 #include "sim/dcgm.h"
 #include "sim/http_response.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "evenkeel/http/grpc.h"
-#include "evenkeel/inference/json.h"
+#include "evenkeel/json/writer.h"
 #include "sim/dcgm.h"
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"

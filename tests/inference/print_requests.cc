@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "evenkeel/inference/json.h"
+#include "evenkeel/json/writer.h"
 #include "read_request.h"
 
 namespace {

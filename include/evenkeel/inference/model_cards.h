@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace evenkeel {
@@ -30,7 +31,7 @@ struct ModelCard {
 
 /// In the server's order. Entries that name no model are left out and counted in `odd`; nothing if
 /// the text is not a list, or a list of nothing else.
-std::optional<std::vector<ModelCard>> read_model_cards(std::string text,
+std::optional<std::vector<ModelCard>> read_model_cards(std::string_view text,
                                                        std::size_t* odd = nullptr);
 
 }  // namespace evenkeel

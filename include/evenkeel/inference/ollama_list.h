@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace evenkeel {
@@ -14,6 +15,6 @@ struct OllamaEntry {
 };
 
 /// In the server's order, without entries that name no model; nothing if the text is not a list.
-std::optional<std::vector<OllamaEntry>> read_ollama_list(std::string text);
+std::optional<std::vector<OllamaEntry>> read_ollama_list(std::string_view text);
 
 }  // namespace evenkeel

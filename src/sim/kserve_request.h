@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/base/result.h"
@@ -15,7 +16,7 @@ struct KserveTensor {
   std::string name;
   std::string datatype;
   std::string shape;           ///< "[1, 16]"
-  std::string data;            ///< "[0.1, ...]", as written
+  std::string data;            ///< "[0.1, ...]", numbers as written
   std::uint64_t elements = 0;  ///< of `data`, nested arrays included
 };
 
@@ -31,8 +32,8 @@ struct KserveGenerateRequest {
   bool stream = false;
 };
 
-/// Errors: bad_request, with what is wrong. `body` grows by the padding that the parser reads into.
-Result<KserveInferRequest> parse_kserve_infer(std::string& body);
-Result<KserveGenerateRequest> parse_kserve_generate(std::string& body);
+/// Errors: bad_request, with what is wrong.
+Result<KserveInferRequest> parse_kserve_infer(std::string_view body);
+Result<KserveGenerateRequest> parse_kserve_generate(std::string_view body);
 
 }  // namespace evenkeel

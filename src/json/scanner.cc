@@ -1,6 +1,8 @@
-#include "inference/json_scanner.h"
+#include "evenkeel/json/scanner.h"
 
 #include <algorithm>
+
+#include "evenkeel/base/hex.h"
 
 namespace evenkeel::json {
 namespace {
@@ -336,8 +338,8 @@ const char* Scanner::scan_escape(const char* at, const char* end, std::uint64_t 
     return at + 2;
   }
   if (end - at >= unicode_escape_size && at[1] == 'u') {
-    const int high = hex_digit(at[2]) << 4 | hex_digit(at[3]);
-    const int low = hex_digit(at[4]) << 4 | hex_digit(at[5]);
+    const int high = hex_value(at[2]) << 4 | hex_value(at[3]);
+    const int low = hex_value(at[4]) << 4 | hex_value(at[5]);
     if (high >= 0 && low >= 0) {
       escape_code_ = high << 8 | low;
       end_unicode_escape(offset + unicode_escape_size);
@@ -361,7 +363,7 @@ bool Scanner::continue_escape(char c, std::uint64_t offset) {
     ++escape_bytes_;
     return true;
   }
-  const int digit = hex_digit(c);
+  const int digit = hex_value(c);
   if (digit < 0) return false;
   escape_code_ = escape_code_ << 4 | digit;
   if (++escape_size_ == unicode_escape_size) {

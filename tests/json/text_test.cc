@@ -1,4 +1,4 @@
-#include "inference/json_string.h"
+#include "evenkeel/json/text.h"
 
 #include <gtest/gtest.h>
 

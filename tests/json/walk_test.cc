@@ -1,4 +1,4 @@
-#include "evenkeel/base/json_walk.h"
+#include "evenkeel/json/walk.h"
 
 #include <gtest/gtest.h>
 

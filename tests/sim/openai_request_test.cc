@@ -1,9 +1,8 @@
-#include "evenkeel/inference/openai_request.h"
+#include "sim/openai_request.h"
 
 #include <gtest/gtest.h>
 
-#include "evenkeel/inference/json.h"
-#include "evenkeel/inference/kserve_request.h"
+#include "sim/kserve_request.h"
 
 namespace evenkeel {
 namespace {
@@ -122,7 +121,7 @@ TEST(OpenAiRequest, ReadsALargeBodyWithoutKeepingItsMemory) {
   EXPECT_EQ(request->prompts[0][0].text.size(), text.size());
 }
 
-TEST(KserveRequest, KeepsTensorsAsTheyWereWritten) {
+TEST(KserveRequest, KeepsNumbersAsTheyWereWritten) {
   std::string body = R"({"id": "7", "parameters": {"priority": 1}, "inputs": [
     {"name": "A", "datatype": "FP32", "shape": [2, 2], "data": [[0.30000000000000004, 1], [2, 3]] }]})";
 
@@ -131,8 +130,8 @@ TEST(KserveRequest, KeepsTensorsAsTheyWereWritten) {
   ASSERT_TRUE(request.ok()) << request.error().detail;
   EXPECT_EQ(request->id, "7");
   ASSERT_EQ(request->inputs.size(), 1u);
-  EXPECT_EQ(request->inputs[0].data, "[[0.30000000000000004, 1], [2, 3]]");
-  EXPECT_EQ(request->inputs[0].shape, "[2, 2]");
+  EXPECT_EQ(request->inputs[0].data, "[[0.30000000000000004,1],[2,3]]");
+  EXPECT_EQ(request->inputs[0].shape, "[2,2]");
   EXPECT_EQ(request->inputs[0].elements, 4u);
 }
 
@@ -148,24 +147,6 @@ TEST(KserveRequest, ReadsGenerateWithParametersInsideOrOutside) {
   EXPECT_EQ(first->max_tokens, 5u);
   EXPECT_EQ(second->max_tokens, 6u);
   EXPECT_TRUE(second->stream);
-}
-
-TEST(Json, EscapesWhatAStringMayNotContain) {
-  EXPECT_EQ(json_string("a\"b\\c\n\x01z\xc3\xa9"), "\"a\\\"b\\\\c\\n\\u0001z\xc3\xa9\"");
-}
-
-TEST(Json, ReadsFlatObjectsOnly) {
-  std::string flat = R"({"fault": "slow", "slow_factor": 4, "on": true, "none": null})";
-  std::string deep = R"({"fault": {"x": 1}})";
-
-  auto scalars = parse_json_scalars(flat);
-  auto refused = parse_json_scalars(deep);
-
-  ASSERT_TRUE(scalars.ok());
-  EXPECT_EQ(std::get<std::string>(scalars->at("fault")), "slow");
-  EXPECT_EQ(std::get<double>(scalars->at("slow_factor")), 4);
-  EXPECT_TRUE(std::get<bool>(scalars->at("on")));
-  EXPECT_FALSE(refused.ok());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <limits>
 #include <string_view>
 
-#include "inference/json_string.h"
+#include "evenkeel/json/text.h"
 
 namespace evenkeel::json {
 

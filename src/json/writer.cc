@@ -1,4 +1,4 @@
-#include "evenkeel/base/json.h"
+#include "evenkeel/json/writer.h"
 
 #include <array>
 #include <charconv>
@@ -35,6 +35,12 @@ void append_json_string(std::string& out, std::string_view text) {
     text.remove_prefix(1);
   }
   out += '"';
+}
+
+std::string json_string(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
 }
 
 void JsonWriter::separate() {

@@ -1,10 +1,12 @@
-#include "inference/json_string.h"
+#include "evenkeel/json/text.h"
 
 #include <simdjson.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "evenkeel/base/hex.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -121,7 +123,7 @@ void append_utf8(std::string& out, std::uint32_t code) {
 int unicode_escape(std::string_view raw) {
   if (raw.size() < 6 || raw[0] != '\\' || raw[1] != 'u') return -1;
   int code = 0;
-  for (int i = 2; i < 6; ++i) code = code << 4 | hex_digit(raw[static_cast<std::size_t>(i)]);
+  for (int i = 2; i < 6; ++i) code = code << 4 | hex_value(raw[static_cast<std::size_t>(i)]);
   return code;
 }
 

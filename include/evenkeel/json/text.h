@@ -38,21 +38,6 @@ class Utf8Check {
 /// The characters at the beginning of `text` that are well-formed and fit into `max_bytes`.
 std::string_view utf8_prefix(std::string_view text, std::size_t max_bytes);
 
-/// The value of a hexadecimal digit, -1 for other bytes.
-inline int hex_digit(char c) {
-  static constexpr auto values = [] {
-    std::array<std::int8_t, 256> table{};
-    table.fill(-1);
-    for (std::size_t i = 0; i < 10; ++i) table['0' + i] = static_cast<std::int8_t>(i);
-    for (std::size_t i = 10; i < 16; ++i) {
-      table['a' + i - 10] = static_cast<std::int8_t>(i);
-      table['A' + i - 10] = static_cast<std::int8_t>(i);
-    }
-    return table;
-  }();
-  return values[static_cast<unsigned char>(c)];
-}
-
 /// Decodes what is between the quotes. REQUIRES: a well-formed string, of which the end may be
 /// missing. A surrogate without its other half becomes U+FFFD. At most `max_bytes`, cut between two
 /// characters.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/base/result.h"
@@ -37,8 +38,7 @@ struct OpenAiRequest {
 };
 
 /// Parses a request body. Errors (bad_request): not JSON, no prompt, a known field of a wrong type
-/// or out of range; `detail` says which. A key given twice counts as given last. `body` grows by
-/// the padding that the parser reads into; its text stays.
-Result<OpenAiRequest> parse_openai_request(OpenAiApi api, std::string& body);
+/// or out of range; `detail` says which. A key given twice counts as given last.
+Result<OpenAiRequest> parse_openai_request(OpenAiApi api, std::string_view body);
 
 }  // namespace evenkeel

@@ -10,6 +10,7 @@ namespace evenkeel {
 
 /// Appends `text` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 void append_json_string(std::string& out, std::string_view text);
+std::string json_string(std::string_view text);
 
 /// Writes one JSON document and places the commas and colons.
 class JsonWriter {

@@ -1,6 +1,10 @@
-#include "evenkeel/inference/json_value.h"
+#include "evenkeel/json/value.h"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
 
 namespace evenkeel {
 namespace {
@@ -37,10 +41,35 @@ TEST(JsonValue, ReturnsEmptyResultsForOtherTypes) {
 }
 
 TEST(JsonValue, RefusesWhatIsNotJson) {
-  for (const char* text : {"", "{", "[1,]", "{} {}", "<html>", "{\"a\":1e999}", "\"\xFF\""}) {
+  for (const char* text : {"", "{", "[1,]", "{} {}", "<html>", "1,2", "1],[2", "{\"a\":01}",
+                           "{\"a\":1.}", "nul", "\"\xFF\"", "\"\\q\""}) {
     EXPECT_FALSE(parse_json(text).ok()) << text;
   }
   EXPECT_FALSE(parse_json(std::string(100'000, '[')).ok()) << "nested too deep";
+}
+
+TEST(JsonValue, IsWrittenAsItWasReadWithoutSpaces) {
+  const std::string text =
+      R"({"n":[1,-2.50,3e2,99999999999999999999999,1e999],"s":"a\"b\n","t":true,"z":null,"o":{}})";
+  const auto document = parse_json(text);
+  ASSERT_TRUE(document.ok());
+  EXPECT_EQ(json_text(*document), text);
+  EXPECT_EQ((*document)["n"].items()[4].number(), std::nullopt) << "no double is that large";
+  EXPECT_EQ(json_text(*parse_json(" 7 ")), "7");
+}
+
+TEST(JsonValue, IsBuiltMemberByMember) {
+  JsonValue value;
+  value["a"] = 1;
+  value["b"]["c"] = std::optional<double>(0.5);
+  value["b"]["none"] = std::optional<double>();
+  value["a"] = JsonValue::List{"x", true, std::nan("")};
+  EXPECT_EQ(json_text(value), R"({"a":["x",true,null],"b":{"c":0.5,"none":null}})");
+  EXPECT_EQ(value, *parse_json(json_text(value)));
+}
+
+TEST(JsonValue, HasTheLastOfSeveralMembersWithOneName) {
+  EXPECT_EQ((*parse_json(R"({"a":1,"a":2})"))["a"].number(), 2);
 }
 
 }  // namespace
