@@ -1,50 +1,50 @@
 // The event stream of /api/v1/live, as the client reads it.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <optional>
-#include <string>
 #include <string_view>
+#include <utility>
 
 #include "evenkeel/admin/client.h"
+#include "evenkeel/http/sse.h"
 
 namespace evenkeel {
 
-/// Cuts the lines of an event stream (text/event-stream) into events.
+/// Collects the parts of an event stream (text/event-stream) into events.
 class EventParser {
  public:
-  void feed(std::string_view bytes) { pending_ += bytes; }
-  /// Bytes that belong to no returned event yet.
-  std::size_t size() const { return pending_.size(); }
+  void feed(std::string_view bytes) {
+    for (auto part = splitter_.next(bytes); part != EventSplitter::Part::more;
+         part = splitter_.next(bytes)) {
+      const std::string_view text = splitter_.text();
+      if (part == EventSplitter::Part::data) {
+        event_.data += text.substr(event_.data.empty() && text.starts_with(' ') ? 1 : 0);
+      } else if (part == EventSplitter::Part::event_end) {
+        events_.push_back(std::exchange(event_, {}));
+      } else if (const auto id = event_field(text, "id"); !id.empty()) {
+        event_.id = id;
+      } else if (const auto kind = event_field(text, "event"); !kind.empty()) {
+        event_.kind = kind;
+      }
+    }
+  }
+  /// Bytes of the event that is not complete.
+  std::size_t size() const { return event_.data.size(); }
 
   /// The next complete event.
   std::optional<AdminEvent> next() {
-    const auto end = pending_.find("\n\n", scanned_ == 0 ? 0 : scanned_ - 1);
-    if (end == std::string::npos) {
-      scanned_ = pending_.size();
-      return std::nullopt;
-    }
-    scanned_ = 0;
-    AdminEvent event;
-    std::string_view lines(pending_.data(), end);
-    while (!lines.empty()) {
-      const std::string_view line = lines.substr(0, lines.find('\n'));
-      lines.remove_prefix(std::min(lines.size(), line.size() + 1));
-      take(line, "id: ", event.id);
-      take(line, "event: ", event.kind);
-      take(line, "data: ", event.data);
-    }
-    pending_.erase(0, end + 2);
+    if (events_.empty()) return std::nullopt;
+    AdminEvent event = std::move(events_.front());
+    events_.pop_front();
     return event;
   }
 
  private:
-  static void take(std::string_view line, std::string_view name, std::string& value) {
-    if (line.starts_with(name)) value = line.substr(name.size());
-  }
-  std::string pending_;
-  std::size_t scanned_ = 0;  // bytes at its begin that hold no end of an event
+  EventSplitter splitter_{EventSplitter::Framing::events};
+  AdminEvent event_;  // that is not complete
+  std::deque<AdminEvent> events_;
 };
 
 }  // namespace evenkeel

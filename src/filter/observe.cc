@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "filter/observed_body.h"
+#include "evenkeel/filter/stream_body.h"
+#include "filter/stream_observer.h"
 
 namespace evenkeel {
 namespace {
@@ -32,11 +33,16 @@ Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
   RequestInfo& info = request.info;
   const std::uint32_t model = models_.index_of(info.inference->request.model);
   ModelMetrics& metrics = worker_metrics_.model(info.identity.pool_index, model);
-  response->body = std::make_unique<ObservedBody>(loop_, std::move(response->body), *format, info,
-                                                  metrics, worker_metrics_, estimates_);
+  auto* stream = dynamic_cast<StreamBody*>(response->body.get());
+  if (stream == nullptr) {
+    auto body = std::make_unique<StreamBody>(loop_, std::move(response->body), *format, info);
+    stream = body.get();
+    response->body = std::move(body);
+  }
+  stream->set_observer(
+      std::make_unique<StreamObserver>(info, metrics, worker_metrics_, estimates_));
   if (info.inference->usage_added && *format == ResponseFormat::events) {
-    response->body = std::make_unique<UsageFreeBody>(std::move(response->body),
-                                                     !info.inference->keeps_null_usage);
+    stream->remove_usage(!info.inference->keeps_null_usage);
   }
   co_return response;
 }

@@ -28,7 +28,9 @@ bool is_name_without_output(std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
 }
 
-void ResponseDocument::read(std::string_view bytes) {
+void ResponseDocument::read(std::string_view bytes, std::size_t offset) {
+  part_ = bytes;
+  offset_ = offset;
   if (form_ == Form::blank || form_ == Form::list) note_form(bytes);
   if (form_ == Form::text) keep_text(bytes);
   if (fresh_ && !bytes.empty()) {
@@ -50,6 +52,22 @@ void ResponseDocument::remember_opening(std::string_view last_key) {
   const char* const end = last_key.data() + last_key.size() + 1;  // its quote
   const auto size = static_cast<std::size_t>(end - begin_);
   if (size <= max_opening) opening_.assign(begin_, size);
+}
+
+/// Of a key, with its opening quote, in the event.
+std::size_t ResponseDocument::place_of(std::string_view key) const {
+  const bool is_whole =
+      key.data() >= part_.data() && key.data() + key.size() <= part_.data() + part_.size();
+  // What is left of a key that has begun earlier ends with the first quote.
+  const std::size_t end =
+      is_whole ? static_cast<std::size_t>(key.data() - part_.data()) + key.size() : part_.find('"');
+  return offset_ + end - key.size() - 1;
+}
+
+EventUsage ResponseDocument::usage() const {
+  EventUsage usage = usage_;
+  usage.is_all = usage_is_object_ && no_choices_;
+  return usage;
 }
 
 /// The first byte tells what the document is; of a list the second one, whether there is anything
@@ -96,12 +114,15 @@ bool ResponseDocument::end() {
   text_size_ = 0;
   has_item_ = false;
   choice_ = 0;
+  usage_ = {};
+  usage_is_object_ = no_choices_ = false;
   return has_output;
 }
 
 std::uint8_t ResponseDocument::key(std::string_view name) {
   const Key known = response_key_of(name);
   if (known == Key::none) {
+    if (name == "system_fingerprint" && outermost()) usage_.fingerprint = place_of(name);
     if (!wants_id_ || name != "id") return 0;
     has_known_key_ = true;  // no opening is worth remembering
     return static_cast<std::uint8_t>(Key::id);
@@ -110,6 +131,10 @@ std::uint8_t ResponseDocument::key(std::string_view name) {
   if (outermost() && (known == Key::choices || known == Key::usage || known == Key::progress ||
                       known == Key::error)) {
     has_dialect_ = true;
+    if (known == Key::usage && walk_.depth() == 1) {
+      usage_.key = place_of(name);
+      usage_is_object_ = false;
+    }
   }
   const bool is_first = !std::exchange(has_known_key_, true);
   if (is_first && repeats_ && known == Key::choices && begin_ != nullptr && walk_.depth() == 1) {
@@ -119,6 +144,8 @@ std::uint8_t ResponseDocument::key(std::string_view name) {
 }
 
 void ResponseDocument::opened() {
+  if (key() == Key::choices) no_choices_ = walk_.depth() == 2 && !walk_.in_object();
+  if (key() == Key::usage && walk_.depth() == 2) usage_is_object_ = walk_.in_object();
   if (!walk_.in_object()) return;
   if (key() == Key::choices) choice_ = 0;
   // Tensors of a stream of KServe's.
@@ -129,6 +156,7 @@ void ResponseDocument::string(std::string_view text) {
   if (key() == Key::none) return;
   if (is_output()) (text.empty() ? has_dialect_ : has_output_) = true;
   if (text.empty()) return;
+  if (key() == Key::finish_reason) usage_.ends_choice = true;
   if (is_id()) into_.id = text.substr(0, InferenceResponse::max_id);
   if (is_reason(text)) {
     into_.finish_reason = text.substr(0, decltype(walk_)::max_text);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "evenkeel/http/inference_info.h"
+#include "evenkeel/inference/usage_remover.h"
 #include "evenkeel/json/walk.h"
 #include "inference/response_keys.h"
 
@@ -40,16 +41,19 @@ class ResponseDocument {
  public:
   static constexpr std::size_t max_opening = 512;  ///< that is remembered, in bytes
 
-  /// `repeats`: a stream, whose documents are alike. `wants_id`: see ResponseReader.
+  /// `repeats`: a stream, whose documents are alike. `wants_id`: see ResponseInterests.
   ResponseDocument(InferenceResponse& into, bool repeats, bool wants_id = false)
       : into_(into), repeats_(repeats), wants_id_(wants_id) {}
 
-  void read(std::string_view bytes);
+  /// `offset`: of these bytes in their event.
+  void read(std::string_view bytes, std::size_t offset = 0);
   /// The next byte begins a document. Whether the last one had output: where engines put it or, if
   /// the document is of no dialect that is known, anything at all.
   bool end();
   /// The document is an event of this name.
   void name_event(std::string_view name) { has_dialect_ |= is_name_without_output(name); }
+  /// The usage of the document, as far as it was read.
+  EventUsage usage() const;
   /// Puts the counts so far into the response.
   void report() const;
 
@@ -69,6 +73,7 @@ class ResponseDocument {
   Key parent(std::size_t up = 0) const { return static_cast<Key>(walk_.parent(up)); }
   bool outermost() const { return walk_.objects() == 1; }
   void remember_opening(std::string_view last_key);
+  std::size_t place_of(std::string_view key) const;
   void note_form(std::string_view bytes);
   void keep_text(std::string_view bytes);
   bool is_unknown_output() const;
@@ -85,9 +90,14 @@ class ResponseDocument {
   // Events of a stream begin alike, up to their choices: with an id, a time and a model's name.
   std::string opening_;          // of an earlier document, in which no key before the last matters
   const char* begin_ = nullptr;  // of the document, if all of it is in the bytes that are read
-  bool fresh_ = true;            // the next byte is the document's first
-  bool has_known_key_ = false;   // the document, so far
-  std::uint64_t choice_ = 0;     // that is being read
+  std::string_view part_;        // the bytes that are read
+  std::size_t offset_ = 0;       // of these bytes in their event
+  EventUsage usage_;
+  bool usage_is_object_ = false;
+  bool no_choices_ = false;     // there is a list of choices, which is empty
+  bool fresh_ = true;           // the next byte is the document's first
+  bool has_known_key_ = false;  // the document, so far
+  std::uint64_t choice_ = 0;    // that is being read
   bool has_output_ = false;
   /// Something shows that output, if any, is where is_output looks for it.
   bool has_dialect_ = false;

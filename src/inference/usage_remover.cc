@@ -1,216 +1,128 @@
 #include "evenkeel/inference/usage_remover.h"
 
 #include <algorithm>
-#include <cstring>
-#include <optional>
 #include <utility>
 
 namespace evenkeel {
 namespace {
 
 constexpr std::string_view usage_key = R"("usage")";
-constexpr std::string_view finish_key = R"("finish_reason":")";  // and its value is not null
 constexpr std::string_view fingerprint_key = R"("system_fingerprint")";
-constexpr std::string_view data_field = "data:";
+constexpr std::string_view white_space = " \t\r\n";
 
-bool contains(std::string_view text, std::string_view part) {
-  // Empty text may have no address, which memmem(3) must be given.
-  return !text.empty() && ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+std::size_t skip_space(std::string_view text, std::size_t at) {
+  return std::min(text.find_first_not_of(white_space, at), text.size());
 }
 
-/// The line behind these lines of an event, if it ends here, is blank: it ends the event.
-bool ends_event(std::string_view lines, char line_end) {
-  if (line_end == '\n' && lines.ends_with('\r')) lines.remove_suffix(1);
-  return lines.empty() || lines.ends_with(line_end);
+/// Where the value of a key begins. `size()`: there is none.
+std::size_t value_after(std::string_view event, std::size_t key, std::string_view name) {
+  if (key >= event.size() || !event.substr(key).starts_with(name)) return event.size();
+  const std::size_t colon = skip_space(event, key + name.size());
+  return colon < event.size() && event[colon] == ':' ? skip_space(event, colon + 1) : event.size();
 }
 
-/// Where the last event of these bytes ends: behind its blank line. 0: none ends at `from` or
-/// later.
-std::size_t end_of_events(std::string_view bytes, std::size_t from, char line_end) {
-  for (std::size_t end = bytes.size(); end > from;) {
-    const std::size_t at = bytes.rfind(line_end, end - 1);
-    if (at == std::string_view::npos || at < from) return 0;
-    if (ends_event(bytes.substr(0, at), line_end)) return at + 1;
-    end = at;
-  }
-  return 0;
-}
-
-/// The size of the first event, with its blank line; of an incomplete one, all.
-std::size_t size_of_event(std::string_view bytes, char line_end) {
-  std::size_t at = bytes.find(line_end);
-  while (at != std::string_view::npos && !ends_event(bytes.substr(0, at), line_end)) {
-    at = bytes.find(line_end, at + 1);
-  }
-  return at == std::string_view::npos ? bytes.size() : at + 1;
-}
-
-/// The members of an object, one after the other.
-class Members {
- public:
-  explicit Members(std::string_view json) : json_(json) {
-    skip_space();
-    if (peek() == '{') ++at_;
-  }
-
-  std::string_view key;  ///< with its quotes
-  std::string_view value;
-  std::size_t begin = 0;  ///< of the key
-  std::size_t end = 0;    ///< of the value
-
-  /// Goes to the next member; false: there is none.
-  bool next() {
-    skip_space();
-    if (peek() == ',') ++at_;
-    skip_space();
-    if (peek() != '"') return false;
-    begin = at_;
-    skip_string();
-    key = json_.substr(begin, at_ - begin);
-    skip_space();
-    if (peek() != ':') return false;
-    ++at_;
-    skip_space();
-    const std::size_t from = at_;
-    skip_value();
-    end = at_;
-    value = json_.substr(from, end - from);
-    return end > from;
-  }
-
- private:
-  char peek() const { return at_ < json_.size() ? json_[at_] : '\0'; }
-  void skip_to(std::size_t at) { at_ = std::min(at, json_.size()); }
-  void skip_space() { skip_to(json_.find_first_not_of(" \t\r\n", at_)); }
-  void skip_string() {
-    for (++at_; at_ < json_.size() && json_[at_] != '"'; ++at_) {
-      if (json_[at_] == '\\') ++at_;
-    }
-    skip_to(at_ + 1);
-  }
-  void skip_value() {
-    if (peek() == '"') return skip_string();
-    if (peek() != '{' && peek() != '[') return skip_to(json_.find_first_of(" \t\r\n,}]", at_));
-    std::size_t depth = 0;
-    do {
-      const char byte = peek();
-      if (byte == '"') {
-        skip_string();
-        continue;
-      }
-      if (byte == '{' || byte == '[') ++depth;
-      if (byte == '}' || byte == ']') --depth;
-      ++at_;
-    } while (depth > 0 && at_ < json_.size());
-  }
-
-  std::string_view json_;
-  std::size_t at_ = 0;
-};
-
-bool is_empty_list(std::string_view value) {
-  return value.size() >= 2 && value.front() == '[' && value.back() == ']' &&
-         value.find_first_not_of(" \t\r\n", 1) == value.size() - 1;
-}
-
-/// The usage of one event.
-struct EventUsage {
-  std::size_t begin = 0;  ///< of the member, with the comma that separates it
+struct Range {
+  std::size_t begin = 0;
   std::size_t end = 0;
-  bool is_null = false;
-  bool is_all = false;           ///< it is an object, and the event has no choices
-  std::string_view fingerprint;  ///< the value of `system_fingerprint`; empty: none
 };
 
-std::optional<EventUsage> find_usage(std::string_view json) {
-  std::optional<EventUsage> usage;
-  bool no_choices = false;
-  bool is_object = false;
-  std::string_view fingerprint;
-  std::size_t previous = std::string_view::npos;  // the end of the member before
-  for (Members each(json); each.next(); previous = each.end) {
-    if (each.key == R"("choices")") no_choices = is_empty_list(each.value);
-    if (each.key == fingerprint_key) fingerprint = each.value;
-    if (each.key != usage_key) continue;
-    is_object = each.value.front() == '{';
-    usage = EventUsage{.begin = each.begin, .end = each.end, .is_null = each.value == "null"};
-    if (previous != std::string_view::npos) {
-      usage->begin = previous;
-    } else if (const std::size_t comma = json.find_first_not_of(" \t\r\n", each.end);
-               comma != std::string_view::npos && json[comma] == ',') {
-      usage->end = comma + 1;
-    }
+/// The member `"usage":null`, with the comma that separates it; empty: it has another value.
+Range null_usage(std::string_view event, std::size_t key) {
+  constexpr std::string_view null = "null";
+  const std::size_t value = value_after(event, key, usage_key);
+  if (!event.substr(value).starts_with(null)) return {};
+  Range range{.begin = key, .end = value + null.size()};
+  const std::size_t before = event.find_last_not_of(white_space, key - 1);
+  if (before != event.npos && event[before] == ',') {
+    range.begin = event.find_last_not_of(white_space, before - 1) + 1;
+  } else if (const std::size_t after = skip_space(event, range.end);
+             after < event.size() && event[after] == ',') {
+    range.end = after + 1;
   }
-  if (!usage) return usage;
-  usage->is_all = is_object && no_choices;
-  usage->fingerprint = fingerprint;
-  return usage;
+  return range;
+}
+
+/// The string at this key, with its quotes.
+std::string_view string_at(std::string_view event, std::size_t key, std::string_view name) {
+  const std::size_t begin = value_after(event, key, name);
+  const std::size_t end = begin < event.size() && event[begin] == '"' ? event.find('"', begin + 1)
+                                                                      : std::string_view::npos;
+  if (end == event.npos) return {};
+  const std::string_view value = event.substr(begin, end + 1 - begin);
+  return value.find('\\') == value.npos ? value : std::string_view();
 }
 
 }  // namespace
 
-std::string_view UsageRemover::pass(std::string_view bytes, bool last) {
-  edited_.clear();
-  const std::size_t known = held_.size();  // in which no event ends
-  if (known > 0) bytes = held_.append(bytes);
-  if (!knows_line_end_) find_line_end(bytes);
-  const char line_end = ends_in_cr_ ? '\r' : '\n';
-  const std::size_t whole = last ? bytes.size() : end_of_events(bytes, known, line_end);
-  if (known > 0 && whole > 0) bytes = joined_.assign(held_);
-  std::string_view events = bytes.substr(0, whole);
-  if (known == 0 || whole > 0) held_ = bytes.substr(whole);
-  if (too_long_ || !final_.empty() || contains(events, usage_key) || contains(events, finish_key)) {
-    while (!events.empty()) {
-      const std::size_t size = size_of_event(events, line_end);
-      pass_event(events.substr(0, size));
-      events.remove_prefix(size);
-    }
-    if (last) pass_final();
-    events = edited_;
+void UsageRemover::begin(std::string_view bytes) {
+  bytes_ = bytes;
+  passed_ = 0;
+  edits_ = false;
+}
+
+void UsageRemover::end_event(std::size_t end, const EventUsage& usage) {
+  const bool stays = usage.key == EventUsage::nowhere && !usage.ends_choice;
+  if (stays && !edits_ && held_.empty() && final_.empty()) {
+    passed_ = std::min(end, bytes_.size());
+    too_long_ = dropped_ = false;
+    return;
   }
-  if (held_.size() <= max_event && (!too_long_ || held_.empty())) return events;
-  // The beginning of an event that is too long is passed on.
-  too_long_ = true;
-  if (edited_.empty()) edited_ = events;
-  edited_ += held_;
+  edit();
+  std::string_view event = bytes_.substr(passed_, end - passed_);
+  passed_ += event.size();
+  if (!held_.empty()) event = held_.append(event);
+  pass_event(event, usage);
   held_.clear();
+}
+
+void UsageRemover::end_line() {
+  if (dropped_ || !final_.empty()) edit();
+  if (!final_.empty()) final_ += bytes_.front();
+  passed_ = 1;
+}
+
+std::string_view UsageRemover::pass(bool last) {
+  const std::string_view rest = bytes_.substr(passed_);
+  if (!last && !too_long_) held_ += rest;
+  const bool passes_all = last || too_long_ || held_.size() > max_event;
+  if (!passes_all) return edits_ ? std::string_view(edited_) : bytes_.substr(0, passed_);
+  if (!edits_ && held_.empty() && final_.empty()) return bytes_;
+  edit();
+  pass_final();
+  edited_ += held_;
+  if (last || too_long_) edited_ += rest;
+  held_.clear();
+  too_long_ = !last;
   return edited_;
 }
 
-/// A stream has one kind of line ends, which the first one shows: LF, with or without CR, or CR.
-void UsageRemover::find_line_end(std::string_view bytes) {
-  const std::size_t at = bytes.find_first_of("\r\n");
-  if (at == std::string_view::npos) return;
-  const bool is_cr = bytes[at] == '\r';
-  if (is_cr && at + 1 == bytes.size()) return;
-  ends_in_cr_ = is_cr && bytes[at + 1] != '\n';
-  knows_line_end_ = true;
+/// From here on the bytes for the client are collected.
+void UsageRemover::edit() {
+  if (!std::exchange(edits_, true)) edited_.assign(bytes_.substr(0, passed_));
 }
 
-void UsageRemover::pass_event(std::string_view event) {
-  const std::size_t data = event.find(data_field);
-  if (std::exchange(too_long_, false) || data == std::string_view::npos) {
+void UsageRemover::pass_event(std::string_view event, const EventUsage& usage) {
+  if (std::exchange(too_long_, false)) {
+    dropped_ = false;
     pass_final();
     edited_ += event;
     return;
   }
-  const std::size_t from = data + data_field.size();
-  const auto usage = contains(event, usage_key) ? find_usage(event.substr(from)) : std::nullopt;
-  if (usage && usage->is_all) {
-    stamp_final(usage->fingerprint);
-    return pass_final();
-  }
+  dropped_ = usage.is_all;
+  if (dropped_) stamp_final(string_at(event, usage.fingerprint, fingerprint_key));
   pass_final();
-  std::string& to = contains(event, finish_key) ? final_ : edited_;
-  const bool removes = usage && usage->is_null && removes_null_;
-  to += event.substr(0, removes ? from + usage->begin : event.size());
-  if (removes) to += event.substr(from + usage->end);
+  if (dropped_) return;
+  const Range removed = removes_null_ ? null_usage(event, usage.key) : Range();
+  std::string& to = usage.ends_choice ? final_ : edited_;
+  to += event.substr(0, removed.begin);
+  to += event.substr(removed.end);
 }
 
 /// Without usage, it is this event that has the fingerprint.
 void UsageRemover::stamp_final(std::string_view fingerprint) {
   const std::size_t end = final_.rfind('}');
-  if (fingerprint.empty() || end == std::string::npos || contains(final_, fingerprint_key)) return;
+  if (fingerprint.empty() || end == std::string::npos) return;
+  if (final_.find(fingerprint_key) != std::string::npos) return;
   final_.insert(end, std::string(",").append(fingerprint_key).append(":").append(fingerprint));
 }
 

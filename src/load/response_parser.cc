@@ -1,93 +1,60 @@
 #include "evenkeel/load/response_parser.h"
 
-#include <algorithm>
-
-#include "evenkeel/base/json_scan.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_event_bytes = std::size_t{1} << 20;  // the rest of an event is ignored
+constexpr std::size_t max_error_bytes = 4096;
 
-bool has_text(std::string_view json, std::string_view key) {
-  std::size_t from = 0;
-  for (;;) {
-    const std::string_view value = find_json_value(json, key, from);
-    if (value.empty()) return false;
-    if (value.size() > 1 && value[0] == '"' && value[1] != '"') return true;
-  }
+std::string_view trim(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  return text;
 }
 
 bool is_error(std::string_view json) {
-  const std::size_t brace = json.find_first_not_of(" \t");
-  if (brace == std::string_view::npos || json[brace] != '{') return false;
-  const std::size_t key = json.find_first_not_of(" \t", brace + 1);
-  return key != std::string_view::npos && json.substr(key).starts_with("\"error\"");
+  return json.starts_with('{') && trim(json.substr(1)).starts_with("\"error\"");
+}
+
+ResponseUsage usage_of(const InferenceResponse& response) {
+  return {.completion_tokens = response.completion_tokens, .cached_tokens = response.cached_tokens};
 }
 
 }  // namespace
 
 ResponseUsage parse_usage(std::string_view json) {
-  const std::size_t usage = json.rfind("\"usage\"");
-  if (usage == std::string_view::npos) return {};
-  const std::string_view rest = json.substr(usage);
-  return {.completion_tokens = find_json_uint(rest, "\"completion_tokens\""),
-          .cached_tokens = find_json_uint(rest, "\"cached_tokens\"")};
+  InferenceResponse response;
+  const auto reader = ResponseReader::create(ResponseFormat::json, response);
+  reader->read(json, Instant{});
+  reader->finish(Instant{});
+  return usage_of(response);
 }
 
-std::string parse_first_model(std::string_view json) { return find_json_string(json, "\"id\""); }
+std::string parse_first_model(std::string_view json) {
+  const auto document = parse_json(json);
+  if (!document || (*document)["data"].items().empty()) return {};
+  return (*document)["data"].items().front()["id"].text();
+}
 
 unsigned StreamParser::feed(std::string_view bytes) {
-  unsigned events = 0;
-  while (!bytes.empty()) {
-    auto [line, whole] = cutter_.cut(bytes);
-    if (!whole) {
-      line_.append(line.substr(0, max_event_bytes - std::min(max_event_bytes, line_.size())));
-      break;
-    }
-    if (!line_.empty()) {
-      line_.append(line);
-      line = line_;
-    }
-    if (take_line(line)) ++events;
-    line_.clear();
+  const std::uint32_t before = response_.output_events;
+  reader_->read(bytes, Instant{});
+  for (auto part = splitter_.next(bytes); part != EventSplitter::Part::more;
+       part = splitter_.next(bytes)) {
+    if (part == EventSplitter::Part::event_end) end_event();
+    if (part != EventSplitter::Part::data || data_.size() >= max_error_bytes) continue;
+    data_.append(splitter_.text().substr(0, max_error_bytes - data_.size()));
   }
-  return events;
+  return response_.output_events - before;
 }
 
-bool StreamParser::take_line(std::string_view line) {
-  if (line.empty()) return finish_event();
-  if (!line.starts_with("data:")) return false;
-  line.remove_prefix(5);
-  if (line.starts_with(' ')) line.remove_prefix(1);
-  if (has_data_) data_ += '\n';
-  has_data_ = true;
-  data_.append(line.substr(0, max_event_bytes - std::min(max_event_bytes, data_.size())));
-  return false;
-}
-
-bool StreamParser::finish_event() {
-  if (!has_data_) return false;
-  const bool text = parse_payload(data_);
+void StreamParser::end_event() {
+  const std::string_view data = trim(data_);
+  if (data == "[DONE]") done_ = true;
+  if (error_.empty() && is_error(data)) error_ = data;
   data_.clear();
-  has_data_ = false;
-  if (text) ++content_events_;
-  return text;
 }
 
-bool StreamParser::parse_payload(std::string_view payload) {
-  if (payload == "[DONE]") {
-    done_ = true;
-    return false;
-  }
-  if (is_error(payload)) {
-    if (error_.empty()) error_ = payload;
-    return false;
-  }
-  if (const auto usage = parse_usage(payload); usage.completion_tokens) usage_ = usage;
-  return has_text(payload, "\"content\"") || has_text(payload, "\"reasoning_content\"") ||
-         has_text(payload, "\"reasoning\"") || has_text(payload, "\"text\"") ||
-         has_text(payload, "\"arguments\"");
-}
+ResponseUsage StreamParser::usage() const { return usage_of(response_); }
 
 }  // namespace evenkeel

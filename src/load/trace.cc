@@ -12,6 +12,8 @@
 #include <numeric>
 #include <optional>
 
+#include "evenkeel/json/value.h"
+
 namespace evenkeel {
 namespace {
 
@@ -128,87 +130,6 @@ class Lines {
 
 // ---- JSON lines -------------------------------------------------------------------------------
 
-/// Reads one flat JSON object from left to right; each call returns nothing where the text differs
-/// from what it expects.
-class JsonCursor {
- public:
-  explicit JsonCursor(std::string_view line) : rest_(line) {}
-
-  bool take(char wanted) {
-    skip_blanks();
-    if (rest_.empty() || rest_.front() != wanted) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-  std::optional<std::string_view> string() {
-    if (!take('"')) return std::nullopt;
-    std::size_t end = 0;
-    while (end < rest_.size() && rest_[end] != '"') end += rest_[end] == '\\' ? 2u : 1u;
-    if (end >= rest_.size()) return std::nullopt;
-    const std::string_view found = rest_.substr(0, end);
-    rest_.remove_prefix(end + 1);
-    return found;
-  }
-  /// The text of a number, true, false or null.
-  std::optional<std::string_view> bare() {
-    skip_blanks();
-    const std::size_t end = std::min(rest_.find_first_of(",]}:[{\" \t"), rest_.size());
-    if (end == 0) return std::nullopt;
-    const std::string_view found = rest_.substr(0, end);
-    rest_.remove_prefix(end);
-    return found;
-  }
-  /// Skips a value: what is in brackets, a string, or a bare one. False: there is none.
-  bool skip_value() {
-    std::size_t depth = 0;
-    do {
-      if (at('"')) {
-        if (!string()) return false;
-      } else if (at('{') || at('[')) {
-        rest_.remove_prefix(1);
-        ++depth;
-        continue;
-      } else if (depth > 0 && (at('}') || at(']'))) {
-        rest_.remove_prefix(1);
-        --depth;
-      } else if (depth > 0 && (at(',') || at(':'))) {
-        rest_.remove_prefix(1);
-      } else if (!bare()) {
-        return false;
-      }
-    } while (depth > 0);
-    return true;
-  }
-  bool at(char wanted) {
-    skip_blanks();
-    return !rest_.empty() && rest_.front() == wanted;
-  }
-  bool at_end() {
-    skip_blanks();
-    return rest_.empty();
-  }
-
- private:
-  void skip_blanks() {
-    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t"), rest_.size()));
-  }
-  std::string_view rest_;
-};
-
-std::optional<std::vector<std::uint64_t>> read_ids(JsonCursor& cursor) {
-  std::vector<std::uint64_t> ids;
-  if (!cursor.take('[')) return std::nullopt;
-  if (cursor.take(']')) return ids;
-  do {
-    const auto text = cursor.bare();
-    const auto id = text ? number<std::uint64_t>(*text) : std::nullopt;
-    if (!id) return std::nullopt;
-    ids.push_back(*id);
-  } while (cursor.take(','));
-  if (!cursor.take(']')) return std::nullopt;
-  return ids;
-}
-
 /// A line of JSON, as far as it is understood.
 struct JsonLine {
   TraceRow row;
@@ -218,45 +139,44 @@ struct JsonLine {
   std::optional<std::uint32_t> output;
 };
 
-/// Reads one member. False: it is malformed, and the problem is in `why`.
-bool read_member(std::string_view key, JsonCursor& cursor, JsonLine& line, std::string& why) {
-  const auto expected = [&](const char* what) {
-    why = std::string(key) + ": expected " + what;
-    return false;
-  };
-  if (key == "hash_ids") {
-    auto ids = read_ids(cursor);
-    if (!ids) return expected("a list of whole numbers");
-    line.row.block_ids = std::move(*ids);
-    return true;
-  }
-  if (cursor.at('{') || cursor.at('[')) return cursor.skip_value();
-  const auto value = cursor.at('"') ? cursor.string() : cursor.bare();
-  if (!value) return false;
-  if (key == "timestamp" && !(line.stamp = timestamp(*value))) return expected("milliseconds");
-  if (key == "time" && !(line.date = date(*value))) return expected("a date");
-  if (key == "tenant") line.row.tenant = *value;
-  const bool is_input = key == "input_length" || key == "prompt_tokens";
-  const bool is_output = key == "output_length" || key == "completion_tokens";
-  if ((!is_input && !is_output) || *value == "null") return true;
-  const auto tokens = number<std::uint32_t>(*value);
-  if (!tokens) return expected("a whole number");
-  (is_input ? line.input : line.output) = tokens;
-  return true;
+/// The text of a number or a string; empty: it is something else.
+const std::string& plain_text(const JsonValue& value) {
+  return value.is_text() ? value.text() : value.number_text();
 }
 
 /// Reads a line; nothing: it is malformed, and the problem is in `why`.
 std::optional<JsonLine> read_json_line(std::string_view text, std::string& why) {
-  JsonLine line;
-  JsonCursor cursor(text);
+  const auto object = parse_json(text);
   why = "not a JSON object";
-  if (!cursor.take('{')) return std::nullopt;
-  do {
-    const auto key = cursor.string();
-    if (!key || !cursor.take(':')) return std::nullopt;
-    if (!read_member(*key, cursor, line, why)) return std::nullopt;
-  } while (cursor.take(','));
-  if (!cursor.take('}') || !cursor.at_end()) return std::nullopt;
+  if (!object || !object->is_object()) return std::nullopt;
+  JsonLine line;
+  for (const auto& [key, value] : object->members()) {
+    const auto expected = [&, name = std::string_view(key)](const char* what) {
+      why = std::string(name) + ": expected " + what;
+      return std::nullopt;
+    };
+    const std::string& plain = plain_text(value);
+    const bool is_input = key == "input_length" || key == "prompt_tokens";
+    const bool is_output = key == "output_length" || key == "completion_tokens";
+    if (key == "hash_ids") {
+      if (!value.is_array()) return expected("a list of whole numbers");
+      for (const JsonValue& each : value.items()) {
+        const auto id = number<std::uint64_t>(each.number_text());
+        if (!id) return expected("a list of whole numbers");
+        line.row.block_ids.push_back(*id);
+      }
+    } else if (key == "timestamp") {
+      if (!(line.stamp = timestamp(plain))) return expected("milliseconds");
+    } else if (key == "time") {
+      if (!(line.date = date(plain))) return expected("a date");
+    } else if (key == "tenant") {
+      line.row.tenant = plain;
+    } else if ((is_input || is_output) && !value.is_null()) {
+      const auto tokens = number<std::uint32_t>(plain);
+      if (!tokens) return expected("a whole number");
+      (is_input ? line.input : line.output) = tokens;
+    }
+  }
   if (!line.date && (!line.stamp || !line.input || !line.output)) {
     why = "expected timestamp, input_length and output_length, or the fields of an access log";
     return std::nullopt;

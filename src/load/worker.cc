@@ -201,6 +201,7 @@ Task<void> LoadWorker::read_stream(Body& body, Instant due, RequestResult& resul
     if (events != 0) record_content(events, due, result);
   }
   result.output_tokens = parser.content_events();
+  parser.finish();
   result.use(parser.usage());
   if (!parser.error().empty()) {
     result.kind.clear();  // the error event says more than the truncation that follows it

@@ -1,6 +1,6 @@
 #include "proxy/forwarded_body.h"
 
-#include <limits>
+#include <memory>
 #include <utility>
 
 #include "evenkeel/http/grpc.h"
@@ -29,11 +29,38 @@ bool is_stream(const Request& request, int status, const Body& body) {
          request.method != "HEAD";
 }
 
+std::optional<ResponseFormat> format_of(const Request& request, const Response& response) {
+  return response_format_of(response.fields.value(FieldId::content_type).value_or(""),
+                            response.fields.value(FieldId::content_encoding).value_or(""),
+                            request.path.ends_with("/ModelStreamInfer"));
+}
+
 }  // namespace
+
+BodyPtr ForwardedBody::create(Loop& loop, Lease lease, LinkLease link, Request& request,
+                              Response& response, AttemptOutcome outcome,
+                              std::string_view json_error, BackendMetrics& metrics,
+                              bool finds_errors) {
+  const bool may_be_stream = is_stream(request, response.status, *response.body);
+  const auto format = may_be_stream ? format_of(request, response) : std::nullopt;
+  const bool has_events = response.status == 200 && (format == ResponseFormat::events ||
+                                                     format == ResponseFormat::json_lines);
+  auto body = std::make_unique<ForwardedBody>(loop, std::move(lease), std::move(link), request,
+                                              response, outcome, json_error, metrics, format);
+  const bool measures = body->pace_.has_value();
+  if (!has_events && !measures) return body;
+  ForwardedBody& source = *body;
+  auto stream = std::make_unique<StreamBody>(loop, std::move(body), *format, request.info);
+  if (measures) stream->set_source(source);
+  if (has_events) stream->end_with_error(error_format_of(request.path));
+  if (has_events && finds_errors) stream->find_errors();
+  return stream;
+}
 
 ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request,
                              Response& response, AttemptOutcome outcome,
-                             std::string_view json_error, BackendMetrics& metrics)
+                             std::string_view json_error, BackendMetrics& metrics,
+                             std::optional<ResponseFormat> format)
     : loop_(loop),
       lease_(std::move(lease)),
       link_(std::move(link)),
@@ -50,13 +77,10 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
   metrics_.count_status(response.status);
   if (is_stream(request, response.status, *body_)) {
     info_.timings.first_byte = {};
-    const auto format =
-        response_format_of(response.fields.value(FieldId::content_type).value_or(""),
-                           response.fields.value(FieldId::content_encoding).value_or(""),
-                           request.path.ends_with("/ModelStreamInfer"));
     is_json_ = format == ResponseFormat::json;
     // What asks for a stream with GET subscribes to it: it may consist of comments.
-    if (!safe_method_) pace_ = StreamPace::of(format);
+    if (!safe_method_ && format && !is_json_) pace_.emplace();
+    looks_ = !pace_;
   } else if (json_error_.empty()) {
     begin(response.status);
   }
@@ -93,7 +117,7 @@ ForwardedBody::~ForwardedBody() {
       if (load.needs_trial()) record({}, now);
     }
   }
-  if (pace_ != nullptr && info_.inference != nullptr) learn_tokens_per_output();
+  if (pace_ && info_.inference != nullptr) learn_tokens_per_output();
   if (begun_) return;
   if (failed) {
     load.record_failure(took, now);
@@ -150,15 +174,20 @@ Task<Result<Chunk>> ForwardedBody::wait_and_look(Task<Result<Chunk>> chunk) {
 }
 
 void ForwardedBody::look(const Result<Chunk>& chunk) {
-  chunks_unread_ = 0;
   if (!chunk) return;
   if (!json_error_.empty()) {
     decide(chunk->bytes);
-  } else if (pace_ != nullptr) {
-    measure(*chunk);
   } else {
-    look_for_beginning(*chunk);
+    look_for_beginning(*chunk, has_content(chunk->bytes));
   }
+}
+
+void ForwardedBody::on_chunk(const Chunk& chunk, const InferenceResponse& response, Instant now) {
+  const auto interval = pace_->on_chunk(response.output_events, chunk.last, now);
+  if (!begun_) look_for_beginning(chunk, response.output_events > 0);
+  if (!interval) return;
+  const Duration per_token = lease_.backend()->load().record_output_interval(*interval, now);
+  metrics_.per_output_token.observe(per_token);
 }
 
 /// Servers send white space before JSON to keep the connection alive while they work.
@@ -168,8 +197,7 @@ bool ForwardedBody::has_content(std::string_view bytes) const {
 
 /// A stream begins with its first output, or its first byte. One that does not begin yet still has
 /// to within the timeout for that.
-void ForwardedBody::look_for_beginning(const Chunk& chunk) {
-  const bool has_output = pace_ != nullptr ? pace_->has_begun() : has_content(chunk.bytes);
+void ForwardedBody::look_for_beginning(const Chunk& chunk, bool has_output) {
   if (!has_output && !chunk.last) {
     if (auto* const body = dynamic_cast<LinkBody*>(body_.get())) body->await_beginning();
     return;
@@ -182,16 +210,6 @@ void ForwardedBody::look_for_beginning(const Chunk& chunk) {
   }
   info_.timings.first_byte = loop_.now();
   begin();
-}
-
-void ForwardedBody::measure(const Chunk& chunk) {
-  const Instant now = loop_.now();
-  const auto interval = pace_->read(chunk.bytes, chunk.last, now);
-  if (!begun_) look_for_beginning(chunk);
-  chunks_unread_ = pace_->chunks_to_skip();
-  if (!interval) return;
-  const Duration per_token = lease_.backend()->load().record_output_interval(*interval, now);
-  metrics_.per_output_token.observe(per_token);
 }
 
 /// The error is the client's if the beginning of the body says so, else the backend's.
@@ -209,7 +227,7 @@ void ForwardedBody::decide(std::string_view body) {
 /// outcome. REQUIRES: timings.first_byte is set.
 void ForwardedBody::begin(int status) {
   begun_ = true;
-  if (pace_ == nullptr) chunks_unread_ = std::numeric_limits<int>::max();
+  looks_ = false;
   const Instant now = info_.timings.first_byte;
   const Duration took = now - request_end(info_.timings);
   Load& load = lease_.backend()->load();

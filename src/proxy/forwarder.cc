@@ -12,7 +12,6 @@
 #include "evenkeel/upstream/redirect.h"
 #include "proxy/attempt_outcome.h"
 #include "proxy/attempt_progress.h"
-#include "proxy/event_stream_body.h"
 #include "proxy/forwarded_body.h"
 #include "proxy/load_reports.h"
 #include "proxy/request_cost.h"
@@ -290,15 +289,10 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& 
   if (lease.placed() != nullptr && wants_explanation(request)) [[unlikely]] {
     add_explanation(*lease.placed(), response);
   }
-  const bool is_event_stream = EventStreamBody::applies_to(response);
   const bool finds_errors = options_.finds_stream_errors || backend.load().detected_engine() != 0;
   response.body =
-      std::make_unique<ForwardedBody>(loop_, std::move(lease), std::move(link), request, response,
-                                      result.outcome, json_error, *target.metrics);
-  if (is_event_stream) {
-    response.body = std::make_unique<EventStreamBody>(request, response, std::move(response.body),
-                                                      info, finds_errors);
-  }
+      ForwardedBody::create(loop_, std::move(lease), std::move(link), request, response,
+                            result.outcome, json_error, *target.metrics, finds_errors);
   if (options_.reads_load_reports) [[unlikely]]
     take_load_report(loop_, backend, request, response);
   const PoolState& pool = pool_.state();

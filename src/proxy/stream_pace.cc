@@ -1,6 +1,7 @@
 #include "proxy/stream_pace.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace evenkeel {
 namespace {
@@ -13,35 +14,26 @@ constexpr Duration::rep max_skipped = 128;
 
 }  // namespace
 
-std::unique_ptr<StreamPace> StreamPace::of(std::optional<ResponseFormat> format) {
-  if (!format || *format == ResponseFormat::json) return nullptr;
-  return std::make_unique<StreamPace>(*format);
-}
-
-std::optional<Duration> StreamPace::read(std::string_view bytes, bool last, Instant now) {
-  const std::uint32_t before = response_.output_events;
-  reader_->read(bytes, now);
-  if (last) reader_->finish(now);
-  chunks_to_skip_ = 0;
-  if (chunks_to_count_ > 0) {
-    --chunks_to_count_;
+std::optional<Duration> StreamPace::on_chunk(std::uint32_t output_events, bool last, Instant now) {
+  const std::uint32_t before = std::exchange(output_events_, output_events);
+  if (chunks_to_skip_ > 0) {
+    --chunks_to_skip_;
     return std::nullopt;
   }
   if (!measures_) {
     // Outputs that come together with the first one say nothing of the time between them.
-    measures_ = response_.output_events > before;
-    first_events_ = response_.output_events;
+    measures_ = output_events > before;
+    first_events_ = output_events;
     first_at_ = now;
     return std::nullopt;
   }
-  const std::uint32_t outputs = response_.output_events - first_events_;
+  const std::uint32_t outputs = output_events - first_events_;
   if (outputs < (last ? enough_at_the_end : measured_outputs)) return std::nullopt;
   measures_ = false;
   const Duration interval = (now - first_at_) / outputs;
   if (interval <= Duration{}) return std::nullopt;
-  const auto pause =
+  chunks_to_skip_ =
       static_cast<int>(std::clamp(measuring_interval / interval, min_skipped, max_skipped));
-  (may_skip_ ? chunks_to_skip_ : chunks_to_count_) = pause;
   return interval;
 }
 

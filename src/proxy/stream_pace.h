@@ -1,47 +1,29 @@
-// When a model's stream begins with output, and how fast more follows.
+// How fast output follows output in a model's stream.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string_view>
 
 #include "evenkeel/base/clock.h"
-#include "evenkeel/base/pool_allocator.h"
-#include "evenkeel/http/message.h"
-#include "evenkeel/inference/response_reader.h"
 
 namespace evenkeel {
 
-/// Reads a stream up to its first output, before which servers send comments, pings, roles and
-/// progress; after that a few chunks about twice a second, to measure the time between outputs. Of
-/// gRPC every chunk: messages have nothing but their lengths to tell where they begin.
-class StreamPace : public Pooled {
+/// Measures the time between outputs of a stream: from its first output on, a few outputs about
+/// twice a second.
+class StreamPace {
  public:
-  /// Null if the response is no stream whose output can be told from the rest.
-  static std::unique_ptr<StreamPace> of(std::optional<ResponseFormat> format);
-
-  explicit StreamPace(ResponseFormat format)
-      : reader_(ResponseReader::create(format, response_)),
-        may_skip_(format != ResponseFormat::grpc_stream) {}
-
-  /// Returns the time between two outputs if these bytes complete a measurement. `last`: no more
-  /// follow.
-  std::optional<Duration> read(std::string_view bytes, bool last, Instant now);
-  /// True if there was output.
-  bool has_begun() const { return response_.output_events > 0; }
-  /// Chunks that need not be read now.
-  int chunks_to_skip() const { return chunks_to_skip_; }
+  /// A chunk has passed, with which the stream has so many events with output. Returns the time
+  /// between two of them if that completes a measurement. `last`: no more follow.
+  std::optional<Duration> on_chunk(std::uint32_t output_events, bool last, Instant now);
+  /// True if the next chunk is part of no measurement.
+  bool skips_next() const { return chunks_to_skip_ > 0; }
 
  private:
-  InferenceResponse response_;
-  std::unique_ptr<ResponseReader> reader_;
-  const bool may_skip_;
   bool measures_ = false;
-  std::uint32_t first_events_ = 0;  // up to the first output of the measurement
+  std::uint32_t output_events_ = 0;  // with the chunk before
+  std::uint32_t first_events_ = 0;   // up to the first output of the measurement
   Instant first_at_{};
   int chunks_to_skip_ = 0;
-  int chunks_to_count_ = 0;  // without measuring
 };
 
 }  // namespace evenkeel

@@ -39,9 +39,18 @@ bool same(const InferenceResponse& a, const InferenceResponse& b) {
 
 std::string without_usage(std::string_view bytes, std::size_t piece, bool removes_null) {
   UsageRemover remover(removes_null);
+  InferenceResponse response;
+  const auto reader =
+      ResponseReader::create(ResponseFormat::events, response, {.errors = true, .usage = &remover});
   std::string left;
-  in_pieces(bytes, piece, [&](std::string_view part) { left += remover.pass(part, false); });
-  left += remover.pass({}, true);
+  in_pieces(bytes, piece, [&](std::string_view part) {
+    remover.begin(part);
+    reader->read(part, Instant{});
+    left += remover.pass(false);
+  });
+  remover.begin({});
+  reader->finish(Instant{});
+  left += remover.pass(true);
   return left;
 }
 

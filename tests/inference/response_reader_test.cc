@@ -80,7 +80,7 @@ std::string id_of(ResponseFormat format, std::string_view bytes, bool wants_id =
   std::string found = "none";
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
     InferenceResponse response;
-    const auto reader = ResponseReader::create(format, response, wants_id);
+    const auto reader = ResponseReader::create(format, response, {.id = wants_id});
     reader->read(std::string(bytes.substr(0, cut)), Instant{} + 1s);
     reader->read(std::string(bytes.substr(cut)), Instant{} + 1s);
     if (cut > 0 && response.id != found) return "not the same at " + std::to_string(cut);

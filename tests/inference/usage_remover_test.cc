@@ -3,21 +3,44 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
+
+#include "evenkeel/inference/response_reader.h"
 
 namespace evenkeel {
 namespace {
 
+/// A stream from which usage is removed as it is read.
+class Stream {
+ public:
+  explicit Stream(bool removes_null) : remover_(removes_null) {}
+
+  std::string_view pass(std::string_view bytes, bool last) {
+    remover_.begin(bytes);
+    reader_->read(bytes, Instant{});
+    if (last) reader_->finish(Instant{});
+    return remover_.pass(last);
+  }
+
+ private:
+  UsageRemover remover_;
+  InferenceResponse response_;
+  std::unique_ptr<ResponseReader> reader_ =
+      ResponseReader::create(ResponseFormat::events, response_, {.usage = &remover_});
+};
+
 std::string passed(std::string_view bytes, std::size_t first, std::size_t piece,
                    bool removes_null) {
-  UsageRemover remover(removes_null);
-  std::string out(remover.pass(std::string(bytes.substr(0, first)), false));
+  Stream stream(removes_null);
+  const std::string begin(bytes.substr(0, first));  // for the sanitizers
+  std::string out(stream.pass(begin, false));
   for (std::size_t at = first; at < bytes.size(); at += piece) {
-    const std::string part(bytes.substr(at, piece));  // for the sanitizers
-    out += remover.pass(part, false);
+    const std::string part(bytes.substr(at, piece));
+    out += stream.pass(part, false);
   }
-  out += remover.pass({}, true);
+  out += stream.pass({}, true);
   return out;
 }
 
@@ -112,29 +135,29 @@ TEST(UsageRemover, PassesStreamsWithoutUsageUnchanged) {
 }
 
 TEST(UsageRemover, PassesCompleteEventsOnAtOnceWithoutACopy) {
-  UsageRemover remover(true);
+  Stream stream(true);
 
-  EXPECT_EQ(remover.pass(delta, false).data(), delta.data());
+  EXPECT_EQ(stream.pass(delta, false).data(), delta.data());
   const std::string more = std::string(delta) + "data: {";
-  EXPECT_EQ(remover.pass(more, false), delta);
-  EXPECT_EQ(remover.pass("}\n", false), "");
-  EXPECT_EQ(remover.pass("\n", false), "data: {}\n\n");
+  EXPECT_EQ(stream.pass(more, false), delta);
+  EXPECT_EQ(stream.pass("}\n", false), "");
+  EXPECT_EQ(stream.pass("\n", false), "data: {}\n\n");
 }
 
 TEST(UsageRemover, HoldsNoMoreThanOneEventCanBe) {
   const std::string text(2 * UsageRemover::max_event, 'x');
   const std::string event = R"(data: {"choices":[],"usage":{"a":")" + text + "\"}}\n\n";
-  UsageRemover remover(true);
+  Stream stream(true);
 
   std::string out;
   for (std::size_t at = 0; at < event.size(); at += 1000) {
-    out += remover.pass(std::string_view(event).substr(at, 1000), false);
+    out += stream.pass(std::string_view(event).substr(at, 1000), false);
     ASSERT_LE(std::min(event.size(), at + 1000) - out.size(), UsageRemover::max_event);
   }
 
   EXPECT_EQ(out, event);
-  EXPECT_EQ(remover.pass("data: {\"choices\":[],\"usage\":{}}\n\n", false), "");
-  EXPECT_EQ(remover.pass(delta, true), delta);
+  EXPECT_EQ(stream.pass("data: {\"choices\":[],\"usage\":{}}\n\n", false), "");
+  EXPECT_EQ(stream.pass(delta, true), delta);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ TEST_P(LineEnds, CountsTheSameForAnySplitOfTheStream) {
     ASSERT_EQ(parser.content_events(), 3u) << size;
     ASSERT_TRUE(parser.done()) << size;
     ASSERT_EQ(parser.error(), "") << size;
+    parser.finish();
     ASSERT_EQ(parser.usage().completion_tokens, 5u) << size;
     ASSERT_EQ(parser.usage().cached_tokens, 4u) << size;
   }
@@ -80,6 +81,7 @@ TEST(StreamParser, IsNotFooledByTextThatLooksLikeKeys) {
 
   EXPECT_EQ(parser.content_events(), 1u);
   EXPECT_EQ(parser.error(), "");
+  parser.finish();
   EXPECT_EQ(parser.usage().completion_tokens, std::nullopt);
 }
 

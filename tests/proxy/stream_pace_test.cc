@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <string>
 #include <vector>
 
 namespace evenkeel {
@@ -11,50 +10,50 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Reads chunks as they come every 10 ms, as ForwardedBody does: those to skip not at all.
-std::vector<Duration> intervals_of(StreamPace& pace, const std::vector<std::string>& chunks) {
+TEST(StreamPace, MeasuresTheTimeBetweenOutputsNowAndThen) {
+  StreamPace pace;
   std::vector<Duration> intervals;
   Instant now = Instant{} + 1s;
+  std::uint32_t outputs = 0;
   int skipped = 0;
-  for (const std::string& chunk : chunks) {
+
+  for (int i = 0; i < 200; ++i) {
     now += 10ms;
-    if (--skipped >= 0) continue;
-    if (const auto interval = pace.read(chunk, &chunk == &chunks.back(), now))
-      intervals.push_back(*interval);
-    skipped = pace.chunks_to_skip();
+    if (pace.skips_next()) {
+      ++skipped;  // nobody looks for output in it
+    } else {
+      ++outputs;
+    }
+    if (const auto interval = pace.on_chunk(outputs, i == 199, now)) intervals.push_back(*interval);
   }
-  return intervals;
-}
-
-TEST(StreamPace, MeasuresTheTimeBetweenEventsNowAndThen) {
-  StreamPace pace(ResponseFormat::events);
-  const std::vector<std::string> chunks(200, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
-
-  const auto intervals = intervals_of(pace, chunks);
 
   EXPECT_GE(intervals.size(), 3u);
   EXPECT_LE(intervals.size(), 5u);
   for (const Duration each : intervals) EXPECT_EQ(each, 10ms);
+  EXPECT_GT(skipped, 140);
 }
 
-/// Nothing but its length tells where a message of gRPC ends, so none may be skipped.
-TEST(StreamPace, IsNotLostBetweenTheMessagesOfAGrpcStream) {
-  StreamPace pace(ResponseFormat::grpc_stream);
-  std::string stream;
-  for (int i = 0; i < 400; ++i) {
-    const std::size_t size = i % 2 == 0 ? 700 : 300;
-    stream +=
-        std::string{'\0', '\0', '\0', static_cast<char>(size >> 8), static_cast<char>(size & 0xff)};
-    stream.append(size, 'x');
+TEST(StreamPace, MeasuresTheSameIfOutputIsCountedThroughout) {
+  StreamPace pace;
+  std::uint32_t outputs = 0;
+  int intervals = 0;
+  for (Instant now = Instant{} + 1s; outputs < 800; now += 10ms) {
+    outputs += outputs % 8 == 0 ? 3 : 1;  // three in a chunk now and then
+    const auto interval = pace.on_chunk(outputs, false, now);
+    if (!interval) continue;
+    ++intervals;
+    EXPECT_LE(*interval, 10ms);
+    EXPECT_GT(*interval, 5ms);
   }
-  std::vector<std::string> chunks;  // in each of which one message begins, on the average
-  for (std::size_t at = 0; at < stream.size(); at += 505) chunks.push_back(stream.substr(at, 505));
+  EXPECT_GE(intervals, 5);
+}
 
-  const auto intervals = intervals_of(pace, chunks);
-
-  EXPECT_GE(intervals.size(), 3u);
-  EXPECT_LE(intervals.size(), 8u);
-  for (const Duration each : intervals) EXPECT_EQ(each / 1ms, 10) << intervals.size();
+TEST(StreamPace, TakesTwoOutputsForEnoughAtTheEnd) {
+  StreamPace pace;
+  const Instant start = Instant{} + 1s;
+  EXPECT_FALSE(pace.on_chunk(1, false, start));
+  EXPECT_FALSE(pace.on_chunk(2, false, start + 10ms));
+  EXPECT_EQ(pace.on_chunk(3, true, start + 20ms), 10ms);
 }
 
 }  // namespace

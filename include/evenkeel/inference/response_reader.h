@@ -12,6 +12,8 @@
 
 namespace evenkeel {
 
+class UsageRemover;
+
 /// How a response is framed.
 enum class ResponseFormat : std::uint8_t {
   events,       ///< server-sent events: OpenAI, Anthropic, TGI, SGLang, llama.cpp, Triton
@@ -26,6 +28,14 @@ std::optional<ResponseFormat> response_format_of(std::string_view content_type,
                                                  std::string_view content_encoding,
                                                  bool is_grpc_stream);
 
+/// What is to be found in a response. Output and usage always are, unless `wants_output` turns that
+/// off for a while.
+struct ResponseInterests {
+  bool id = false;      ///< of the response, where `/v1/responses` and `/v1/conversations` have it
+  bool errors = false;  ///< events in which the server reports an error
+  UsageRemover* usage = nullptr;  ///< is told where events end and have usage
+};
+
 /// Reads one response. Bytes may be cut anywhere; nothing is kept of them. What is not understood
 /// is passed over: the result then says less.
 ///
@@ -36,10 +46,9 @@ std::optional<ResponseFormat> response_format_of(std::string_view content_type,
 /// gives no `usage`.
 class ResponseReader : public Pooled {
  public:
-  /// `into` outlives the reader. `wants_id`: also the id of the response is looked for, where
-  /// OpenAI's `/v1/responses` and `/v1/conversations` have it.
+  /// `into` outlives the reader.
   static std::unique_ptr<ResponseReader> create(ResponseFormat format, InferenceResponse& into,
-                                                bool wants_id = false);
+                                                const ResponseInterests& interests = {});
 
   virtual ~ResponseReader() = default;
   /// The next bytes. Output in them was there at `now`: events that arrive together count as many
@@ -47,6 +56,13 @@ class ResponseReader : public Pooled {
   virtual void read(std::string_view bytes, Instant now) = 0;
   /// There are no more bytes; also of a response that was cut off.
   virtual void finish(Instant now) = 0;
+
+  /// Whether output and usage matter in the events that begin from here on.
+  virtual void wants_output(bool /*wants*/) {}
+  /// True if an event has reported an error that was not the client's fault.
+  virtual bool found_error() const { return false; }
+  /// True if the next byte begins an event.
+  virtual bool between_events() const { return true; }
 };
 
 }  // namespace evenkeel

@@ -1,12 +1,14 @@
-#include "proxy/event_stream_body.h"
+#include "evenkeel/filter/stream_body.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "wire/scripted_body.h"
 
@@ -15,13 +17,12 @@ namespace {
 
 /// The fault that is found in a stream whose chunks end at `cut` and at its end.
 std::optional<Fault> fault_in(std::string_view stream, std::size_t cut,
-                              std::string_view type = "text/event-stream") {
+                              ResponseFormat format = ResponseFormat::events) {
   Loop loop;
   auto feed = std::make_shared<BodyFeed>(loop);
-  Request request{.method = "POST", .path = "/v1/chat/completions"};
-  Response response;
-  response.fields.add("content-type", type);
-  EventStreamBody body(request, response, std::make_unique<ScriptedBody>(feed), request.info, true);
+  RequestInfo info;
+  StreamBody body(loop, std::make_unique<ScriptedBody>(feed), format, info);
+  body.find_errors();
   Collected all;
   if (cut > 0) feed->push(std::string(stream.substr(0, cut)));
   if (cut < stream.size()) feed->push(std::string(stream.substr(cut)));
@@ -29,23 +30,23 @@ std::optional<Fault> fault_in(std::string_view stream, std::size_t cut,
   Task<void> reading = collect(body, all);
   EXPECT_TRUE(reading.ready());
   EXPECT_EQ(all.bytes, stream);
-  return request.info.outcome.fault;
+  return info.outcome.fault;
 }
 
 /// Whether its lines end as they do here, or in CR alone.
 void expect_at_each_cut(std::optional<Fault> expected, std::string_view stream,
-                        std::string_view type = "text/event-stream") {
+                        ResponseFormat format = ResponseFormat::events) {
   std::string with_cr(stream);
   std::replace(with_cr.begin(), with_cr.end(), '\n', '\r');
   for (std::size_t cut = 0; cut <= stream.size(); ++cut) {
-    EXPECT_EQ(fault_in(stream, cut, type), expected) << stream << " cut at " << cut;
-    EXPECT_EQ(fault_in(with_cr, cut, type), expected) << with_cr << " cut at " << cut;
+    EXPECT_EQ(fault_in(stream, cut, format), expected) << stream << " cut at " << cut;
+    EXPECT_EQ(fault_in(with_cr, cut, format), expected) << with_cr << " cut at " << cut;
   }
 }
 
 constexpr std::string_view token = "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n";
 
-TEST(EventStreamErrors, AreFoundWhereverTheChunksAreCut) {
+TEST(StreamErrors, AreFoundWhereverTheChunksAreCut) {
   for (const std::string_view event : {
            "data: {\"error\":{\"message\":\"EngineCore died\",\"code\":500}}\n\n",
            "data:{\"error\": {\"message\":\"x\"}}\n\n",
@@ -62,12 +63,12 @@ TEST(EventStreamErrors, AreFoundWhereverTheChunksAreCut) {
   }
 }
 
-TEST(EventStreamErrors, AreFoundInJsonLines) {
+TEST(StreamErrors, AreFoundInJsonLines) {
   expect_at_each_cut(Fault::stream_error, "{\"response\":\"x\"}\n{\"error\":\"model crashed\"}\n",
-                     "application/x-ndjson");
+                     ResponseFormat::json_lines);
 }
 
-TEST(EventStreamErrors, OfClientsAndQuotedOnesAreNone) {
+TEST(StreamErrors, OfClientsAndQuotedOnesAreNone) {
   for (const std::string_view event : {
            "data: {\"error\":{\"message\":\"too long\",\"code\":400}}\n\n",
            "event: error\ndata: {\"code\": 404}\n\n",
@@ -81,14 +82,15 @@ TEST(EventStreamErrors, OfClientsAndQuotedOnesAreNone) {
   }
 }
 
-/// An error of the backend or of the client, in a line of this length.
+/// An error of the backend or of the client, with so many bytes of data.
 std::string long_error(std::size_t length, std::string_view code) {
+  constexpr std::size_t data_name = 5;  // "data:"
   const std::string begin = "data: {\"error\": {\"message\": \"";
   const std::string end = std::string("\", \"code\": ").append(code) + "}}";
-  return begin + std::string(length - begin.size() - end.size(), 'x') + end + "\n\n";
+  return begin + std::string(length + data_name - begin.size() - end.size(), 'x') + end + "\n\n";
 }
 
-TEST(EventStreamErrors, InLongLinesAreTheSameWhereverTheChunksAreCut) {
+TEST(StreamErrors, InLongLinesAreTheSameWhereverTheChunksAreCut) {
   constexpr std::size_t longest = 16 * 1024;
   for (const std::size_t cut :
        {0U, 1U, 20U, 60U, 4095U, 4096U, 4500U, 5000U, 16383U, 16384U, 16385U}) {
@@ -108,10 +110,9 @@ TEST(EventStreamErrors, InLongLinesAreTheSameWhereverTheChunksAreCut) {
 std::string end_after(std::string_view begun) {
   Loop loop;
   auto feed = std::make_shared<BodyFeed>(loop);
-  Request request{.method = "POST", .path = "/v1/chat/completions"};
-  Response response;
-  response.fields.add("content-type", "text/event-stream");
-  EventStreamBody body(request, response, std::make_unique<ScriptedBody>(feed), request.info, true);
+  RequestInfo info;
+  StreamBody body(loop, std::make_unique<ScriptedBody>(feed), ResponseFormat::events, info);
+  body.end_with_error(ErrorFormat::openai);
   feed->push(std::string(begun));
   feed->fail({.fault = Fault::backend_closed, .side = Side::backend});
   Collected all;
@@ -120,7 +121,7 @@ std::string end_after(std::string_view begun) {
   return all.bytes.substr(begun.size());
 }
 
-TEST(EventStream, EndsHalfAnEventBeforeItsError) {
+TEST(StreamBody, EndsHalfAnEventBeforeItsError) {
   for (const std::string_view half : {"data: x", "data: x\n", "data: x\r\n", "data: x\r"}) {
     EXPECT_TRUE(end_after(half).starts_with("\n\ndata: ")) << half;
   }
@@ -129,24 +130,45 @@ TEST(EventStream, EndsHalfAnEventBeforeItsError) {
   }
 }
 
-bool applies_to(std::string_view type, std::string_view coding = "") {
-  Loop loop;
-  Response response;
-  response.fields.add("content-type", type);
-  if (!coding.empty()) response.fields.add("content-encoding", coding);
-  response.body = std::make_unique<ScriptedBody>(std::make_shared<BodyFeed>(loop));
-  return EventStreamBody::applies_to(response);
-}
-
-TEST(EventStream, IsFoundByItsTypeInAnyCaseIfItIsNotCompressed) {
-  for (const std::string_view type : {"text/event-stream", "Text/Event-Stream; charset=utf-8",
-                                      "text/event-stream;charset=utf-8", "Application/X-NDJSON"}) {
-    EXPECT_TRUE(applies_to(type)) << type;
-    EXPECT_TRUE(applies_to(type, "Identity")) << type;
-    EXPECT_FALSE(applies_to(type, "gzip")) << type;
+/// Counts chunks, and what was known when they came.
+struct Listener final : StreamListener {
+  explicit Listener(bool wanted) : wants(wanted) {}
+  bool wants_output() const override { return wants; }
+  void on_chunk(const Chunk& /*chunk*/, const InferenceResponse& response, Instant) override {
+    outputs.push_back(response.output_events);
   }
-  for (const std::string_view type : {"text/event-streams", "text/plain", "text/event-strea", ""})
-    EXPECT_FALSE(applies_to(type)) << type;
+  bool wants;
+  std::vector<std::uint32_t> outputs;
+};
+
+TEST(StreamBody, CountsOutputOnlyWhileItsSourceWantsIt) {
+  Loop loop;
+  auto feed = std::make_shared<BodyFeed>(loop);
+  RequestInfo info;
+  StreamBody body(loop, std::make_unique<ScriptedBody>(feed), ResponseFormat::events, info);
+  Listener listener(true);
+  body.set_source(listener);
+  Collected all;
+  Task<void> reading = collect(body, all);
+  const auto push = [&](std::string_view bytes) {
+    feed->push(std::string(bytes));
+    loop.run_until([&] { return feed->pending.empty(); }, Clock::now() + std::chrono::seconds(5));
+  };
+
+  push(token);
+  listener.wants = false;
+  push(token.substr(0, 20));
+  push(token.substr(20));
+  push(token.substr(0, 20));
+  listener.wants = true;
+  push(token.substr(20));
+  push(token);
+  feed->end();
+  loop.run_until([&] { return reading.ready(); }, Clock::now() + std::chrono::seconds(5));
+
+  EXPECT_EQ(listener.outputs, (std::vector<std::uint32_t>{1, 1, 1, 1, 1, 2, 2}))
+      << "half an event tells nothing";
+  EXPECT_EQ(all.bytes.size(), 4 * token.size());
 }
 
 }  // namespace

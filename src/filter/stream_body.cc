@@ -1,0 +1,87 @@
+#include "evenkeel/filter/stream_body.h"
+
+#include <utility>
+
+namespace evenkeel {
+
+StreamBody::~StreamBody() {
+  if (usage_remover_ != nullptr) usage_remover_->begin({});
+  if (reader_ != nullptr && !ended_) end(false, loop_.now());
+}
+
+void StreamBody::set_observer(std::unique_ptr<StreamListener> observer) {
+  observer_ = std::move(observer);
+  response_ = &info_.inference->response;
+  interests_.id = info_.inference->wants_id;
+}
+
+void StreamBody::remove_usage(bool removes_null) {
+  usage_remover_ = std::make_unique<UsageRemover>(removes_null);
+  interests_.usage = usage_remover_.get();
+}
+
+Task<Result<Chunk>> StreamBody::read() {
+  if (broken_) return Result<Chunk>(std::move(*broken_));
+  auto next = body_->read();
+  if (!next.ready()) return read_until_some(std::move(next));
+  auto chunk = next.take();
+  if (pass(chunk)) return chunk;
+  return read_until_some(body_->read());
+}
+
+Task<Result<Chunk>> StreamBody::read_until_some(Task<Result<Chunk>> next) {
+  auto chunk = co_await next;
+  while (!pass(chunk)) {
+    next = body_->read();
+    chunk = co_await next;
+  }
+  co_return chunk;
+}
+
+/// False: nothing is left of the chunk, and there is more to read.
+bool StreamBody::pass(Result<Chunk>& chunk) {
+  if (!chunk) {
+    break_off(chunk);
+    return true;
+  }
+  if (reader_ == nullptr) reader_ = ResponseReader::create(format_, *response_, interests_);
+  const Instant now = loop_.now();
+  if (observer_ == nullptr) {
+    reader_->wants_output(source_ != nullptr && source_->wants_output());
+  }
+  if (usage_remover_ != nullptr) usage_remover_->begin(chunk->bytes);
+  if (!chunk->bytes.empty()) reader_->read(chunk->bytes, now);
+  if (chunk->last) reader_->finish(now);
+  if (source_ != nullptr) source_->on_chunk(*chunk, *response_, now);
+  if (observer_ != nullptr) observer_->on_chunk(*chunk, *response_, now);
+  if (reader_->found_error() && !info_.outcome.fault) info_.outcome.fault = Fault::stream_error;
+  if (chunk->last && !ended_) end(true, now);
+  if (usage_remover_ != nullptr) chunk->bytes = usage_remover_->pass(chunk->last);
+  return chunk->last || !chunk->bytes.empty();
+}
+
+/// The client gets what was held back, and an error event, before the error. Until something was
+/// read the head is not written either, and can still be an error's.
+void StreamBody::break_off(Result<Chunk>& chunk) {
+  if (usage_remover_ != nullptr) {
+    usage_remover_->begin({});
+    tail_ = usage_remover_->pass(true);
+  }
+  if (error_format_ && reader_ != nullptr && chunk.error().side != Side::client) {
+    const bool lines = format_ == ResponseFormat::json_lines;
+    // Half an event is ended, so that the error is one of its own.
+    if (!reader_->between_events()) tail_ += lines ? "\n" : "\n\n";
+    tail_ += lines ? error_line(chunk.error()) : error_event(chunk.error(), *error_format_);
+  }
+  if (tail_.empty()) return;
+  broken_ = std::move(chunk.error());
+  chunk = Chunk{.bytes = tail_};
+}
+
+void StreamBody::end(bool complete, Instant now) {
+  ended_ = true;
+  if (!complete) reader_->finish(now);
+  if (observer_ != nullptr) observer_->on_end(complete, now);
+}
+
+}  // namespace evenkeel
