@@ -4,19 +4,18 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json/parse.hpp>
 #include <stop_token>
 #include <utility>
 #include <vector>
 
 #include "admin/documents.h"
-#include "admin/json_text.h"
 #include "admin/on_loop.h"
 #include "evenkeel/admin/control.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/spelling.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 namespace {
@@ -118,16 +117,15 @@ AdminReply ambiguous_backend(const PoolSet& pool_set, const BackendCall& call,
                                       call.id, names));
 }
 
+JsonValue list_of(const std::vector<std::string>& texts) {
+  return JsonValue::List(texts.begin(), texts.end());
+}
+
 /// {"name": N}; nothing: it is something else.
 std::optional<double> parse_number(std::string_view body, std::string_view name) {
-  boost::system::error_code error;
-  const boost::json::value document = boost::json::parse({body.data(), body.size()}, error);
-  const boost::json::object* object = error ? nullptr : document.if_object();
-  const boost::json::value* number =
-      object == nullptr ? nullptr : object->if_contains({name.data(), name.size()});
-  if (number == nullptr || object->size() != 1 || !number->is_number()) return std::nullopt;
-  const auto value = number->to_number<double>(error);
-  return error ? std::nullopt : std::optional(value);
+  const auto document = parse_json(body);
+  if (!document || document->members().size() != 1) return std::nullopt;
+  return (*document)[name].number();
 }
 
 /// {"weight": N}; nothing: it is something else.
@@ -279,7 +277,7 @@ AdminReply AdminActions::backend_reply(const BackendCall& call) {
   if (positions.empty()) return no_such_backend(*view.status->pool_set, call);
   history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
   return json_reply(
-      200, to_text(backend_document(view, history_, positions[0].pool, positions[0].backend)));
+      200, json_text(backend_document(view, history_, positions[0].pool, positions[0].backend)));
 }
 
 Awaitable<AdminReply> AdminActions::reload() {
@@ -292,7 +290,7 @@ Awaitable<AdminReply> AdminActions::reload() {
   }
   if (!problems->empty()) co_return json_reply(422, problems_json(*problems));
   const RuntimeView view(runtime_);
-  co_return json_reply(200, to_text(status_document(view)));
+  co_return json_reply(200, json_text(status_document(view)));
 }
 
 Awaitable<AdminReply> AdminActions::upgrade() {
@@ -302,7 +300,7 @@ Awaitable<AdminReply> AdminActions::upgrade() {
   if (!done) co_return error_reply(503, no_answer);
   if (!*done) co_return error_reply(422, done->error().detail);
   const RuntimeView view(runtime_);
-  co_return json_reply(200, to_text(status_document(view)));
+  co_return json_reply(200, json_text(status_document(view)));
 }
 
 /// Ends when the client leaves: nothing is done for one that has.
@@ -329,16 +327,14 @@ Awaitable<AdminReply> AdminActions::check(const AdminRequest& request, bool auth
   if (!*preview) {
     co_return try_again(429, (*preview).error().detail);
   }
-  boost::json::array problems;
+  JsonValue::List problems;
   for (const Problem& problem : (*preview)->problems) problems.push_back(problem_document(problem));
-  boost::json::object document;
-  document["problems"] = std::move(problems);
-  document["changes"] = boost::json::array((*preview)->changes.begin(), (*preview)->changes.end());
-  document["takeover"] =
-      boost::json::array((*preview)->takeover.begin(), (*preview)->takeover.end());
-  document["unchecked"] =
-      boost::json::array((*preview)->unchecked.begin(), (*preview)->unchecked.end());
-  co_return json_reply(200, to_text(document));
+  JsonValue document;
+  document.add("problems", std::move(problems));
+  document.add("changes", list_of((*preview)->changes));
+  document.add("takeover", list_of((*preview)->takeover));
+  document.add("unchecked", list_of((*preview)->unchecked));
+  co_return json_reply(200, json_text(document));
 }
 
 }  // namespace evenkeel

@@ -12,10 +12,10 @@
 #include "admin/decision_document.h"
 #include "admin/documents.h"
 #include "admin/gzip.h"
-#include "admin/json_text.h"
 #include "admin/on_loop.h"
 #include "admin/requests_document.h"
 #include "evenkeel/balance/unavailable.h"
+#include "evenkeel/json/value.h"
 #include "evenkeel/stats/metrics_page.h"
 
 namespace evenkeel {
@@ -206,19 +206,19 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
     case AdminEndpoint::metrics: co_return metrics(request);
     case AdminEndpoint::status: {
       const RuntimeView view(runtime_);
-      co_return json_reply(200, to_text(status_document(view)));
+      co_return json_reply(200, json_text(status_document(view)));
     }
     case AdminEndpoint::pools: {
       const RuntimeView view(runtime_);
-      co_return json_reply(200, to_text(pools_document(view)));
+      co_return json_reply(200, json_text(pools_document(view)));
     }
     case AdminEndpoint::backends: {
       const RuntimeView view(runtime_);
       history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
-      co_return json_reply(200, to_text(backends_document(view, history_)));
+      co_return json_reply(200, json_text(backends_document(view, history_)));
     }
     case AdminEndpoint::recent_requests:
-      co_return json_reply(200, to_text(recent_requests_document(*runtime_.metrics_registry)));
+      co_return json_reply(200, json_text(recent_requests_document(*runtime_.metrics_registry)));
     case AdminEndpoint::decisions:
       co_return decisions(request.path().substr(decisions_prefix.size()));
     case AdminEndpoint::live:
@@ -276,17 +276,17 @@ AdminReply AdminApi::readyz(std::string_view query) const {
 
 AdminReply AdminApi::decisions(std::string_view request_id) const {
   const RuntimeView view(runtime_);
-  boost::json::array attempts = decisions_of(*view.status->pool_set, request_id, view.now);
+  JsonValue::List attempts = decisions_of(*view.status->pool_set, request_id, view.now);
   if (attempts.empty()) {
     return error_reply(
         404,
         "no decision about this request is kept: only those about some requests are, "
         "and about those that ask for it (x-evenkeel-explain)");
   }
-  boost::json::object document;
-  document["request_id"] = request_id;
-  document["attempts"] = std::move(attempts);
-  return json_reply(200, to_text(document));
+  JsonValue document;
+  document.add("request_id", request_id);
+  document.add("attempts", std::move(attempts));
+  return json_reply(200, json_text(document));
 }
 
 AdminReply AdminApi::metrics(const AdminRequest& request) {
@@ -301,13 +301,13 @@ AdminReply AdminApi::metrics(const AdminRequest& request) {
   return reply;
 }
 
-boost::json::object AdminApi::live_state() {
+JsonValue AdminApi::live_state() {
   const RuntimeView view(runtime_);
   history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
-  boost::json::object state;
-  state["status"] = status_document(view);
-  state["pools"] = pools_document(view);
-  state["backends"] = backends_document(view, history_);
+  JsonValue state;
+  state.add("status", status_document(view));
+  state.add("pools", pools_document(view));
+  state.add("backends", backends_document(view, history_));
   return state;
 }
 

@@ -8,6 +8,7 @@
 #include "admin/metrics_cache.h"
 #include "evenkeel/admin/backend_state.h"
 #include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 
@@ -32,7 +33,7 @@ class AdminApi {
   AdminReply decisions(std::string_view request_id) const;
   AdminReply readyz(std::string_view query) const;
   Awaitable<AdminReply> healthz();
-  boost::json::object live_state();
+  JsonValue live_state();
 
   IoContextPtr io_;
   const RuntimeAccess& runtime_;

@@ -1,16 +1,16 @@
 // Why requests were placed where they were, as JSON documents of the admin API.
 #pragma once
 
-#include <boost/json/array.hpp>
 #include <string_view>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/json/value.h"
 #include "evenkeel/proxy/plan.h"
 
 namespace evenkeel {
 
 /// What the pools' schedulers keep of requests with this ID: a document for each attempt, the first
 /// one first. Clients choose the IDs: `request` numbers those that have the same. Thread: any.
-boost::json::array decisions_of(const PoolSet& pool_set, std::string_view request_id, Instant now);
+JsonValue::List decisions_of(const PoolSet& pool_set, std::string_view request_id, Instant now);
 
 }  // namespace evenkeel

@@ -1,13 +1,12 @@
 // The state of the daemon as the JSON documents of the admin API.
 #pragma once
 
-#include <boost/json/array.hpp>
-#include <boost/json/object.hpp>
 #include <cstddef>
 #include <memory>
 
 #include "evenkeel/admin/backend_state.h"
 #include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/json/value.h"
 #include "evenkeel/upstream/backend_status.h"
 
 namespace evenkeel {
@@ -23,15 +22,15 @@ struct RuntimeView {
 };
 
 /// Describes a problem as `check --json` prints it.
-boost::json::object problem_document(const Problem& problem);
+JsonValue problem_document(const Problem& problem);
 
-boost::json::object status_document(const RuntimeView& view);
-boost::json::array pools_document(const RuntimeView& view);
+JsonValue status_document(const RuntimeView& view);
+JsonValue::List pools_document(const RuntimeView& view);
 
 /// REQUIRES, of this and the next: `history` was updated with the pool set of `view`.
-boost::json::array backends_document(const RuntimeView& view, const BackendStateHistory& history);
+JsonValue::List backends_document(const RuntimeView& view, const BackendStateHistory& history);
 /// Describes the backend at a position in the pool set.
-boost::json::object backend_document(const RuntimeView& view, const BackendStateHistory& history,
-                                     std::size_t pool, std::size_t backend);
+JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& history,
+                           std::size_t pool, std::size_t backend);
 
 }  // namespace evenkeel

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <charconv>
@@ -10,13 +11,10 @@
 #include <map>
 #include <utility>
 
-#include "admin/json_text.h"
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
 namespace {
-
-namespace json = boost::json;
 
 /// How long events go on without a subscriber, for one that comes back.
 constexpr Duration linger = std::chrono::seconds(30);
@@ -24,53 +22,50 @@ constexpr Duration linger = std::chrono::seconds(30);
 using Identity = std::vector<std::string_view>;  // names of the fields that identify an item
 
 /// The fields of `after` that differ from those of `before`.
-json::object changed_fields(const json::object& before, const json::object& after) {
-  json::object changed;
-  for (const auto& [name, value] : after) {
-    const json::value* old = before.if_contains(name);
-    if (old == nullptr || *old != value) changed[name] = value;
+JsonValue::Object changed_fields(const JsonValue& before, const JsonValue& after) {
+  JsonValue::Object changed;
+  for (const JsonValue::Member& field : after.members()) {
+    const auto old = std::ranges::find(before.members(), field.first, &JsonValue::Member::first);
+    if (old == before.members().end() || old->second != field.second) changed.push_back(field);
   }
   return changed;
 }
 
-json::object identity_of(const json::object& item, const Identity& identity) {
-  json::object key;
-  for (const std::string_view name : identity) key[name] = item.at(name);
+JsonValue::Object identity_of(const JsonValue& item, const Identity& identity) {
+  JsonValue::Object key;
+  for (const std::string_view name : identity) key.emplace_back(name, item[name]);
   return key;
 }
 
-std::string key_of(const json::object& item, const Identity& identity) {
+std::string key_of(const JsonValue& item, const Identity& identity) {
   std::string key;
   for (const std::string_view name : identity) {
-    key += item.at(name).as_string();
+    key += item[name].text();
     key += '\n';  // part of no name
   }
   return key;
 }
 
 struct ListDiff {
-  json::array changed;
-  json::array removed;
+  JsonValue::List changed;
+  JsonValue::List removed;
 };
 
-ListDiff list_diff(const json::array& before, const json::array& after, const Identity& identity) {
-  std::map<std::string, const json::object*> old;
-  for (const json::value& item : before) {
-    old[key_of(item.as_object(), identity)] = &item.as_object();
-  }
+ListDiff list_diff(const JsonValue& before, const JsonValue& after, const Identity& identity) {
+  std::map<std::string, const JsonValue*> old;
+  for (const JsonValue& item : before.items()) old[key_of(item, identity)] = &item;
   ListDiff diff;
-  for (const json::value& value : after) {
-    const json::object& item = value.as_object();
+  for (const JsonValue& item : after.items()) {
     const auto found = old.find(key_of(item, identity));
     if (found == old.end()) {
       diff.changed.push_back(item);
       continue;
     }
-    json::object fields = changed_fields(*found->second, item);
+    const JsonValue::Object fields = changed_fields(*found->second, item);
     old.erase(found);
     if (fields.empty()) continue;
-    json::object entry = identity_of(item, identity);
-    for (auto& [name, changed] : fields) entry[name] = std::move(changed);
+    JsonValue::Object entry = identity_of(item, identity);
+    entry.insert(entry.end(), fields.begin(), fields.end());
     diff.changed.push_back(std::move(entry));
   }
   for (const auto& [key, item] : old) diff.removed.push_back(identity_of(*item, identity));
@@ -84,20 +79,19 @@ std::string new_epoch() {
 
 }  // namespace
 
-json::object live_diff(const json::object& before, const json::object& after) {
-  json::object diff;
-  json::object removed;
-  json::object status =
-      changed_fields(before.at("status").as_object(), after.at("status").as_object());
-  if (!status.empty()) diff["status"] = std::move(status);
-  const std::pair<std::string_view, Identity> lists[] = {{"pools", {"name"}},
-                                                         {"backends", {"pool", "id"}}};
+JsonValue live_diff(const JsonValue& before, const JsonValue& after) {
+  JsonValue diff = JsonValue::Object();
+  JsonValue::Object removed;
+  JsonValue::Object status = changed_fields(before["status"], after["status"]);
+  if (!status.empty()) diff.add("status", std::move(status));
+  const std::pair<const char*, Identity> lists[] = {{"pools", {"name"}},
+                                                    {"backends", {"pool", "id"}}};
   for (const auto& [name, identity] : lists) {
-    ListDiff list = list_diff(before.at(name).as_array(), after.at(name).as_array(), identity);
-    if (!list.changed.empty()) diff[name] = std::move(list.changed);
-    if (!list.removed.empty()) removed[name] = std::move(list.removed);
+    ListDiff list = list_diff(before[name], after[name], identity);
+    if (!list.changed.empty()) diff.add(name, std::move(list.changed));
+    if (!list.removed.empty()) removed.emplace_back(name, std::move(list.removed));
   }
-  if (!removed.empty()) diff["removed"] = std::move(removed);
+  if (!removed.empty()) diff.add("removed", std::move(removed));
   return diff;
 }
 
@@ -166,9 +160,9 @@ Awaitable<void> LiveFeed::run() {
 
 /// Reads the state, and makes of it the event that leads from the one before to it.
 void LiveFeed::advance() {
-  json::object next = read_state_();
+  JsonValue next = read_state_();
   const std::uint64_t number = number_ + 1;
-  if (!state_.empty()) {
+  if (!state_.is_null()) {
     std::string diff = event(number, "diff", live_diff(state_, next));
     diffs_.push_back({number, std::make_shared<const std::string>(std::move(diff))});
     diff_bytes_ += diffs_.back().text->size();
@@ -185,7 +179,7 @@ void LiveFeed::advance() {
 
 /// The numbers go on: an id that was given out never means another event.
 void LiveFeed::forget() {
-  state_.clear();
+  state_ = {};
   snapshot_ = nullptr;
   diffs_.clear();
   diff_bytes_ = 0;
@@ -211,8 +205,8 @@ std::optional<std::uint64_t> LiveFeed::number_of(std::string_view event_id) cons
 }
 
 std::string LiveFeed::event(std::uint64_t number, std::string_view kind,
-                            const json::object& data) const {
-  return fmt::format("id: {}-{}\nevent: {}\ndata: {}\n\n", epoch_, number, kind, to_text(data));
+                            const JsonValue& data) const {
+  return fmt::format("id: {}-{}\nevent: {}\ndata: {}\n\n", epoch_, number, kind, json_text(data));
 }
 
 }  // namespace evenkeel

@@ -2,7 +2,6 @@
 // second.
 #pragma once
 
-#include <boost/json/object.hpp>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -13,13 +12,14 @@
 
 #include "admin/asio.h"
 #include "admin/message.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 
 /// What changed between two states: `status` with the fields that differ; `pools` and `backends`
 /// with their names (`name`; `pool` and `id`) and the fields that differ; `removed` where there is
 /// any. What is absent is unchanged.
-boost::json::object live_diff(const boost::json::object& before, const boost::json::object& after);
+JsonValue live_diff(const JsonValue& before, const JsonValue& after);
 
 /// Makes the events that all subscribers share. The state of a second is rendered once, however
 /// many subscribers there are, and not at all while there is none; events are kept for `history`
@@ -29,7 +29,7 @@ boost::json::object live_diff(const boost::json::object& before, const boost::js
 class LiveFeed {
  public:
   /// {"status": {...}, "pools": [...], "backends": [...]}
-  using ReadState = std::function<boost::json::object()>;
+  using ReadState = std::function<JsonValue()>;
 
   static constexpr Duration interval = std::chrono::seconds(1);
   static constexpr std::size_t history = 30;
@@ -70,13 +70,12 @@ class LiveFeed {
   Awaitable<void> run();
   SharedText snapshot();
   std::optional<std::uint64_t> number_of(std::string_view event_id) const;
-  std::string event(std::uint64_t number, std::string_view kind,
-                    const boost::json::object& data) const;
+  std::string event(std::uint64_t number, std::string_view kind, const JsonValue& data) const;
 
   IoContextPtr io_;
   ReadState read_state_;
   std::string epoch_;  // of this process: numbers of another one mean nothing here
-  boost::json::object state_;
+  JsonValue state_;
   std::uint64_t number_ = 0;  // of `state_`; 0: there is none
   SharedText snapshot_;       // of `state_`; null until it is needed
   std::deque<Event> diffs_;   // the last one leads to `state_`

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json/object.hpp>
-#include <boost/json/value.hpp>
 #include <cstdint>
 #include <ctime>
 #include <string>
@@ -14,8 +12,6 @@
 
 namespace evenkeel {
 namespace {
-
-namespace json = boost::json;
 
 constexpr std::int64_t micros_per_second = 1'000'000;
 
@@ -30,58 +26,56 @@ std::string time_text(std::int64_t micros) {
                      micros % micros_per_second / 1000);
 }
 
-json::value seconds_or_null(std::int64_t micros) {
-  return micros < 0 ? json::value() : json::value(static_cast<double>(micros) / micros_per_second);
+JsonValue seconds_or_null(std::int64_t micros) {
+  return micros < 0 ? JsonValue() : JsonValue(static_cast<double>(micros) / micros_per_second);
 }
 
-json::value count_or_null(std::int64_t count) {
-  return count < 0 ? json::value() : json::value(count);
+JsonValue count_or_null(std::int64_t count) { return count < 0 ? JsonValue() : JsonValue(count); }
+
+JsonValue text_or_null(std::string_view text) {
+  return text.empty() ? JsonValue() : JsonValue(text);
 }
 
-json::value text_or_null(std::string_view text) {
-  return text.empty() ? json::value() : json::value(text);
-}
-
-json::array attempts_of(const RecentRequest& request) {
-  json::array attempts;
+JsonValue::List attempts_of(const RecentRequest& request) {
+  JsonValue::List attempts;
   const auto kept = std::min<std::size_t>(request.attempt_count, RecentRequest::max_attempts);
   for (std::size_t i = 0; i < kept; ++i) {
     const RecentRequest::Attempt& each = request.attempts[i];
-    json::object attempt;
-    attempt["backend"] = each.backend.view();
-    attempt["outcome"] = each.outcome.view();
-    attempt["connect_seconds"] = seconds_or_null(each.connect);
+    JsonValue attempt;
+    attempt.add("backend", each.backend.view());
+    attempt.add("outcome", each.outcome.view());
+    attempt.add("connect_seconds", seconds_or_null(each.connect));
     attempts.push_back(std::move(attempt));
   }
   return attempts;
 }
 
-json::object document_of(const RecentRequest& request) {
-  json::object document;
-  document["time"] = time_text(request.started);
-  document["request_id"] = request.request_id.view();
-  document["route"] = text_or_null(request.route.view());
-  document["pool"] = text_or_null(request.pool.view());
-  document["tenant"] = text_or_null(request.tenant.view());
-  document["model"] = text_or_null(request.model.view());
-  document["task"] = request.task.view();
-  document["stream"] = request.stream;
-  document["status"] = request.status;
-  document["reason"] = text_or_null(request.reason.view());
-  document["attempts_total"] = request.attempt_count;
-  document["attempts"] = attempts_of(request);
-  document["max_tokens"] = count_or_null(request.max_tokens);
-  document["prompt_bytes"] = request.prompt_bytes;
-  document["estimated_prompt_tokens"] = request.estimated_prompt_tokens;
-  document["prompt_tokens"] = count_or_null(request.prompt_tokens);
-  document["completion_tokens"] = count_or_null(request.completion_tokens);
-  document["cached_tokens"] = count_or_null(request.cached_tokens);
-  document["finish_reason"] = text_or_null(request.finish_reason.view());
-  document["duration_seconds"] = seconds_or_null(request.duration);
-  document["wait_seconds"] = seconds_or_null(request.waited);
-  document["ttft_seconds"] = seconds_or_null(request.first_token);
-  document["tpot_seconds"] = seconds_or_null(request.per_output_token);
-  document["max_gap_seconds"] = seconds_or_null(request.max_gap);
+JsonValue document_of(const RecentRequest& request) {
+  JsonValue document;
+  document.add("time", time_text(request.started));
+  document.add("request_id", request.request_id.view());
+  document.add("route", text_or_null(request.route.view()));
+  document.add("pool", text_or_null(request.pool.view()));
+  document.add("tenant", text_or_null(request.tenant.view()));
+  document.add("model", text_or_null(request.model.view()));
+  document.add("task", request.task.view());
+  document.add("stream", request.stream);
+  document.add("status", request.status);
+  document.add("reason", text_or_null(request.reason.view()));
+  document.add("attempts_total", request.attempt_count);
+  document.add("attempts", attempts_of(request));
+  document.add("max_tokens", count_or_null(request.max_tokens));
+  document.add("prompt_bytes", request.prompt_bytes);
+  document.add("estimated_prompt_tokens", request.estimated_prompt_tokens);
+  document.add("prompt_tokens", count_or_null(request.prompt_tokens));
+  document.add("completion_tokens", count_or_null(request.completion_tokens));
+  document.add("cached_tokens", count_or_null(request.cached_tokens));
+  document.add("finish_reason", text_or_null(request.finish_reason.view()));
+  document.add("duration_seconds", seconds_or_null(request.duration));
+  document.add("wait_seconds", seconds_or_null(request.waited));
+  document.add("ttft_seconds", seconds_or_null(request.first_token));
+  document.add("tpot_seconds", seconds_or_null(request.per_output_token));
+  document.add("max_gap_seconds", seconds_or_null(request.max_gap));
   return document;
 }
 
@@ -89,7 +83,7 @@ std::int64_t ended(const RecentRequest& request) { return request.started + requ
 
 }  // namespace
 
-json::array recent_requests_document(const MetricsRegistry& registry) {
+JsonValue::List recent_requests_document(const MetricsRegistry& registry) {
   std::vector<RecentRequest> requests;
   for (unsigned worker = 0; worker < registry.size(); ++worker) {
     registry.worker_metrics(worker).recent_requests().append_to(requests);
@@ -97,7 +91,7 @@ json::array recent_requests_document(const MetricsRegistry& registry) {
   std::sort(requests.begin(), requests.end(),
             [](const auto& a, const auto& b) { return ended(a) > ended(b); });
   if (requests.size() > max_recent_requests) requests.resize(max_recent_requests);
-  json::array documents;
+  JsonValue::List documents;
   documents.reserve(requests.size());
   for (const RecentRequest& each : requests) documents.push_back(document_of(each));
   return documents;

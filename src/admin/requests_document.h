@@ -1,9 +1,9 @@
 // The last requests to models as a JSON document of the admin API.
 #pragma once
 
-#include <boost/json/array.hpp>
 #include <cstddef>
 
+#include "evenkeel/json/value.h"
 #include "evenkeel/stats/worker_metrics.h"
 
 namespace evenkeel {
@@ -12,6 +12,6 @@ namespace evenkeel {
 inline constexpr std::size_t max_recent_requests = 256;
 
 /// The last ones first. Thread: any.
-boost::json::array recent_requests_document(const MetricsRegistry& registry);
+JsonValue::List recent_requests_document(const MetricsRegistry& registry);
 
 }  // namespace evenkeel

@@ -126,11 +126,9 @@ const JsonValue& JsonValue::operator[](std::string_view name) const {
   return found == all.rend() ? null : found->second;
 }
 
-JsonValue& JsonValue::operator[](std::string_view name) {
+void JsonValue::add(std::string_view name, JsonValue value) {
   if (is_null()) value_ = Object();
-  Object& all = std::get<Object>(value_);
-  const auto found = std::ranges::find(all, name, &Member::first);
-  return found != all.end() ? found->second : all.emplace_back(name, JsonValue()).second;
+  std::get<Object>(value_).emplace_back(name, std::move(value));
 }
 
 bool JsonValue::operator==(const JsonValue& other) const { return value_ == other.value_; }

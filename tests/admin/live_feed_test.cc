@@ -2,17 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <string>
 
 namespace evenkeel {
 namespace {
 
-boost::json::object object(const char* text) { return boost::json::parse(text).as_object(); }
+JsonValue object(const char* text) { return *parse_json(text); }
 
 std::string diff(const char* before, const char* after) {
-  return boost::json::serialize(live_diff(object(before), object(after)));
+  return json_text(live_diff(object(before), object(after)));
 }
 
 TEST(LiveDiff, HoldsOnlyTheFieldsThatChanged) {

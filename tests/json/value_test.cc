@@ -59,11 +59,12 @@ TEST(JsonValue, IsWrittenAsItWasReadWithoutSpaces) {
 }
 
 TEST(JsonValue, IsBuiltMemberByMember) {
+  JsonValue inner;
+  inner.add("c", std::optional<double>(0.5));
+  inner.add("none", std::optional<double>());
   JsonValue value;
-  value["a"] = 1;
-  value["b"]["c"] = std::optional<double>(0.5);
-  value["b"]["none"] = std::optional<double>();
-  value["a"] = JsonValue::List{"x", true, std::nan("")};
+  value.add("a", JsonValue::List{"x", true, std::nan("")});
+  value.add("b", std::move(inner));
   EXPECT_EQ(json_text(value), R"({"a":["x",true,null],"b":{"c":0.5,"none":null}})");
   EXPECT_EQ(value, *parse_json(json_text(value)));
 }

@@ -28,6 +28,7 @@ class JsonValue {
   };
 
   JsonValue() = default;  ///< null
+  JsonValue(std::nullptr_t) {}
   JsonValue(std::same_as<bool> auto truth) : value_(truth) {}
   template <std::integral T>
     requires(!std::same_as<T, bool>)
@@ -60,8 +61,8 @@ class JsonValue {
 
   /// The last member with that name.
   const JsonValue& operator[](std::string_view name) const;
-  /// Adds the member unless it is there. REQUIRES: null, which becomes an object, or an object.
-  JsonValue& operator[](std::string_view name);
+  /// Adds a member. REQUIRES: an object, or null, which becomes one.
+  void add(std::string_view name, JsonValue value);
 
   bool operator==(const JsonValue& other) const;
 
