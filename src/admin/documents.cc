@@ -94,7 +94,7 @@ JsonValue replaced_in_flight(const RuntimeStatus& status, const std::string& poo
   return found == replaced.in_flight.end() ? 0 : found->second;
 }
 
-/// Returns null if the backend is not slow.
+/// Returns null for a backend that is not slow.
 JsonValue slowness_document(Slowness slowness) {
   if (slowness.ratio == 0) return nullptr;
   return JsonValue::Object{{"part", to_string(slowness.part)}, {"ratio", slowness.ratio}};

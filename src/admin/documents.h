@@ -21,7 +21,7 @@ struct RuntimeView {
   Instant now;
 };
 
-/// Describes a problem as `check --json` prints it.
+/// Returns a problem as `check --json` prints it.
 JsonValue problem_document(const Problem& problem);
 
 JsonValue status_document(const RuntimeView& view);
@@ -29,7 +29,7 @@ JsonValue::List pools_document(const RuntimeView& view);
 
 /// REQUIRES, of this and the next: `history` was updated with the pool set of `view`.
 JsonValue::List backends_document(const RuntimeView& view, const BackendStateHistory& history);
-/// Describes the backend at a position in the pool set.
+/// Returns one backend, by its position in the pool set.
 JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& history,
                            std::size_t pool, std::size_t backend);
 

@@ -192,7 +192,7 @@ SharedText LiveFeed::snapshot() {
   return snapshot_;
 }
 
-/// Returns nothing for what is no event of this process, or one that is yet to come.
+/// Returns nothing for an id that is not of this process, or yet to come.
 std::optional<std::uint64_t> LiveFeed::number_of(std::string_view event_id) const {
   const std::string prefix = epoch_ + "-";
   if (!event_id.starts_with(prefix)) return std::nullopt;

@@ -38,7 +38,7 @@ Task<Result<Chunk>> StreamBody::read_until_some(Task<Result<Chunk>> next) {
   co_return chunk;
 }
 
-/// False: nothing is left of the chunk, and there is more to read.
+/// True unless nothing is left of the chunk, and there is more to read.
 bool StreamBody::pass(Result<Chunk>& chunk) {
   if (!chunk) {
     break_off(chunk);

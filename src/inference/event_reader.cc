@@ -21,15 +21,15 @@ bool consume(std::string_view& text, std::string_view token) {
   return true;
 }
 
-/// `{"error": ...`, unless that is null, or `{"object": "error"`.
+/// True for `{"error": ...`, unless that is null, and for `{"object": "error"`.
 bool is_error_object(std::string_view json) {
   if (!consume(json, "{")) return false;
   if (consume(json, R"("error")")) return !(consume(json, ":") && consume(json, "null"));
   return consume(json, R"("object")") && consume(json, ":") && consume(json, R"("error")");
 }
 
-/// The error says that the request was wrong: `"code": 4xx`, as vLLM and SGLang write it, or
-/// `"error_type": "validation"`, as TGI does.
+/// True if the error says that the request was wrong: `"code": 4xx`, as vLLM and SGLang write it,
+/// or `"error_type": "validation"`, as TGI does.
 bool blames_client(std::string_view json) {
   constexpr std::string_view type = R"("error_type")";
   if (const std::size_t at = json.find(type); at != std::string_view::npos) {

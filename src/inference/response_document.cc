@@ -54,7 +54,7 @@ void ResponseDocument::remember_opening(std::string_view last_key) {
   if (size <= max_opening) opening_.assign(begin_, size);
 }
 
-/// Of a key, with its opening quote, in the event.
+/// Returns the place of a key, with its opening quote, in the event.
 std::size_t ResponseDocument::place_of(std::string_view key) const {
   const bool is_whole =
       key.data() >= part_.data() && key.data() + key.size() <= part_.data() + part_.size();
@@ -95,8 +95,8 @@ void ResponseDocument::keep_text(std::string_view bytes) {
   text_size_ = static_cast<std::uint8_t>(text_size_ + kept);
 }
 
-/// A document of no known dialect has output, unless it is empty, `[DONE]`, or says that it is a
-/// sign of life.
+/// True if a document of no known dialect has output: unless it is empty, `[DONE]`, or says that it
+/// is a sign of life.
 bool ResponseDocument::is_unknown_output() const {
   if (has_dialect_ || form_ == Form::blank || form_ == Form::list) return false;
   if (form_ == Form::object || form_ == Form::values) return true;
@@ -166,7 +166,7 @@ void ResponseDocument::string(std::string_view text) {
   }
 }
 
-/// Text, or a call of a tool, at a place where engines put it.
+/// True for text, or a call of a tool, at a place where engines put it.
 bool ResponseDocument::is_output() const {
   switch (key()) {
     // OpenAI's chat; Ollama's chat; llama.cpp's own completion.
@@ -191,13 +191,13 @@ bool ResponseDocument::is_output() const {
   }
 }
 
-/// The first one: of the document, or of the response that an event is about.
+/// True for the first id of the document, or of the response that an event is about.
 bool ResponseDocument::is_id() const {
   if (key() != Key::id || !into_.id.empty()) return false;
   return repeats_ ? parent() == Key::response && walk_.objects() == 2 : outermost();
 }
 
-/// Why the first choice ended.
+/// True if the text says why the first choice ended.
 bool ResponseDocument::is_reason(std::string_view text) const {
   switch (key()) {
     case Key::finish_reason:

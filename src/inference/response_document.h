@@ -18,21 +18,21 @@ namespace evenkeel {
 /// Counts of tokens as engines name them, from all documents of a response.
 struct TokenCounts {
   using Count = std::optional<std::uint64_t>;
-  // Of `usage`, or of SGLang's `meta_info`.
+  // Counts in `usage`, or in SGLang's `meta_info`.
   Count prompt;
   Count completion;
   Count total;
   Count cached;
   Count cache_read;      // Anthropic: not part of `prompt`
   Count cache_creation;  // the same
-  // Of other places: llama.cpp, Ollama, TGI.
+  // Counts in other places: llama.cpp, Ollama, TGI.
   Count own_prompt;
   Count own_completion;
   Count timed_prompt;  // without what was cached
   Count timed_cached;
 };
 
-/// Whether events of this name, or with this `type` or `status`, come without output in any
+/// True if events of this name, or with this `type` or `status`, come without output in any
 /// dialect: "ping", "response.created", "message_start", "in_progress".
 bool is_name_without_output(std::string_view name);
 
@@ -47,8 +47,8 @@ class ResponseDocument {
 
   /// `offset`: of these bytes in their event.
   void read(std::string_view bytes, std::size_t offset = 0);
-  /// The next byte begins a document. Whether the last one had output: where engines put it or, if
-  /// the document is of no dialect that is known, anything at all.
+  /// True if the document that ends had output: where engines put it or, if the document is of no
+  /// dialect that is known, anything at all. The next byte begins another document.
   bool end();
   /// The document is an event of this name.
   void name_event(std::string_view name) { has_dialect_ |= is_name_without_output(name); }
@@ -57,7 +57,7 @@ class ResponseDocument {
   /// Puts the counts so far into the response.
   void report() const;
 
-  // As JsonWalk's visitor.
+  // The visitor of the JsonWalk.
   std::uint8_t key(std::string_view name);
   void string(std::string_view text);
   void number(std::uint64_t value);
@@ -99,7 +99,7 @@ class ResponseDocument {
   bool has_known_key_ = false;  // the document, so far
   std::uint64_t choice_ = 0;    // that is being read
   bool has_output_ = false;
-  /// Something shows that output, if any, is where is_output looks for it.
+  /// True if something shows that output, if any, is where is_output looks for it.
   bool has_dialect_ = false;
   Form form_ = Form::blank;
   std::uint8_t text_size_ = 0;

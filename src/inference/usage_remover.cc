@@ -96,7 +96,7 @@ std::string_view UsageRemover::pass(bool last) {
   return edited_;
 }
 
-/// From here on the bytes for the client are collected.
+/// Collects the bytes for the client from here on.
 void UsageRemover::edit() {
   if (!std::exchange(edits_, true)) edited_.assign(bytes_.substr(0, passed_));
 }
@@ -118,7 +118,7 @@ void UsageRemover::pass_event(std::string_view event, const EventUsage& usage) {
   to += event.substr(removed.end);
 }
 
-/// Without usage, it is this event that has the fingerprint.
+/// Adds the fingerprint to the last event, which has it in a stream without usage.
 void UsageRemover::stamp_final(std::string_view fingerprint) {
   const std::size_t end = final_.rfind('}');
   if (fingerprint.empty() || end == std::string::npos) return;

@@ -178,7 +178,7 @@ std::string_view Scanner::number_text(const char* end) {
   return {kept_number_.data(), kept_number_bytes_};
 }
 
-// Whether `c` belongs to the number. If not, `digits_` stays.
+// True if `c` belongs to the number. If not, `digits_` stays.
 bool Scanner::continue_number(char c) {
   const auto to = [&](Digits next) {
     digits_ = next;
@@ -274,7 +274,7 @@ void Scanner::begin_string(bool key, std::string_view& bytes) {
   consume(bytes, 1);
 }
 
-// Most keys and many values are short, and nothing in them needs a look. Leaves all others.
+// True if the string is short and nothing in it needs a look, as in most keys. Leaves all others.
 bool Scanner::scan_short_string(std::string_view& bytes) {
   if (raw_bytes_ > 0 || escape_size_ > 0) return false;
   const char* const begin = bytes.data();
@@ -330,8 +330,8 @@ const char* Scanner::scan_text(const char* at, const char* end) {
   return at;
 }
 
-// At a backslash: escapes that are not cut, in a few instructions. Others are left to
-// continue_escape.
+// Passes over an escape that is not cut, in a few instructions. Leaves others to
+// continue_escape. REQUIRES: a backslash at `at`.
 const char* Scanner::scan_escape(const char* at, const char* end, std::uint64_t offset) {
   if (end - at >= 2 && is_simple_escape(at[1])) {
     ++escape_bytes_;
@@ -350,7 +350,7 @@ const char* Scanner::scan_escape(const char* at, const char* end, std::uint64_t 
   return at + 1;
 }
 
-// False: `c`, which is at `offset`, does not belong to the escape.
+// True if `c`, which is at `offset`, belongs to the escape.
 bool Scanner::continue_escape(char c, std::uint64_t offset) {
   if (escape_size_ == 1) {
     if (c == 'u') {

@@ -66,7 +66,7 @@ std::size_t sequence_bytes(unsigned char lead) {
 
 enum class Sequence : std::uint8_t { complete, incomplete, ill_formed };
 
-// Of the character at the beginning of `text`, which is not empty (RFC 3629, section 4).
+// Checks the character at the beginning of `text`, which is not empty (RFC 3629, section 4).
 Sequence first_sequence(std::string_view text, std::size_t& size) {
   const auto lead = static_cast<unsigned char>(text[0]);
   size = sequence_bytes(lead);
@@ -95,7 +95,7 @@ std::size_t incomplete_tail(std::string_view text) {
   return 0;
 }
 
-// Without the beginning of a character at the end of `text`, which is well-formed apart from that.
+// Removes the beginning of a character at the end of `text`, which is well-formed apart from that.
 std::string_view whole_characters(std::string_view text) {
   return text.substr(0, text.size() - incomplete_tail(text));
 }

@@ -14,7 +14,7 @@ bool was_served(const RequestOutcome& outcome) {
   return outcome.status > 0 && outcome.status < 400 && !outcome.fault;
 }
 
-/// The backend ended a response that had begun, or did not continue it.
+/// True if the backend ended a response that had begun, or did not continue it.
 bool backend_failed(Fault fault) {
   return fault == Fault::backend_closed || fault == Fault::backend_protocol ||
          fault == Fault::idle_timeout || fault == Fault::first_byte_timeout ||
@@ -23,7 +23,7 @@ bool backend_failed(Fault fault) {
 
 constexpr int internal_server_error = 500;
 
-/// A success whose body has no announced length, and is neither absent nor a tunnel.
+/// True for a success whose body has no announced length, and is neither absent nor a tunnel.
 bool is_stream(const Request& request, int status, const Body& body) {
   return status < 400 && !body.length() && status != 101 && status != 204 && status != 304 &&
          request.method != "HEAD";
@@ -126,7 +126,7 @@ ForwardedBody::~ForwardedBody() {
   }
 }
 
-/// From what the engine has counted.
+/// Learns it from what the engine has counted.
 void ForwardedBody::learn_tokens_per_output() const {
   const InferenceResponse& response = info_.inference->response;
   if (!response.completion_tokens || response.output_events == 0) return;
@@ -134,13 +134,14 @@ void ForwardedBody::learn_tokens_per_output() const {
       static_cast<double>(*response.completion_tokens) / response.output_events);
 }
 
-/// The end of the connection cut the response off, not a reset of its stream.
+/// True if the end of the connection cut the response off, not a reset of its stream.
 bool ForwardedBody::ended_in_order() const {
   return !info_.outcome.stream_reset && link_->ended_in_order();
 }
 
-/// The backend ended a response that had begun, or did not continue it, and that was its fault: how
-/// a tunnel ends is a matter between client and server, and a server need not wait for its client.
+/// True if the backend ended a response that had begun, or did not continue it, and that was its
+/// fault: how a tunnel ends is a matter between client and server, and a server need not wait for
+/// its client.
 bool ForwardedBody::is_failure(Fault fault) const {
   if (tunnel_) return false;
   const auto* response = dynamic_cast<const LinkBody*>(body_.get());

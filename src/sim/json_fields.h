@@ -33,7 +33,7 @@ class JsonFields {
                                      std::uint32_t minimum);
   void refuse(std::string_view key, std::string_view what);
 
-  /// Empty: nothing is wrong.
+  /// What is wrong with the first wrong field; empty if nothing is.
   const std::string& problem() const { return problem_; }
 
  private:

@@ -54,7 +54,7 @@ TEST(EventSplitter, GoesOnBehindWhatWasSkipped) {
   EXPECT_FALSE(splitter.between_events());
 
   std::string_view piece = " an event\"}\n\ndata:x";
-  EXPECT_EQ(splitter.next(piece), Part::field) << "of which nobody knows the beginning";
+  EXPECT_EQ(splitter.next(piece), Part::field) << "whose beginning is not known";
   EXPECT_EQ(splitter.next(piece), Part::event_end);
   EXPECT_EQ(splitter.next(piece), Part::data);
   splitter.skip("data: {}\n\n");

@@ -20,7 +20,7 @@ TEST(StreamPace, MeasuresTheTimeBetweenOutputsNowAndThen) {
   for (int i = 0; i < 200; ++i) {
     now += 10ms;
     if (pace.skips_next()) {
-      ++skipped;  // nobody looks for output in it
+      ++skipped;  // its output is not counted
     } else {
       ++outputs;
     }

@@ -28,7 +28,8 @@ class EventSplitter {
 
   /// Removes the next part from the front of `piece`.
   Part next(std::string_view& piece);
-  /// Of `data`: valid as long as the piece; of `field`: until the next call.
+  /// The text of the last part: of `data`, valid as long as the piece; of `field`, until the next
+  /// call.
   std::string_view text() const { return text_; }
 
   /// Passes over a piece without splitting it; the event that it ends in is not shown.

@@ -18,19 +18,19 @@ struct ModelCard {
   std::string owner;         ///< empty: unknown
   std::int64_t created = 0;  ///< Unix time in seconds; 0: unknown
   std::string parent;        ///< of an adapter: its base model. In `details`, too
-  /// Its other fields, as members of a JSON object: `"root":"x","max_model_len":4096`. Without
-  /// `permission`, whose ids vLLM draws anew each time. Empty: none, or too many.
+  /// The other fields of the entry, as members of a JSON object: `"root":"x","max_model_len":4096`.
+  /// Without `permission`, whose ids vLLM draws anew each time. Empty: none, or too many.
   std::string details;
 
-  /// All but `created`, which vLLM sets to the time of the request.
+  /// True if all is the same but `created`, which vLLM sets to the time of the request.
   bool same_model(const ModelCard& other) const {
     return id == other.id && owner == other.owner && parent == other.parent &&
            details == other.details;
   }
 };
 
-/// In the server's order. Entries that name no model are left out and counted in `odd`; nothing if
-/// the text is not a list, or a list of nothing else.
+/// Returns the models in the server's order. Entries that name no model are left out and counted in
+/// `odd`; nothing if the text is not a list, or a list of nothing else.
 std::optional<std::vector<ModelCard>> read_model_cards(std::string_view text,
                                                        std::size_t* odd = nullptr);
 

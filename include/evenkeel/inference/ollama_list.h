@@ -14,7 +14,8 @@ struct OllamaEntry {
   std::string json;  ///< the whole object
 };
 
-/// In the server's order, without entries that name no model; nothing if the text is not a list.
+/// Returns the entries in the server's order, without those that name no model; nothing if the text
+/// is not a list.
 std::optional<std::vector<OllamaEntry>> read_ollama_list(std::string_view text);
 
 }  // namespace evenkeel

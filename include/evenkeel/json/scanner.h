@@ -57,21 +57,22 @@ class Scanner {
   /// Removes the bytes of the next token from the front of `bytes`. A number is returned when a
   /// byte follows it.
   Token next(std::string_view& bytes);
-  /// The document has ended. False: it is not complete.
+  /// True if the document, which ends here, is complete.
   bool finish();
 
   /// Bytes read, or where the error is.
   std::uint64_t offset() const { return offset_; }
-  /// Of the last value that is not a container: its first byte.
+  /// The first byte of the last value that is not a container.
   std::uint64_t value_begin() const { return value_begin_; }
   /// Objects and arrays that are open.
   std::size_t depth() const { return depth_; }
   const char* problem() const { return problem_; }
 
-  /// Of a key, a string, or a number that is no integer; valid as long as the bytes that were read.
+  /// The text of a key, a string, or a number that is no integer; valid as long as the bytes that
+  /// were read.
   /// Empty for a number of more than `max_number` bytes.
   std::string_view text() const { return text_; }
-  /// There was no earlier part.
+  /// True if there was no earlier part.
   bool whole() const { return whole_; }
   bool escaped() const { return escaped_; }
   /// Size in UTF-8 of the string so far, without its quotes and escapes. Half a surrogate pair

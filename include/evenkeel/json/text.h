@@ -17,11 +17,11 @@ const char* find_special(const char* begin, const char* end, bool& non_ascii);
 /// Checks text that comes in pieces, cut anywhere, for well-formed UTF-8 (RFC 3629).
 class Utf8Check {
  public:
-  /// The next piece, which starts at `offset`. False: ill-formed; see bad_at().
+  /// True if the next piece, which starts at `offset`, is well-formed; otherwise see bad_at().
   bool add(std::string_view piece, std::uint64_t offset);
-  /// The text has ended. False: within a character; see bad_at().
+  /// True if the text, which ends here, ends with a whole character; otherwise see bad_at().
   bool finish();
-  /// The text so far ends within a character.
+  /// True if the text so far ends within a character.
   bool pending() const { return size_ > 0; }
   /// Offset of the first byte of the ill-formed sequence.
   std::uint64_t bad_at() const { return bad_at_; }

@@ -35,7 +35,7 @@ class StreamParser {
 
   /// Events with generated text so far: one token each, unless the engine sends several at once.
   std::uint64_t content_events() const { return response_.output_events; }
-  /// `data: [DONE]` was read: the stream is complete.
+  /// True if `data: [DONE]` was read: the stream is complete.
   bool done() const { return done_; }
   /// The payload of the first `data: {"error": ...}`; empty: none.
   const std::string& error() const { return error_; }
