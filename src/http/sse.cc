@@ -20,13 +20,13 @@ bool EventSplitter::take_line_feed(std::string_view& piece) {
 EventSplitter::Part EventSplitter::next(std::string_view& piece) {
   take_line_feed(piece);
   while (!piece.empty()) {
-    const std::string_view line = piece.substr(0, piece.find('\n'));
-    std::string_view part = line.substr(0, line.find('\r'));
-    if (part.empty()) {
+    if (piece.front() == '\n' || piece.front() == '\r') {
       const Part ended = end_line(piece);
       if (ended != Part::more) return ended;
       continue;
     }
+    const std::string_view line = piece.substr(0, piece.find('\n'));
+    std::string_view part = line.substr(0, line.find('\r'));
     piece.remove_prefix(part.size());
     between_events_ = false;
     if (line_ == Line::begin) begin_line(part);

@@ -15,8 +15,9 @@ constexpr std::size_t telling_bytes = 48;
 
 /// Removes `token` and the spaces before it, if the text begins with them.
 bool consume(std::string_view& text, std::string_view token) {
-  const std::string_view rest = text.substr(std::min(text.find_first_not_of(' '), text.size()));
-  if (!rest.starts_with(token)) return false;
+  std::string_view rest = text;
+  while (rest.starts_with(' ')) rest.remove_prefix(1);
+  if (rest.empty() || rest.front() != token.front() || !rest.starts_with(token)) return false;
   text = rest.substr(token.size());
   return true;
 }
@@ -24,6 +25,7 @@ bool consume(std::string_view& text, std::string_view token) {
 /// True for `{"error": ...`, unless that is null, and for `{"object": "error"`.
 bool is_error_object(std::string_view json) {
   if (!consume(json, "{")) return false;
+  if (json.size() > 1 && json[0] == '"' && json[1] != 'e' && json[1] != 'o') return false;  // most
   if (consume(json, R"("error")")) return !(consume(json, ":") && consume(json, "null"));
   return consume(json, R"("object")") && consume(json, ":") && consume(json, R"("error")");
 }
@@ -73,9 +75,10 @@ void EventErrors::read_field(std::string_view line) {
 }
 
 void EventErrors::end_event() {
+  skips_ = false;
+  if (data_.empty() && !names_error_) return;
   const bool is_error = std::exchange(names_error_, false) || is_error_object(data_);
   if (is_error && data_.size() <= max_error && !blames_client(data_)) found_ = true;
-  skips_ = false;
   data_.clear();
 }
 
