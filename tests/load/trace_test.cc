@@ -174,7 +174,7 @@ TEST(Trace, ErrorsNameTheLineAndTheProblem) {
   EXPECT_THAT(complaint_about(std::string(mooncake) + "{\"timestamp\":"),
               HasSubstr("t:3: not a JSON object"));
   EXPECT_THAT(
-      complaint_about(R"({"timestamp":1,"input_length":2,"output_length":3,"hash_ids":[1,)"),
+      complaint_about(R"({"timestamp":1,"input_length":2,"output_length":3,"hash_ids":[1,-2]})"),
       HasSubstr("hash_ids"));
   EXPECT_THAT(complaint_about("timestamp_ms,input_tokens,output_tokens\n"),
               HasSubstr("no requests"));
