@@ -290,9 +290,8 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& 
     add_explanation(*lease.placed(), response);
   }
   const bool finds_errors = options_.finds_stream_errors || backend.load().detected_engine() != 0;
-  response.body =
-      ForwardedBody::create(loop_, std::move(lease), std::move(link), request, response,
-                            result.outcome, json_error, *target.metrics, finds_errors);
+  response.body = ForwardedBody::create(loop_, std::move(lease), std::move(link), request, response,
+                                        result.outcome, json_error, *target.metrics, finds_errors);
   if (options_.reads_load_reports) [[unlikely]]
     take_load_report(loop_, backend, request, response);
   const PoolState& pool = pool_.state();
