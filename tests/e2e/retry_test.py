@@ -401,14 +401,20 @@ class Retry(case.Case):
             with self.subTest(picker):
                 daemon = self.pool(answering(500), answering(200), answering(200), picker=picker, workers=2)
 
-                def ask():
-                    with Stream.connect(daemon.address) as stream:
-                        return [stream.exchange("POST", CHAT, [("content-type", "application/json")], PROMPT).status
-                                for _ in range(500)]
+                def ask(stream):
+                    began = time.monotonic()
+                    status = stream.exchange("POST", CHAT, [("content-type", "application/json")], PROMPT).status
+                    # A server that a busy machine has stopped for 100 ms may have begun to generate.
+                    return "late" if status == 500 and time.monotonic() - began >= 0.1 else status
 
-                clients = [self.spawn(ask) for _ in range(4)]
+                def ask_often():
+                    with Stream.connect(daemon.address) as stream:
+                        return [ask(stream) for _ in range(500)]
+
+                clients = [self.spawn(ask_often) for _ in range(4)]
                 answers = [status for client in clients for status in client.join()]
-                self.assertEqual({status: answers.count(status) for status in set(answers)}, {200: 2000})
+                self.assertEqual(set(answers) - {"late"}, {200})
+                self.assertGreater(answers.count(200), 1900)
 
 
 class BrokenStream(case.Case):
