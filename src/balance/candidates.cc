@@ -21,23 +21,10 @@ bool Candidates::all_deprioritized(const Hint& hint) const {
   return true;
 }
 
-std::uint32_t Candidates::overflow_target(const Hint& hint) const {
-  std::uint32_t best = none;
-  for (std::uint32_t index = 0; index < size(); ++index) {
-    const bool may_take = in_rotation(index) && load(index).takes_overflow(hint.now) &&
-                          !over_memory_guard(load(index), memory_guard_) && has_room(index) &&
-                          !excluded(index, hint);
-    if (may_take && (best == none || in_flight(index) < in_flight(best))) best = index;
-  }
-  return best;
-}
-
 const BackendPtr* CandidatePicker::pick(const Hint& hint) {
   std::uint32_t chosen = choose(Eligible(candidates_, hint, false));
-  if (chosen == none) [[unlikely]] {
-    chosen = candidates_.all_deprioritized(hint) ? choose(Eligible(candidates_, hint, true))
-                                                 : candidates_.overflow_target(hint);
-  }
+  if (chosen == none && candidates_.all_deprioritized(hint)) [[unlikely]]
+    chosen = choose(Eligible(candidates_, hint, true));
   return chosen == none ? nullptr : &candidates_[chosen];
 }
 

@@ -45,9 +45,6 @@ class Candidates {
   bool excluded(std::uint32_t index, const Hint& hint) const {
     return !hint.excluded.empty() && hint.excluded.contains((*backends_)[index].get());
   }
-  /// The least loaded of the parked backends that may get a request which no other can take, and
-  /// that are not above the memory guard; `none` if there is none.
-  std::uint32_t overflow_target(const Hint& hint) const;
   /// Whether every backend that is in rotation and that the request has not tried is deprioritized.
   bool all_deprioritized(const Hint& hint) const;
 

@@ -45,10 +45,6 @@ class ConsistentHash final : public CandidatePicker {
       refresh_one(index, Instant{});
   }
 
-  bool suits(const Hint& hint, std::size_t index) const override {
-    return !hint.key || table_->owner(mix(*hint.key)) == index;
-  }
-
  private:
   struct Snapshot {
     std::uint32_t in_flight = 0;

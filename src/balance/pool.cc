@@ -277,27 +277,9 @@ void PoolState::tick(Instant now) {
     active += backend->load().in_flight();
     picks += backend->load().picks_total();
   }
-  find_due_trial(false, now);
-  find_due_trial(true, now);
   wait_forecast_->tick(picks - std::min(active, picks), now);
   if (has_waiting()) active += queue().waiting;
   retry_budget_->set_active(active, spec_.retry_budget);
-}
-
-/// In turn: of several, one may be none that the requests of now can try.
-void PoolState::find_due_trial(bool safe_method, Instant now) {
-  const std::size_t size = backends_->size();
-  std::uint32_t due = 0;
-  for (std::size_t i = 1; i <= size && due == 0; ++i) {
-    const std::size_t index = (last_due_[safe_method ? 1 : 0] + i) % size;
-    const Load& load = (*backends_)[index]->load();
-    if (!load.in_rotation() || !load.takes_trial(safe_method, now) || over_memory_guard(load)) {
-      continue;
-    }
-    due = static_cast<std::uint32_t>(index) + 1;
-    last_due_[safe_method ? 1 : 0] = index;
-  }
-  due_trial(safe_method).store(due, std::memory_order_relaxed);
 }
 
 LearnedState PoolState::learned(const Backend& backend, Instant now) const {
@@ -387,34 +369,6 @@ Task<Result<Lease>> Pool::wait_in_subset(Hint hint, Instant deadline) {
   if (lease || lease.error().fault != Fault::no_backend) co_return lease;
   auto placed = co_await acquire_elsewhere(hint, until);
   co_return placed;
-}
-
-const BackendPtr* Pool::find_trial(const Hint& hint, bool safe_method) const {
-  const BackendPtr* parked = state_->trial_backend(safe_method);
-  if (parked == nullptr || state_->admission().is_awaited((*parked)->load())) return nullptr;
-  if (hint.session && state_->affinity() != nullptr) return nullptr;
-  std::size_t index = static_cast<std::size_t>(parked - state_->backends().data());
-  if (hint.subset != 0) {
-    const std::uint32_t in_subset = state_->subsets()[hint.subset - 1].index_of(index);
-    if (in_subset == Subset::none) return nullptr;
-    index = in_subset;
-  }
-  return picker_for(hint).suits(hint, index) ? parked : nullptr;
-}
-
-std::optional<Lease> Pool::acquire_trial(const BackendPtr& backend, bool safe_method) {
-  if (!state_->take_trial(backend, safe_method)) return std::nullopt;
-  const Instant now = loop_.now();
-  const Load& load = backend->load();
-  if (!load.in_rotation() || !load.takes_trial(safe_method, now)) return std::nullopt;
-  const auto& backends = state_->backends();
-  const bool has_other = std::any_of(backends.begin(), backends.end(), [&](const auto& each) {
-    const Load& other = each->load();
-    return other.in_rotation() && other.has_room(other.limit()) &&
-           !state_->deprioritized(other, now);
-  });
-  if (!has_other || !backend->try_acquire(now)) return std::nullopt;
-  return Lease::adopt(backend);
 }
 
 Error Pool::no_backend_error(const PoolState& pool) const {

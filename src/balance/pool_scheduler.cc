@@ -50,8 +50,7 @@ std::uint64_t whole(double tokens) {
 SlotState state_of(const Load& load, Instant now) {
   if (!load.in_rotation()) return SlotState::out;
   if (!load.has_room(load.limit())) return SlotState::full;
-  if (!load.in_backoff(now)) return SlotState::open;
-  return load.takes_overflow(now) ? SlotState::overflow : SlotState::avoided;
+  return load.in_backoff(now) ? SlotState::avoided : SlotState::open;
 }
 
 }  // namespace

@@ -46,10 +46,6 @@ class PrefixAffinity final : public Picker {
     return hint.key ? by_key_->pick(hint) : by_load_->pick(hint);
   }
 
-  bool suits(const Hint& hint, std::size_t index) const override {
-    return by_key_->suits(hint, index);
-  }
-
   std::optional<std::uint64_t> key_of(const PromptBeginning& prompt) override {
     if (backends_->empty()) return std::nullopt;
     common_.begin_request();

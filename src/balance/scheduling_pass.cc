@@ -142,22 +142,18 @@ void SchedulingPass::hold(ScheduledRequest& request, Candidate& candidate) const
   request.held_prefill = candidate.prefill;
 }
 
-/// The backends that the request may go to now. One that is avoided takes it if all others are too;
-/// one that takes overflow also if all others are full.
+/// The backends that the request may go to now. One that is avoided takes it if all others are too.
 void SchedulingPass::find_usable(const ScheduledRequest& request) {
   bool has_good = false;
-  bool has_open = false;
   for (Candidate& each : state_.candidates) {
     each.usable = request.may_use(each.slot);
     if (!each.usable) continue;
-    has_open |= each.state == SlotState::open;
     has_good |= each.state == SlotState::open || each.state == SlotState::full;
   }
   for (Candidate& each : state_.candidates) {
     switch (each.state) {
       case SlotState::open: break;
       case SlotState::avoided: each.usable &= !has_good; break;
-      case SlotState::overflow: each.usable &= !has_open; break;
       case SlotState::full:
       case SlotState::out: each.usable = false; break;
     }

@@ -19,8 +19,7 @@ bool may_use(const AdmissionTicket& ticket, const Backend& backend, Instant now)
   const PoolState& pool = *ticket.pool;
   if (hint.pinned != nullptr) return hint.pinned == &load && pool.pin_holds(hint, now);
   if (!load.in_rotation() || hint.excluded.contains(&backend)) return false;
-  const bool takes_overflow = load.takes_overflow(now) && !pool.over_memory_guard(load);
-  return takes_overflow || !pool.deprioritized(load, now) || !pool.has_available(hint, now);
+  return !pool.deprioritized(load, now) || !pool.has_available(hint, now);
 }
 
 /// The backend that may take the request now, or null.

@@ -114,7 +114,6 @@ struct Forwarder::Progress {
   Next next = Next::done;
   bool resent = false;     // at most once: a request that breaks its link must not break many
   bool waits = false;      // before the next attempt
-  bool is_trial = false;   // the current attempt, of a backend that a 429 has parked
   std::uint32_t sent = 0;  // attempts after which a backend may have begun, the current included
   Instant first_sent{};    // when the first attempt was sent
   std::unique_ptr<Held> held{};
@@ -127,16 +126,6 @@ struct Forwarder::Progress {
     last_fault = info.outcome.attempts.back().fault.value_or(Fault::internal);
     if (held && !result && next != Next::done && outweighs(*held, result.error())) return;
     held = std::make_unique<Held>(Held{std::move(result), info.timings, info.outcome.backend});
-  }
-  /// Continues as if the current attempt had not been made; its time counts as a retry's.
-  /// REQUIRES: it is the first.
-  void discard_attempt(Request& request, Instant now) {
-    --sent;
-    failed_at = now;
-    last_fault = request.info.outcome.attempts.back().fault;
-    count_retry_time(request.info.timings);
-    credentials.restore(request);
-    request.info.outcome.backend = {};
   }
   /// A backend's answer says more than that another one takes nothing. So does the failure of one
   /// that may have begun: the request is not unprocessed because the next one has not seen it.

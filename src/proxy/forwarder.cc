@@ -195,7 +195,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
               name_session(progress.new_session, request, *response);
             co_return response;
           }
-          if (!progress.is_trial) progress.hold(std::move(response), request.info, loop_.now());
+          progress.hold(std::move(response), request.info, loop_.now());
         } else {
           progress.next = next_after_failure(request, response.error(), **link, backend, progress);
           record_failed_attempt(request, response.error(), **link, backend, loop_.now());

@@ -1,6 +1,5 @@
 // When the forwarder makes another attempt after an answer, or after a backend may have begun.
 #include <algorithm>
-#include <cassert>
 #include <memory>
 #include <utility>
 
@@ -60,33 +59,6 @@ const Engine& Forwarder::engine_of(const Backend& backend) const {
   return detected == 0 ? *options_.engine : engine_numbered(detected);
 }
 
-/// Its retry policy may send it again, and its body can be sent again for sure. A gRPC server may
-/// refuse a call in its trailers, which the client gets.
-bool Forwarder::may_be_trial(const Request& request, const Progress& progress) const {
-  if (progress.policy->attempts < 2 || pool_.state().spec().retry_budget <= 0) return false;
-  if (request.info.outcome.grpc_status) return false;
-  if (request.body == nullptr) return true;
-  const InferenceInfo* const inference = request.info.inference.get();
-  const bool may_grow =
-      dynamic_cast<const ReplayBody*>(request.body.get()) != nullptr ||
-      (inference != nullptr && inference->body_is_held && !inference->request.complete);
-  const bool fits = !may_grow || request.body->length().has_value();
-  return request.body->rewindable() && fits;
-}
-
-/// A slot on a parked backend for a request that another one gets if this one refuses it too.
-std::optional<Lease> Forwarder::acquire_trial(const Request& request, const Progress& progress) {
-  const bool safe_method = is_safe_method(request.method);
-  const BackendPtr* backend = pool_.find_trial(progress.hint, safe_method);
-  if (backend == nullptr || !may_be_trial(request, progress)) return std::nullopt;
-  const RetryPolicy& policy = *progress.policy;
-  const ErrorAnswer refusal{.status = too_many_requests};
-  if (!policy.retries(refusal, engine_of(**backend).refusals, policy.is_idempotent(request))) {
-    return std::nullopt;
-  }
-  return pool_.acquire_trial(*backend, safe_method);
-}
-
 /// Once for each retry: a timeout of an attempt has paid already.
 bool Forwarder::spend_budget(Progress& progress) {
   if (progress.paid) return true;
@@ -97,8 +69,7 @@ bool Forwarder::spend_budget(Progress& progress) {
 }
 
 /// Decides on an answer that may be a refusal. If the request goes to another backend, `response`
-/// no longer needs its link. It holds the answer in case that fails, unless the attempt was a
-/// trial: that was evenkeel's own idea, and the request goes on as if it had not been made.
+/// no longer needs its link: it holds the answer in case that fails.
 Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& progress,
                                                 const Backend& backend, Response& response) {
   const RequestTimings& timings = request.info.timings;
@@ -114,21 +85,12 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
       blames_backend || policy.retries(answer, engine_of(backend).refusals, idempotent);
   if (!again || !may_retry(request, progress, backend)) co_return Next::done;
   const bool overloaded = answer.status == too_many_requests || answer.status == 503;
-  progress.is_trial = progress.is_trial && overloaded;
-  if (progress.is_trial) {
-    response.body.reset();  // and its link: reading the answer to its end would take time
-  } else {
-    const auto detached = co_await detach_answer(loop_, response);
-    if (!detached) co_return Next::done;
-  }
-  const bool rewound = rewind(request);
-  assert(rewound || !progress.is_trial);  // may_retry
-  if (!rewound || (!progress.is_trial && !spend_budget(progress))) co_return Next::done;
+  const auto detached = co_await detach_answer(loop_, response);
+  if (!detached || !rewind(request) || !spend_budget(progress)) co_return Next::done;
   Attempt& attempt = request.info.outcome.attempts.back();
   attempt.status = static_cast<std::uint16_t>(answer.status);
   attempt.fault = overloaded ? Fault::overloaded : Fault::server_error;
-  progress.waits = !progress.is_trial;
-  if (progress.is_trial) progress.discard_attempt(request, loop_.now());
+  progress.waits = true;
   co_return Next::other_backend;
 }
 

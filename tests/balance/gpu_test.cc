@@ -146,22 +146,6 @@ class GuardedPool : public ::testing::Test {
   const Backend* other;
 };
 
-TEST_F(GuardedPool, GivesNoRequestToAParkedBackendAboveTheGuard) {
-  Pool pool(state, loop, 1);
-  full->record_outcome(classify(429, 30s), loop.now() - 2s);
-  state->tick(loop.now());
-  EXPECT_FALSE(state->trial_due());
-  auto first = pool.acquire({});
-  ASSERT_TRUE(first.ready());
-  const auto lease = first.take();
-  ASSERT_EQ(lease->backend().get(), other);
-
-  const auto waiting = pool.acquire({});
-  EXPECT_FALSE(waiting.ready());
-  full->limit(2);  // offers its slots to the queue
-  EXPECT_FALSE(loop.run_until([&] { return waiting.ready(); }, Clock::now() + 50ms));
-}
-
 TEST_F(GuardedPool, QueuesRequestsForTheOtherBackend) {
   Pool pool(state, loop, 1);
   auto first = pool.acquire({});

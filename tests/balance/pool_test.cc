@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "balance/some_backends.h"
@@ -363,143 +361,13 @@ TEST_F(PoolAcquire, WaitsForAnAvailableBackendRatherThanUseOneInBackOff) {
   EXPECT_EQ(waiting.take()->backend(), backend(1));
 }
 
-TEST_F(PoolAcquire, AParkedBackendGetsWhatWouldQueueOneAtATime) {
+TEST_F(PoolAcquire, AnOverloadedBackendGetsNothingThatMayWaitForAnother) {
   given(some_pool(2, 1));
   backend(0)->record_outcome(classify(429, 30s), Clock::now());
-  Lease preferred = acquire_now();
-  ASSERT_EQ(preferred.backend(), backend(1));
+  const Lease taken = acquire_now();
+  ASSERT_EQ(taken.backend(), backend(1));
 
-  Lease overflow = acquire_now();
-  EXPECT_EQ(overflow.backend(), backend(0));
-
-  AttemptResult refused = classify(429, 30s);
-  refused.sent = Clock::now();
-  backend(0)->record_outcome(refused, Clock::now());
-  overflow.release();
-  auto waiting = acquire();
-  EXPECT_FALSE(waiting.ready()) << "it has refused the last one";
-  preferred.release();
-  ASSERT_TRUE(becomes_ready(waiting));
-  EXPECT_EQ(waiting.take()->backend(), backend(1));
-}
-
-TEST_F(PoolAcquire, AParkedBackendThatAcceptsARequestServesTheQueue) {
-  given(some_pool(2, 2));
-  backend(0)->record_outcome(classify(429, 30s), Clock::now() - 1s);
-  const Lease one = acquire_now();
-  const Lease other = acquire_now();
-  const Lease overflow = acquire_now();
-  ASSERT_EQ(overflow.backend(), backend(0));
-  auto waiting = acquire();
-  ASSERT_FALSE(waiting.ready());
-
-  backend(0)->accepted(false, Clock::now(), Clock::now());
-
-  ASSERT_TRUE(becomes_ready(waiting));
-  EXPECT_EQ(waiting.take()->backend(), backend(0));
-}
-
-TEST_F(PoolAcquire, AParkedBackendGetsNothingThatWouldQueueIfItFailsOrSays503) {
-  for (const int status : {500, 503}) {
-    given(some_pool(2, 1));
-    backend(0)->record_outcome(classify(status, 30s), Clock::now());
-    backend(0)->record_outcome(classify(429, 30s), Clock::now());
-    const Lease taken = acquire_now();
-    ASSERT_EQ(taken.backend(), backend(1));
-
-    EXPECT_FALSE(acquire().ready()) << status;
-  }
-}
-
-/// A pool without `max_in_flight` whose first backend a 429 has parked two seconds ago.
-class ParkedBackend : public PoolAcquire {
- protected:
-  ParkedBackend() { given_parked(some_pool(2, 0)); }
-
-  void given_parked(PoolSpec spec) {
-    given(std::move(spec));
-    backend(0)->record_outcome(classify(429, 30s), loop_.now() - 2s);
-  }
-  std::optional<Lease> acquire_trial(bool safe_method = false) {
-    const BackendPtr* parked = pool_->find_trial({}, safe_method);
-    if (parked == nullptr) return std::nullopt;
-    return pool_->acquire_trial(*parked, safe_method);
-  }
-};
-
-TEST_F(ParkedBackend, GetsOneRequestAsATrialAlthoughOthersAreNotFull) {
-  EXPECT_EQ(acquire_now().backend(), backend(1));
-  state_->tick(loop_.now());
-  ASSERT_TRUE(state_->trial_due());
-
-  const auto trial = acquire_trial();
-
-  ASSERT_TRUE(trial);
-  EXPECT_EQ(trial->backend(), backend(0));
-  EXPECT_FALSE(state_->trial_due());
-  state_->tick(loop_.now());
-  EXPECT_FALSE(acquire_trial()) << "one at a time";
-  backend(0)->accepted(false, loop_.now(), loop_.now());
-  EXPECT_FALSE(backend(0)->load().in_backoff(loop_.now()));
-}
-
-TEST_F(ParkedBackend, IsLeftToRequestsThatSayWhetherItAcceptsOthersAgain) {
-  state_->tick(loop_.now());  // the refusal was that of an unsafe method
-  for (int i = 0; i < 100; ++i) EXPECT_FALSE(acquire_trial(true));
-
-  EXPECT_TRUE(acquire_trial(false));
-}
-
-TEST_F(ParkedBackend, IsLeftToOneOfTheRequestsThatMayTryIt) {
-  state_->tick(loop_.now());
-  for (int i = 0; i < 100; ++i) EXPECT_NE(pool_->find_trial({}, false), nullptr);
-
-  EXPECT_TRUE(acquire_trial());
-  EXPECT_EQ(pool_->find_trial({}, false), nullptr);
-}
-
-TEST_F(ParkedBackend, TakesTurnsWithOthersThatTakeATrial) {
-  given_parked(some_pool(3, 0));
-  backend(1)->record_outcome(classify(429, 30s), loop_.now() - 2s);
-  std::set<const Backend*> seen;
-  for (int i = 0; i < 2; ++i) {
-    state_->tick(loop_.now());
-    seen.insert(pool_->find_trial({}, false)->get());
-  }
-  EXPECT_EQ(seen, (std::set<const Backend*>{backend(0).get(), backend(1).get()}));
-}
-
-TEST_F(ParkedBackend, GetsARequestWithAKeyAsATrialOnlyIfItIsTheBackendOfTheKey) {
-  PoolSpec spec = some_pool(2, 0);
-  spec.picker.name = "consistent-hash";
-  given(spec);
-  std::map<std::uint64_t, const Backend*> homes;
-  for (std::uint64_t key = 0; key < 100; ++key) {
-    auto lease = pool_->acquire({.key = key});
-    ASSERT_TRUE(lease.ready());
-    homes[key] = lease.take()->backend().get();
-  }
-  backend(0)->record_outcome(classify(429, 30s), loop_.now() - 2s);
-  state_->tick(loop_.now());
-
-  for (const auto& [key, home] : homes) {
-    const bool is_home = home == backend(0).get();
-    EXPECT_EQ(pool_->find_trial({.key = key}, false) != nullptr, is_home) << key;
-  }
-  EXPECT_NE(pool_->find_trial({}, false), nullptr) << "without a key";
-}
-
-TEST_F(ParkedBackend, GetsNoTrialThatNoOtherBackendCouldTakeOver) {
-  backend(1)->connect_failed(loop_.now());
-  state_->tick(loop_.now());
-  EXPECT_FALSE(acquire_trial()) << "the other one cannot be reached";
-}
-
-TEST_F(ParkedBackend, GetsNoTrialBeforeOneIsDue) {
-  backend(0)->record_outcome(classify(503, 30s), loop_.now());
-  state_->tick(loop_.now());
-  EXPECT_FALSE(state_->trial_due());
-  EXPECT_FALSE(acquire_trial());
+  EXPECT_FALSE(acquire().ready());
 }
 
 TEST_F(PoolAcquire, ARecoveredBackendServesTheQueueAtOnce) {

@@ -267,10 +267,6 @@ TEST(Scheduler, UsesAvoidedBackendsOnlyForWhatHasNoOther) {
   placing.scheduler.set_state(2, SlotState::full);
   const auto waits = placing.arrive_and_place({.prompt_tokens = 100});
   EXPECT_FALSE(placing.placed(waits)) << "full backends are not avoided ones";
-  placing.scheduler.set_state(0, SlotState::overflow);
-  placing.now += seconds(1);
-  placing.place();
-  EXPECT_EQ(placing.backend_of.at(waits), 0u);
 }
 
 TEST(Scheduler, AsksForASlotAndTakesTheNextBackendIfThereIsNone) {

@@ -98,20 +98,6 @@ TEST(ClassifyHead, ReadsADateAsTheTimeUntilThen) {
   }
 }
 
-TEST(RecordAttempt, TakesARefusalForThatOfALaterRequestOnlyIfItWasSentLater) {
-  const Backend backend({.id = "a", .address = "a:1"});
-  const Instant parked = Instant{} + 1h;
-  const AttemptResult refused = classify(429, 30s);
-  record_attempt(backend, refused, parked - 2s, parked);
-
-  ASSERT_TRUE(backend.try_acquire(parked + 1ms));
-  record_attempt(backend, refused, parked - 1s, parked + 1s);
-  EXPECT_TRUE(backend.load().takes_overflow(parked + 1001ms));
-
-  record_attempt(backend, refused, parked + 1ms, parked + 1s);
-  EXPECT_FALSE(backend.load().takes_overflow(parked + 1001ms));
-}
-
 class TrialTest : public ::testing::Test {
  protected:
   TrialTest() {

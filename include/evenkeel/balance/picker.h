@@ -26,9 +26,6 @@ class Picker {
   /// Null when no backend may be picked now. The choice takes no slot: that is
   /// `Backend::try_acquire`, which may fail.
   virtual const BackendPtr* pick(const Hint& hint) = 0;
-  /// Whether it is no detour for the request to go to this one of its backends: the picker binds
-  /// the request to no backend, or to this one while that is available.
-  virtual bool suits(const Hint& /*hint*/, std::size_t /*index*/) const { return true; }
   /// The `Hint::key` of a request that is new to the pool, and its vote on which prompts are common
   /// in the pool: once for each request, before its first pick. Nothing from pickers that do not
   /// look at prompts.

@@ -251,34 +251,12 @@ class PoolState {
   /// Avoided while another backend is available: in back-off, or above the memory guard.
   bool deprioritized(const Load& load, Instant now) const;
   bool over_memory_guard(const Load& load) const;
-  /// At the last `tick` a parked backend took a trial (Load::takes_trial), and no request has taken
-  /// it since then.
-  bool trial_due() const {
-    return (due_trial(false).load(std::memory_order_relaxed) |
-            due_trial(true).load(std::memory_order_relaxed)) != 0;
-  }
-  /// That backend for requests with a safe method, or with others; null: none. Each tick it is the
-  /// next one of those that take a trial.
-  const BackendPtr* trial_backend(bool safe_method) const {
-    const std::uint32_t due = due_trial(safe_method).load(std::memory_order_relaxed);
-    return due == 0 ? nullptr : &(*backends_)[due - 1];
-  }
-  /// It is no longer this one. True for one caller only.
-  bool take_trial(const BackendPtr& backend, bool safe_method) const {
-    auto due = static_cast<std::uint32_t>(&backend - backends_->data()) + 1;
-    return due_trial(safe_method).compare_exchange_strong(due, 0, std::memory_order_relaxed);
-  }
 
  private:
-  /// The index of a backend, plus 1; 0: none.
-  using DueTrial = std::atomic<std::uint32_t>;
-
   PoolState();
 
   void make_pickers(const PoolSpec& spec, const PoolState* predecessor);
   void make_queues(const PoolState* predecessor);
-  DueTrial& due_trial(bool safe_method) const { return due_trials_[safe_method ? 1 : 0]; }
-  void find_due_trial(bool safe_method, Instant now);
 
   PoolSpec spec_;
   std::shared_ptr<Backends> backends_;
@@ -296,8 +274,6 @@ class PoolState {
   std::shared_ptr<const ScheduledPool> scheduled_;
   PickerFactory picker_factory_;
   PickerFactory shadow_factory_;  // empty: none
-  mutable std::array<DueTrial, 2> due_trials_{};
-  std::array<std::size_t, 2> last_due_{};  // where `tick` found the last ones
 };
 
 /// One worker's view of a pool.
@@ -329,15 +305,6 @@ class Pool {
     if (shadow_picker_ != nullptr) return shadow_picker_->key_of(prompt);
     return picker_for(hint).key_of(prompt);
   }
-
-  /// A backend that a 429 has parked and that takes a trial, for a request which the picker would
-  /// send there if it were not parked. Null: none; always while requests wait for it. The caller
-  /// may only try it if another backend gets the request after a refusal.
-  const BackendPtr* find_trial(const Hint& hint, bool safe_method) const;
-  /// A slot on the backend that `find_trial` has found, although others have free slots. None if
-  /// no other backend could take the request now. Looks at all backends, at most once per `tick`
-  /// and kind of method.
-  std::optional<Lease> acquire_trial(const BackendPtr& backend, bool safe_method);
 
   /// A request of the session was answered by the backend that it was placed on: see
   /// AffinityTable::confirm. REQUIRES: the pool pins sessions.

@@ -98,10 +98,9 @@ struct Arrival {
 
 /// Whether requests may start on a backend, as far as its owner knows.
 enum class SlotState : std::uint8_t {
-  out,       ///< it is out of rotation
-  full,      ///< it has no slot for another request
-  avoided,   ///< it failed lately: only for requests that all others are avoided for too
-  overflow,  ///< likewise, and also for requests that find all others full
+  out,      ///< it is out of rotation
+  full,     ///< it has no slot for another request
+  avoided,  ///< it failed lately: only for requests that all others are avoided for too
   open,
 };
 

@@ -128,10 +128,6 @@ class Forwarder final : public Handler {
   void fail_attempt(RequestInfo& info, const Backend& backend, Error error,
                     Progress& progress) const;
 
-  // ---- trials of backends that a 429 has parked ----
-  bool may_be_trial(const Request& request, const Progress& progress) const;
-  std::optional<Lease> acquire_trial(const Request& request, const Progress& progress);
-
   // ---- retries after an answer, or after a backend may have begun ----
   void keep_body(Request& request, const Progress& progress);
   bool may_retry(const Request& request, const Progress& progress, const Backend& backend) const;
