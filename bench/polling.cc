@@ -224,7 +224,7 @@ class PollingRun {
       sum.failures += record.failures_total;
       sum.max_interval = std::max(sum.max_interval, seconds(record.interval));
       reading_time += seconds(record.took);
-      const LoadSample values = backends_[i]->load().signals().values();
+      const LoadSample values = backends_[i]->signals().values();
       if (!std::isnan(values.running) || !std::isnan(values.waiting)) ++sum.known;
     }
     sum.mean_reading_time = reading_time / static_cast<double>(pollers_.size());

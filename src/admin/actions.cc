@@ -242,7 +242,7 @@ Awaitable<AdminReply> AdminActions::set_drained(BackendPtr backend, std::string 
     const auto now = status->snapshot();
     if (now->upgrading || now->successor != 0) return false;
     if (drained) {
-      backend->load().take_out(OutOfRotation::draining);
+      backend->state().take_out(OutOfRotation::draining);
     } else {
       backend->put_back(OutOfRotation::draining);
     }

@@ -17,7 +17,7 @@ namespace {
 /// A backend, the labels of its series, and what takes a lock or a sum.
 struct Row {
   Labels labels;
-  const Load& load;
+  const SharedBackend& shared;
   std::string_view state;
   bool up;                         // it may be given requests
   const BackendStatus* monitored;  // null: nothing is known
@@ -37,12 +37,12 @@ Rows rows_of(const RuntimeView& view) {
     const std::string& name = pool.spec().name;
     const bool inspected = inspects(view.status->config->pools[i]);
     for (const BackendPtr& backend : pool.backends()) {
-      const Load& load = backend->load();
+      const SharedBackend& shared = backend->shared();
       const std::uint32_t index = registry.label_index().find_backend(name, backend->id());
       rows.push_back({.labels = {{"pool", name}, {"backend", backend->id()}},
-                      .load = load,
+                      .shared = shared,
                       .state = state_of(*backend, view.now),
-                      .up = load.in_rotation() && !load.unreachable(view.now),
+                      .up = shared.state.in_rotation() && !shared.state.unreachable(view.now),
                       .monitored = view.monitored->find(name, backend->id()),
                       .inspected = inspected,
                       .totals = registry.backend_totals(index),
@@ -70,17 +70,17 @@ std::uint64_t links(std::int64_t count) {
 
 void add_traffic(MetricsPage& page, const Rows& rows) {
   page.gauges("evenkeel_backend_in_flight", "Requests in flight on a backend.");
-  for (const Row& row : rows) page.add(row.labels, row.load.in_flight());
+  for (const Row& row : rows) page.add(row.labels, row.shared.slots.in_flight());
   page.counters("evenkeel_backend_picks_total", "How often a backend was picked.");
-  for (const Row& row : rows) page.add(row.labels, row.load.picks_total());
+  for (const Row& row : rows) page.add(row.labels, row.shared.slots.picks_total());
   page.counters("evenkeel_backend_errors_total", "Attempts that failed at a backend, by reason.");
   for (const Row& row : rows) {
     each_fault([&](Fault fault) {
-      const std::uint64_t count = row.load.errors_total(fault);
+      const std::uint64_t count = row.shared.stats.errors_total(fault);
       if (count == 0 && !is_attempt_fault(fault)) return;
       page.add(row.labels, {"reason", to_string(fault)}, count);
     });
-    page.add(row.labels, {"reason", "status_5xx"}, row.load.failed_responses_total());
+    page.add(row.labels, {"reason", "status_5xx"}, row.shared.stats.failed_responses_total());
   }
   page.counters("evenkeel_backend_requests_total",
                 "Requests that a backend answered, by the class of the status.");
@@ -112,7 +112,7 @@ void add_traffic(MetricsPage& page, const Rows& rows) {
   page.gauges("evenkeel_backend_slow",
               "1 for what a backend takes much longer for than the others of its pool.");
   for (const Row& row : rows) {
-    const Slowness slowness = row.load.slowness();
+    const Slowness slowness = row.shared.findings.slowness();
     for (int i = 0; i < slow_part_count; ++i) {
       const auto part = static_cast<SlowPart>(i);
       const bool is_slow = slowness.ratio > 0 && slowness.part == part;
@@ -150,9 +150,9 @@ void add_ejections(MetricsPage& page, const Rows& rows) {
   page.counters("evenkeel_backend_ejections_total",
                 "How often a backend was ejected because its requests failed, by reason.");
   for (const Row& row : rows) {
-    for (int i = 0; i < ejection_reason_count; ++i) {
+    for (std::size_t i = 0; i < ejection_reason_count; ++i) {
       const auto reason = static_cast<EjectionReason>(i);
-      page.add(row.labels, {"reason", to_string(reason)}, row.load.ejections_total(reason));
+      page.add(row.labels, {"reason", to_string(reason)}, row.shared.state.ejections_total(reason));
     }
   }
 }
@@ -193,12 +193,12 @@ void add_polled(MetricsPage& page, const Rows& rows, Instant now) {
   page.gauges("evenkeel_backend_polled_age_seconds",
               "Age of the last values polled from a backend's engine and GPU.");
   for (const Row& row : rows) {
-    if (const auto age = row.load.signals().age(now)) page.add(row.labels, seconds_of(*age));
+    if (const auto age = row.shared.signals.age(now)) page.add(row.labels, seconds_of(*age));
   }
   for (const Family& family : families) {
     page.gauges(family.name, family.help);
     for (const Row& row : rows) {
-      const double value = row.load.signals().values().*family.value;
+      const double value = row.shared.signals.values().*family.value;
       if (!std::isnan(value)) page.add(row.labels, value);
     }
   }
@@ -208,17 +208,17 @@ void add_polled(MetricsPage& page, const Rows& rows, Instant now) {
 void add_engine(MetricsPage& page, const Rows& rows) {
   page.counters("evenkeel_backend_engine_restarts_total",
                 "How often a backend's engine has restarted.");
-  for (const Row& row : rows) page.add(row.labels, row.load.signals().engine().restarts());
+  for (const Row& row : rows) page.add(row.labels, row.shared.signals.engine().restarts());
   page.gauges("evenkeel_backend_kv_cache_tokens", "Tokens that a backend's KV cache holds.");
   for (const Row& row : rows) {
-    const double tokens = row.load.signals().engine().kv_tokens();
+    const double tokens = row.shared.signals.engine().kv_tokens();
     if (!std::isnan(tokens)) page.add(row.labels, tokens);
   }
   page.counters("evenkeel_backend_prefix_cache_tokens_total",
                 "Tokens of prompts that a backend's engine looked up in its prefix cache, by "
                 "result.");
   for (const Row& row : rows) {
-    const auto tokens = row.load.signals().engine().prefix_cache();
+    const auto tokens = row.shared.signals.engine().prefix_cache();
     if (!tokens) continue;
     page.add(row.labels, {"result", "hit"}, tokens->hit);
     page.add(row.labels, {"result", "miss"},
@@ -226,7 +226,7 @@ void add_engine(MetricsPage& page, const Rows& rows) {
   }
   page.gauges("evenkeel_backend_lora_adapters", "LoRA adapters that a backend's engine holds.");
   for (const Row& row : rows) {
-    const LoadedAdapters* const adapters = row.load.signals().engine().adapters();
+    const LoadedAdapters* const adapters = row.shared.signals.engine().adapters();
     if (adapters != nullptr) page.add(row.labels, adapters->size());
   }
 }

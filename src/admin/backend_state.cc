@@ -10,22 +10,26 @@ namespace evenkeel {
 namespace {
 
 /// Why a backend that is up gets fewer requests than others; empty: it does not.
-std::string restriction_of(const Backend& backend, Instant now) {
-  const Load& load = backend.load();
-  if (load.ejection() == Ejection::ignored) {
-    return "its ejection is ignored, since too few others are fit: " + describe_ejection(load);
+std::string restriction_of(const PoolState& pool, const Backend& backend, Instant now) {
+  const BackendState& state = backend.state();
+  switch (state.why()) {
+    case Avoidance::ejected:
+      return (pool.panics() ? "its ejection is ignored, since too few others are fit: "
+                            : "on trial after ") +
+             describe_ejection(state);
+    case Avoidance::silent: return "avoided: it answers no request while others do";
+    case Avoidance::overloaded:
+      if (state.avoided(now)) return "avoided: it said that it is overloaded";
+      break;
+    default: break;
   }
-  if (load.ejection() != Ejection::none) return "on trial after " + describe_ejection(load);
-  if (load.silent()) return "avoided: it answers no request while others do";
-  if (load.parked(now)) return "avoided: it said that it is overloaded";
-  if (load.limit() != backend.spec().max_in_flight) {
-    return "slow start: at most " + std::to_string(load.limit()) + " in flight";
-  }
-  return {};
+  const std::uint32_t limit = backend.slots().limit();
+  if (limit == backend.spec().max_in_flight) return {};
+  return "slow start: at most " + std::to_string(limit) + " in flight";
 }
 
 /// Returns nothing for errors that may be the mistakes of a client, as what is malformed is.
-std::string describe_client_errors(Load::ClientErrors errors) {
+std::string describe_client_errors(BackendStats::ClientErrors errors) {
   constexpr std::uint32_t min_in_a_row = 10;
   const int status = errors.status;
   const bool is_elsewhere = status == 401 || status == 403 || status == 404 || status == 405;
@@ -37,41 +41,41 @@ std::string describe_client_errors(Load::ClientErrors errors) {
 }  // namespace
 
 std::string_view state_of(const Backend& backend, Instant now) {
-  const Load& load = backend.load();
-  if (load.is_out(OutOfRotation::draining)) return "draining";
-  if (load.is_out(OutOfRotation::unresolved) || load.is_out(OutOfRotation::unhealthy))
+  const BackendState& state = backend.state();
+  if (state.is_out(OutOfRotation::draining)) return "draining";
+  if (state.is_out(OutOfRotation::unresolved) || state.is_out(OutOfRotation::unhealthy))
     return "down";
-  if (load.is_out(OutOfRotation::starting)) return "starting";
-  if (load.unreachable(now)) return "down";
-  if (load.is_out(OutOfRotation::sleeping)) return "sleeping";
-  if (load.is_out(OutOfRotation::ejected)) return "ejected";
-  if (load.is_out(OutOfRotation::standby)) return "standby";
+  if (state.is_out(OutOfRotation::starting)) return "starting";
+  if (state.unreachable(now)) return "down";
+  if (state.is_out(OutOfRotation::sleeping)) return "sleeping";
+  if (state.is_out(OutOfRotation::ejected)) return "ejected";
+  if (state.is_out(OutOfRotation::standby)) return "standby";
   return "up";
 }
 
 std::string reason_of(const PoolState& pool, const Backend& backend,
                       const BackendStatus* backend_status, Instant now) {
-  const Load& load = backend.load();
-  if (load.is_out(OutOfRotation::draining)) return "drained by an operator";
-  if (load.is_out(OutOfRotation::unresolved)) return "its name has no address";
-  if (load.is_out(OutOfRotation::unhealthy) || load.is_out(OutOfRotation::starting)) {
+  const BackendState& state = backend.state();
+  if (state.is_out(OutOfRotation::draining)) return "drained by an operator";
+  if (state.is_out(OutOfRotation::unresolved)) return "its name has no address";
+  if (state.is_out(OutOfRotation::unhealthy) || state.is_out(OutOfRotation::starting)) {
     const bool has_reason = backend_status != nullptr && !backend_status->health.reason.empty();
     return has_reason ? backend_status->health.reason : "its first health check has not ended";
   }
-  if (load.unreachable(now)) return to_string(load.connect_fault());
-  if (load.is_out(OutOfRotation::sleeping)) {
+  if (state.unreachable(now)) return to_string(state.details().connect_fault);
+  if (state.is_out(OutOfRotation::sleeping)) {
     return "its engine sleeps, and holds requests until it is woken";
   }
-  if (load.is_out(OutOfRotation::ejected)) return describe_ejection(load);
-  if (load.is_out(OutOfRotation::standby)) return "a standby that its pool does not need now";
-  std::string restriction = restriction_of(backend, now);
+  if (state.is_out(OutOfRotation::ejected)) return describe_ejection(state);
+  if (state.is_out(OutOfRotation::standby)) return "a standby that its pool does not need now";
+  std::string restriction = restriction_of(pool, backend, now);
   if (!restriction.empty()) return restriction;
   if (backend_status != nullptr && !backend_status->models_problem.empty()) {
     return "its list of models is not known: " + backend_status->models_problem;
   }
-  std::string refusal = describe_client_errors(load.client_errors());
+  std::string refusal = describe_client_errors(backend.stats().client_errors());
   if (!refusal.empty()) return refusal;
-  const Slowness slowness = load.slowness();
+  const Slowness slowness = backend.findings().slowness();
   std::string few = describe_few_requests(pool, backend, now);
   if (slowness.ratio == 0) return few;
   return few.empty() ? describe_slowness(slowness) : describe_slowness(slowness) + "; " + few;

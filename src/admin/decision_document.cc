@@ -41,7 +41,6 @@ const char* to_string(SlotState state) {
     case SlotState::out: return "out";
     case SlotState::full: return "full";
     case SlotState::avoided: return "avoided";
-    case SlotState::overflow: return "overflow";
     case SlotState::open: return "open";
   }
   return "unknown";

@@ -88,7 +88,7 @@ JsonValue replaced_in_flight(const RuntimeStatus& status, const std::string& poo
   if (!status.replaced) return 0;
   const ReplacedProcess& replaced = *status.replaced;
   const ReplacedProcess::Backend key(pool, backend.id());
-  const bool drains = backend.load().is_out(OutOfRotation::draining);
+  const bool drains = backend.state().is_out(OutOfRotation::draining);
   if (!replaced.reported || (drains && !replaced.drained.contains(key))) return nullptr;
   const auto found = replaced.in_flight.find(key);
   return found == replaced.in_flight.end() ? 0 : found->second;
@@ -145,8 +145,8 @@ JsonValue::List subsets_document(const PoolState& pool) {
     std::uint64_t in_flight = 0;
     std::uint64_t picks = 0;
     for (const BackendPtr& backend : subset.backends()) {
-      in_flight += backend->load().in_flight();
-      picks += backend->load().picks_total();
+      in_flight += backend->slots().in_flight();
+      picks += backend->slots().picks_total();
     }
     JsonValue document;
     document.add("name", subset.name());
@@ -256,7 +256,7 @@ JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& h
   const PoolConfig& config = view.status->config->pools[pool_index];
   const Backend& backend = *pool.backends()[backend_index];
   const BackendSpec& spec = backend.spec();
-  const Load& load = backend.load();
+  const SharedBackend& shared = backend.shared();
   const BackendStatus* monitored = view.monitored->find(pool.spec().name, spec.id);
 
   JsonValue::List models;
@@ -266,7 +266,7 @@ JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& h
   }
   JsonValue labels = JsonValue::Object();
   for (const auto& [name, value] : spec.labels) labels.add(name, value);
-  const RecentSummary recent = load.recent_summary(view.now);
+  const RecentSummary recent = shared.stats.recent_summary(view.now);
   JsonValue latency;
   latency.add("ttft_seconds", seconds_or_null(recent.first_byte.median));
   latency.add("ttft_p99_seconds", seconds_or_null(recent.first_byte.p99));
@@ -292,17 +292,17 @@ JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& h
   std::string reason = reason_of(pool, backend, monitored, view.now);
   if (drain_end != view.status->drain_ends.end()) reason += " until " + rfc3339(drain_end->second);
   document.add("reason", text_or_null(reason));
-  document.add("in_flight", load.in_flight());
+  document.add("in_flight", shared.slots.in_flight());
   document.add("replaced_in_flight", replaced_in_flight(*view.status, pool.spec().name, backend));
   // A request that waits in our queue waits for any backend of the pool; how many wait inside this
   // one, only its engine knows.
-  document.add("waiting", number_or_null(load.signals().values().waiting));
-  document.add("picks_total", load.picks_total());
-  document.add("errors_total", load.errors_total());
+  document.add("waiting", number_or_null(shared.signals.values().waiting));
+  document.add("picks_total", shared.slots.picks_total());
+  document.add("errors_total", shared.stats.errors_total());
   document.add("latency", std::move(latency));
-  document.add("slow", slowness_document(load.slowness()));
-  document.add("polled", polled_document(monitored, load.signals(), view.now));
-  document.add("engine_state", engine_document(load.signals().engine()));
+  document.add("slow", slowness_document(shared.findings.slowness()));
+  document.add("polled", polled_document(monitored, shared.signals, view.now));
+  document.add("engine_state", engine_document(shared.signals.engine()));
   document.add("forecast", forecast_document(pool, backend, view.now));
   return document;
 }

@@ -58,9 +58,9 @@ AdmissionTicket::AdmissionTicket(std::shared_ptr<const PoolState> version, Loop&
 
 // ---- Admission --------------------------------------------------------------------------------
 
-void Admission::offer(const Load& load, Instant now) {
+void Admission::offer(const SharedBackend& shared, Instant now) {
   std::lock_guard lock(mutex_);
-  slots_rule_.offer(load, now);
+  slots_rule_.offer(shared, now);
 }
 
 Admission::Stage Admission::join(AdmissionTicket& ticket, Picker& picker, Instant now) {

@@ -83,12 +83,12 @@ class Admission {
     return (waiting_marks() & (queue.mark | SubsetQueue::whole_pool)) != 0;
   }
   /// True if requests wait that may use this backend: its slots that become free are offered.
-  bool is_awaited(const Load& load) const {
+  bool is_awaited(const SharedBackend& shared) const {
     const std::uint64_t waiting = waiting_marks();
-    return waiting != 0 && (waiting & load.queue_marks()) != 0;
+    return waiting != 0 && (waiting & shared.slots.queue_marks()) != 0;
   }
   /// Grants the free slots of a backend to the waiting requests that may use them, in order.
-  void offer(const Load& load, Instant now);
+  void offer(const SharedBackend& shared, Instant now);
 
   /// The request arrives, and starts if it can. Else it waits, or the queue is full. The result is
   /// one of `waits`, `started`, `refused` and `full`.

@@ -16,14 +16,14 @@ constexpr std::uint32_t failures_of_a_lost_server = 3;
 constexpr Duration lost_log_interval = std::chrono::seconds(10);
 
 /// It has lost the state of its sessions, or may not be used.
-bool is_gone(const Load& load) {
-  return load.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0;
+bool is_gone(const SharedBackend& shared) {
+  return shared.state.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0;
 }
 
-const char* why_gone(const Load& load) {
-  if (load.is_out(OutOfRotation::ejected)) return "is ejected";
-  if (load.is_out(OutOfRotation::unresolved)) return "has no address";
-  if (load.is_out(OutOfRotation::sleeping)) return "sleeps";
+const char* why_gone(const SharedBackend& shared) {
+  if (shared.state.is_out(OutOfRotation::ejected)) return "is ejected";
+  if (shared.state.is_out(OutOfRotation::unresolved)) return "has no address";
+  if (shared.state.is_out(OutOfRotation::sleeping)) return "sleeps";
   return "is down";
 }
 
@@ -54,10 +54,10 @@ void Affinity::activate() {
   if (room_ != nullptr) table_->move_to(std::move(room_));
 }
 
-bool Affinity::holds(const Load& load, bool has_state, Instant now) {
-  if (is_gone(load)) return false;
-  if (!load.unreachable(now)) return true;
-  return has_state && load.connect_failures() < failures_of_a_lost_server;
+bool Affinity::holds(const SharedBackend& shared, bool has_state, Instant now) {
+  if (is_gone(shared)) return false;
+  if (!shared.state.unreachable(now)) return true;
+  return has_state && shared.state.connect_failures() < failures_of_a_lost_server;
 }
 
 Affinity::Pin Affinity::find(const SessionHint& session, Instant now) const {
@@ -70,7 +70,7 @@ Affinity::Pin Affinity::find(const SessionHint& session, Instant now) const {
   if (found == by_tag_.end() || found->first != tag) return pin;
   const BackendPtr& backend = (*backends_)[found->second];
   const bool has_state = session.has_state || pin.has_state();
-  if (holds(backend->load(), has_state, now)) pin.backend = &backend;
+  if (holds(backend->shared(), has_state, now)) pin.backend = &backend;
   return pin;
 }
 
@@ -115,10 +115,10 @@ void Affinity::tick(std::string_view pool, Instant now) {
   }
   for (std::size_t i = 0; i < backends_->size(); ++i) {
     const Backend& backend = *(*backends_)[i];
-    const bool gone = is_gone(backend.load());
+    const bool gone = is_gone(backend.shared());
     if (gone && !gone_[i]) {
       tags.push_back(AffinityTable::tag_of(backend.id()));
-      lines.push_back(backend.id() + " " + why_gone(backend.load()));
+      lines.push_back(backend.id() + " " + why_gone(backend.shared()));
     }
     gone_[i] = gone;
   }

@@ -80,7 +80,7 @@ class Affinity {
   /// A backend keeps its sessions while it is in rotation. An operator's drain and the leave of a
   /// standby backend end only the arrival of new ones. A session moves from a backend that cannot
   /// be connected, but a sequence, whose state is there, only if connecting fails again and again.
-  static bool holds(const Load& load, bool has_state, Instant now);
+  static bool holds(const SharedBackend& shared, bool has_state, Instant now);
 
  private:
   using Tag = AffinityTable::Tag;

@@ -9,7 +9,8 @@ Candidates::Candidates(std::shared_ptr<const Backends> backends, double memory_g
     : backends_(std::move(backends)), memory_guard_(memory_guard) {
   entries_.reserve(backends_->size());
   for (const auto& backend : *backends_) {
-    entries_.push_back({.load = &backend->load(), .weight = std::max(backend->spec().weight, 1u)});
+    entries_.push_back(
+        {.shared = &backend->shared(), .weight = std::max(backend->spec().weight, 1u)});
   }
 }
 

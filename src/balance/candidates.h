@@ -24,33 +24,35 @@ class Candidates {
   std::uint32_t size() const { return static_cast<std::uint32_t>(entries_.size()); }
   const BackendPtr& operator[](std::uint32_t index) const { return (*backends_)[index]; }
   std::uint32_t weight(std::uint32_t index) const { return entries_[index].weight; }
-  std::uint32_t in_flight(std::uint32_t index) const { return entries_[index].load->in_flight(); }
+  std::uint32_t in_flight(std::uint32_t index) const {
+    return entries_[index].shared->slots.in_flight();
+  }
   /// Requests in flight and those that failed lately.
   double load_with_failures(std::uint32_t index, Instant now) const {
-    const Load& load = *entries_[index].load;
-    return load.in_flight() + load.failure_penalty(now);
+    const SharedBackend& shared = *entries_[index].shared;
+    return shared.slots.in_flight() + shared.failure_penalty(now);
   }
-  const Load& load(std::uint32_t index) const { return *entries_[index].load; }
+  const SharedBackend& shared(std::uint32_t index) const { return *entries_[index].shared; }
 
-  bool has_room(std::uint32_t index) const {
-    return entries_[index].load->has_room(entries_[index].load->limit());
-  }
+  bool has_room(std::uint32_t index) const { return entries_[index].shared->slots.has_room(); }
   double memory_guard() const { return memory_guard_; }
 
-  bool in_rotation(std::uint32_t index) const { return entries_[index].load->in_rotation(); }
+  bool in_rotation(std::uint32_t index) const {
+    return entries_[index].shared->state.in_rotation();
+  }
   bool deprioritized(std::uint32_t index, Instant now) const {
-    const Load& load = *entries_[index].load;
-    return load.in_backoff(now) || over_memory_guard(load, memory_guard_);
+    const SharedBackend& shared = *entries_[index].shared;
+    return shared.state.avoided(now) || over_memory_guard(shared, memory_guard_);
   }
   bool excluded(std::uint32_t index, const Hint& hint) const {
     return !hint.excluded.empty() && hint.excluded.contains((*backends_)[index].get());
   }
-  /// Whether every backend that is in rotation and that the request has not tried is deprioritized.
+  /// True if every backend that is in rotation and that the request has not tried is deprioritized.
   bool all_deprioritized(const Hint& hint) const;
 
  private:
   struct Entry {
-    const Load* load;
+    const SharedBackend* shared;
     std::uint32_t weight;
   };
   std::shared_ptr<const Backends> backends_;
@@ -70,7 +72,7 @@ class Eligible {
            !candidates_.excluded(index, hint_);
   }
   const Hint& hint() const { return hint_; }
-  /// Every backend that the request may use is deprioritized, so one of them may be picked.
+  /// True if every backend that the request may use is deprioritized, so one of them may be picked.
   bool allow_deprioritized() const { return allow_deprioritized_; }
 
  private:

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "balance/mean_fallback.h"
-#include "evenkeel/balance/load.h"
+#include "evenkeel/balance/shared_backend.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
@@ -29,10 +29,10 @@ namespace evenkeel {
 class ExpectedLatency {
  public:
   /// In seconds.
-  double operator()(const Load& load, Instant now) {
-    const PeakEwma& latency = load.latency();
+  double operator()(const SharedBackend& shared, Instant now) {
+    const PeakEwma& latency = shared.stats.latency();
     const double samples = latency.samples();
-    const bool idle = load.in_flight() == 0 && !load.needs_trial();
+    const bool idle = shared.slots.in_flight() == 0 && shared.state.serving();
     if (samples == 0) return idle ? 0 : 1 / speed_.value();
     const double average = latency.seconds();
     if (average == 0) return 1 / speed_.value();  // it responded, but not to a valid request
@@ -57,8 +57,8 @@ class ExpectedLatency {
 /// burst of requests before its first response:
 ///
 ///   1 + in_flight / (1 + samples)
-inline double warmup_penalty(const Load& load) {
-  return 1 + load.in_flight() / (1.0 + load.latency().samples());
+inline double warmup_penalty(const SharedBackend& shared) {
+  return 1 + shared.slots.in_flight() / (1.0 + shared.stats.latency().samples());
 }
 
 }  // namespace evenkeel

@@ -25,15 +25,15 @@ class Comparison {
       : pool_(pool), backend_(backend), now_(now) {}
 
   std::string reason() const {
-    const Load& load = backend_.load();
-    if (load.limit() > 0 && load.in_flight() >= load.limit()) {
-      return fmt::format("at its limit of {} in flight", load.limit());
+    const SharedBackend& shared = backend_.shared();
+    if (shared.slots.limit() > 0 && shared.slots.in_flight() >= shared.slots.limit()) {
+      return fmt::format("at its limit of {} in flight", shared.slots.limit());
     }
     const std::string_view picker = pool_.spec().picker.name;
     std::string reason;
     if (picker != "round-robin" && picker != "expected-time") reason = of_weight();
     if (!reason.empty()) return reason;
-    if (load.failure_penalty(now_) >= few) return "it failed lately";
+    if (shared.failure_penalty(now_) >= few) return "it failed lately";
     if (picker == "least-latency") return of_latency();
     if (picker == "queue-depth") return of_queue();
     if (picker == "gpu") return of_gpu();
@@ -51,7 +51,7 @@ class Comparison {
     double sum = 0;
     double known = 0;
     for (const auto& other : pool_.backends()) {
-      if (other.get() == &backend_ || !other->load().in_rotation()) continue;
+      if (other.get() == &backend_ || !other->state().in_rotation()) continue;
       const double one = value(*other);
       if (std::isnan(one)) continue;
       sum += one;
@@ -63,12 +63,12 @@ class Comparison {
 
   std::string of_weight() const {
     const auto weight = [](const Backend& each) {
-      const double learned = each.load().learned_weight();
+      const double learned = each.findings().learned_weight();
       return learned > 0 ? learned : each.spec().weight;
     };
     const double own = weight(backend_);
     const double others = mean_of_others(weight);
-    const char* const kind = backend_.load().learned_weight() > 0 ? "learned weight" : "weight";
+    const char* const kind = backend_.findings().learned_weight() > 0 ? "learned weight" : "weight";
     return own <= much_less * others
                ? fmt::format("{} {:.3g}, the others have {:.3g}", kind, own, others)
                : std::string();
@@ -76,7 +76,7 @@ class Comparison {
 
   std::string of_latency() const {
     const auto latency = [](const Backend& each) {
-      const PeakEwma& average = each.load().latency();
+      const PeakEwma& average = each.stats().latency();
       return average.samples() > 0 && average.seconds() > 0 ? average.seconds() : unknown;
     };
     return of_ratio("time to first token", latency);
@@ -84,18 +84,18 @@ class Comparison {
 
   std::string of_queue() const {
     const auto depth = [this](const Backend& each) {
-      return static_cast<double>(estimated_queue_depth(each.load(), now_));
+      return static_cast<double>(estimated_queue_depth(each.shared(), now_));
     };
     const double own = depth(backend_);
     const double others = mean_of_others(depth);
     if (!(own >= much_more * others) || own < others + 2) return {};
-    const LoadSample values = backend_.load().signals().values();
+    const LoadSample values = backend_.signals().values();
     if (values.waiting >= 1) return fmt::format("reported queue {:.0f}", values.waiting);
     return fmt::format("{:.0f} requests in its engine, the others have {:.0f}", own, others);
   }
 
   std::string of_gpu() const {
-    const LoadSample values = backend_.load().signals().values();
+    const LoadSample values = backend_.signals().values();
     const double guard = pool_.spec().picker.guard();
     constexpr double near = 0.1;
     if (guard > 0 && values.kv_cache_ratio >= guard - near) {
@@ -129,11 +129,11 @@ class Comparison {
       return latency.median ? seconds_of(*latency.median) : unknown;
     };
     const std::string reason = of_ratio("time per token", [&](const Backend& each) {
-      return median(each.load().recent_summary(now_).per_token);
+      return median(each.stats().recent_summary(now_).per_token);
     });
     if (!reason.empty()) return reason;
     return of_ratio("time per request", [&](const Backend& each) {
-      return median(each.load().recent_summary(now_).total);
+      return median(each.stats().recent_summary(now_).total);
     });
   }
 
@@ -151,7 +151,7 @@ class Comparison {
 }  // namespace
 
 std::string describe_few_requests(const PoolState& pool, const Backend& backend, Instant now) {
-  const float share = backend.load().pick_share();
+  const float share = backend.findings().pick_share();
   if (share < 0 || share >= few) return {};
   const std::string reason = Comparison(pool, backend, now).reason();
   return reason.empty() ? reason : "few requests: " + reason;

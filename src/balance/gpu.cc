@@ -32,16 +32,16 @@ class GpuCost {
   explicit GpuCost(const Candidates& candidates) : candidates_(candidates) {}
 
   double operator()(std::uint32_t index, Instant now) {
-    const Load& load = candidates_.load(index);
-    const LoadSample values = load.signals().values();
-    const double depth = estimated_queue_depth(load, now) + load.failure_penalty(now);
+    const SharedBackend& shared = candidates_.shared(index);
+    const LoadSample values = shared.signals.values();
+    const double depth = estimated_queue_depth(shared, now) + shared.failure_penalty(now);
     double cost =
-        expected_(load, now) * (depth + 1) * warmup_penalty(load) / candidates_.weight(index);
+        expected_(shared, now) * (depth + 1) * warmup_penalty(shared) / candidates_.weight(index);
     cost *= 1 + utilization_(values.gpu_utilization_ratio);
     cost *= kv_cache_(memory_penalty(values.kv_cache_ratio));
     cost *= vram_(memory_penalty(memory_ratio(values)));
     // Only when every backend is deprioritized: prefers a full one to one that cannot be connected.
-    return load.in_backoff(now) ? cost * backoff_penalty : cost;
+    return shared.state.avoided(now) ? cost * backoff_penalty : cost;
   }
 
  private:

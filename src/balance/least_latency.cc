@@ -22,9 +22,9 @@ class LatencyCost {
   explicit LatencyCost(const Candidates& candidates) : candidates_(candidates) {}
 
   double operator()(std::uint32_t index, Instant now) {
-    const Load& load = candidates_.load(index);
-    return expected_(load, now) * (candidates_.load_with_failures(index, now) + 1) *
-           warmup_penalty(load) / candidates_.weight(index);
+    const SharedBackend& shared = candidates_.shared(index);
+    return expected_(shared, now) * (candidates_.load_with_failures(index, now) + 1) *
+           warmup_penalty(shared) / candidates_.weight(index);
   }
 
  private:

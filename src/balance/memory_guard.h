@@ -1,7 +1,7 @@
 // Whether a backend's memory is too full for more requests.
 #pragma once
 
-#include "evenkeel/balance/load.h"
+#include "evenkeel/balance/shared_backend.h"
 #include "evenkeel/balance/signals.h"
 
 namespace evenkeel {
@@ -15,9 +15,9 @@ inline double memory_ratio(const LoadSample& values) {
 
 /// The GPU memory or the KV cache is fuller than `guard`, 0..1; 0: no guard. An unknown ratio is
 /// not too full; the poller makes a ratio unknown when it is too old.
-inline bool over_memory_guard(const Load& load, double guard) {
+inline bool over_memory_guard(const SharedBackend& shared, double guard) {
   if (guard <= 0) return false;
-  const LoadSample values = load.signals().values();
+  const LoadSample values = shared.signals.values();
   return values.kv_cache_ratio > guard || memory_ratio(values) > guard;
 }
 

@@ -20,7 +20,7 @@ constexpr Duration max_probed_ejection = std::chrono::minutes(5);
 /// The third ejection and those after it, in units of the second: a trial would cost one more
 /// client its request.
 constexpr int last_ejections = 10;
-/// But no ejection is longer than the file may ask for.
+/// The longest ejection, which is the longest that the file may ask for.
 constexpr Duration max_ejection = std::chrono::hours(24);
 
 // Success rates, as in Envoy, which has no `min_gap`: a rate of 99 % is no reason.
@@ -30,22 +30,19 @@ constexpr std::size_t min_backends = 5;
 constexpr double max_deviations = 1.9;
 constexpr double min_gap = 0.05;
 
-/// It counts when shares of the pool are computed: it is not out for another reason.
-bool is_member(const Load& load) {
-  return load.other_reasons(OutOfRotation::unhealthy, OutOfRotation::ejected) == 0;
+/// True if it counts when shares of the pool are computed: it is not out for another reason.
+bool is_member(const SharedBackend& shared) {
+  return shared.state.other_reasons(OutOfRotation::unhealthy, OutOfRotation::ejected) == 0;
 }
 
-/// Not ejected, not down, and not in rotation only because the pool panics.
-bool is_fit(const Load& load) { return load.in_rotation() && load.ejection() != Ejection::ignored; }
-
-bool does_well(const Load& load, Instant now) {
-  return load.in_rotation() && !load.unreachable(now) && load.failures_in_a_row() == 0 &&
-         load.ejection() == Ejection::none;
+bool does_well(const BackendState& state, Instant now) {
+  return state.in_rotation() && !state.unreachable(now) && state.failures_in_a_row() == 0 &&
+         state.why() != Avoidance::ejected;
 }
 
-/// Not one failure in the last 20 s.
-bool is_clean(const Load& load, Instant now) {
-  return load.ejection() == Ejection::none && !load.needs_trial() && load.failure_penalty(now) == 0;
+/// True if it has not had one failure in the last 20 s.
+bool is_clean(const SharedBackend& shared, Instant now) {
+  return shared.state.serving() && shared.stats.recent_failures(now) == 0;
 }
 
 }  // namespace
@@ -65,49 +62,50 @@ void OutlierDetector::activate(std::string pool, const OutlierSpec& spec,
   spec_ = spec;
   backends_ = backends;
   consecutive_.store(spec.max_ejected > 0 ? spec.consecutive : 0, std::memory_order_relaxed);
-  std::unordered_map<const Load*, Record> records;
-  std::unordered_map<const Load*, Totals> totals;
+  std::unordered_map<const SharedBackend*, Record> records;
+  std::unordered_map<const SharedBackend*, Totals> totals;
   for (const auto& backend : *backends) {
-    const Load* const load = &backend->load();
-    if (const auto found = records_.find(load); found != records_.end()) records.insert(*found);
-    if (const auto found = totals_.find(load); found != totals_.end()) totals.insert(*found);
+    const SharedBackend* const shared = &backend->shared();
+    if (const auto found = records_.find(shared); found != records_.end()) records.insert(*found);
+    if (const auto found = totals_.find(shared); found != totals_.end()) totals.insert(*found);
   }
   records_ = std::move(records);
   totals_ = std::move(totals);
 }
 
 /// Gives up while another thread holds the lock: the next failure tries again.
-void OutlierDetector::try_eject(Load& load, Instant now) noexcept {
+void OutlierDetector::try_eject(SharedBackend& shared, Instant now) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   const auto backends = backends_.lock();
-  if (backends == nullptr || !has_failed_enough(*backends, load, now) ||
-      !may_eject(*backends, load, now)) {
+  if (backends == nullptr || !has_failed_enough(*backends, shared, now) ||
+      !may_eject(*backends, shared, now)) {
     return;
   }
-  eject(load, EjectionReason::consecutive, now);
+  eject(shared, EjectionReason::consecutive, now);
 }
 
-/// It is on trial, or has failed `consecutive` times in a row. Fewer answers of 5xx suffice while
-/// every other backend in rotation is free of failures: then no request was at fault.
-bool OutlierDetector::has_failed_enough(const Backends& backends, const Load& load,
+/// True if it is on trial, or has failed `consecutive` times in a row. Fewer answers of 5xx suffice
+/// while every other backend in rotation is free of failures: then no request was at fault.
+bool OutlierDetector::has_failed_enough(const Backends& backends, const SharedBackend& shared,
                                         Instant now) const {
-  if (load.ejection() != Ejection::none) return true;
-  const std::uint32_t failures = load.failures_in_a_row();
+  if (shared.state.why() == Avoidance::ejected) return true;
+  const std::uint32_t failures = shared.state.failures_in_a_row();
   if (failures >= spec_.consecutive) return true;
-  if (load.last_failure().status == 0) return false;  // several may break together
+  if (shared.state.details().last_failure.status == 0) return false;  // several may break together
   std::uint64_t picks = 0;
   for (const auto& backend : backends) {
-    const Load& other = backend->load();
-    if (&other == &load || !other.in_rotation()) continue;
+    const SharedBackend& other = backend->shared();
+    if (&other == &shared || !other.state.in_rotation()) continue;
     if (!is_clean(other, now)) return false;
-    picks += other.picks_total();
+    picks += other.slots.picks_total();
   }
   return picks >= failures;
 }
 
-bool OutlierDetector::may_eject(const Backends& backends, const Load& load, Instant now) const {
-  if (spec_.max_ejected <= 0 || !is_fit(load)) return false;
+bool OutlierDetector::may_eject(const Backends& backends, const SharedBackend& shared,
+                                Instant now) const {
+  if (spec_.max_ejected <= 0 || !is_fit(shared.state)) return false;
   const Census census = count(backends);
   const auto share =
       static_cast<std::size_t>(static_cast<double>(census.members) * spec_.max_ejected);
@@ -117,26 +115,26 @@ bool OutlierDetector::may_eject(const Backends& backends, const Load& load, Inst
   std::size_t others = 0;
   std::size_t well = 0;
   for (const auto& backend : backends) {
-    const Load& other = backend->load();
-    is_here = is_here || &other == &load;
-    if (&other == &load || !other.in_rotation()) continue;
+    const SharedBackend& other = backend->shared();
+    is_here = is_here || &other == &shared;
+    if (&other == &shared || !other.state.in_rotation()) continue;
     ++others;
-    well += does_well(other, now);
+    well += does_well(other.state, now);
   }
   return is_here && well > 0 && well * 2 >= others;
 }
 
-void OutlierDetector::eject(Load& load, EjectionReason reason, Instant now) {
-  Record& record = records_[&load];
-  const Duration time = ejection_time(load, record.ejections++);
+void OutlierDetector::eject(SharedBackend& shared, EjectionReason reason, Instant now) {
+  Record& record = records_[&shared];
+  const Duration time = ejection_time(shared, record.ejections++);
   record.last = now;
-  load.eject(reason, time, now);
+  shared.state.eject(reason, time, now);
 }
 
-/// Until its trial, after so many ejections that are not forgotten.
-Duration OutlierDetector::ejection_time(const Load& load, std::uint32_t earlier) const {
+/// The time until its trial, after so many ejections that are not forgotten.
+Duration OutlierDetector::ejection_time(const SharedBackend& shared, std::uint32_t earlier) const {
   const Duration first = std::min(spec_.first_ejection, spec_.ejection);
-  if (load.is_probed() || spec_.trials_are_retried) {
+  if (shared.state.is_probed() || spec_.trials_are_retried) {
     return std::min(first * (1 << std::min(earlier, 20u)), spec_.ejection);
   }
   if (earlier == 0) return first;
@@ -144,29 +142,34 @@ Duration OutlierDetector::ejection_time(const Load& load, std::uint32_t earlier)
   return std::max(spec_.ejection, std::min(spec_.ejection * last_ejections, max_ejection));
 }
 
-std::uint32_t OutlierDetector::ejections_of(const Load& load) {
+std::uint32_t OutlierDetector::ejections_of(const SharedBackend& shared) {
   const std::lock_guard lock(mutex_);
-  const auto found = records_.find(&load);
+  const auto found = records_.find(&shared);
   return found == records_.end() ? 0 : found->second.ejections;
 }
 
-void OutlierDetector::restore(Load& load, const LearnedState& learned, Instant now) {
+void OutlierDetector::restore(SharedBackend& shared, const LearnedState& learned, Instant now) {
   const std::lock_guard lock(mutex_);
   const auto backends = backends_.lock();
   if (backends == nullptr) return;
-  records_[&load] = {.ejections = learned.ejections, .last = now};
-  if (!learned.ejected || !may_eject(*backends, load, now)) return;
-  load.eject(*learned.ejected, learned.ejected_for, now);
+  records_[&shared] = {.ejections = learned.ejections, .last = now};
+  if (!learned.ejected || !may_eject(*backends, shared, now)) return;
+  shared.state.eject(*learned.ejected, learned.ejected_for, now);
+}
+
+/// True if it is not ejected, not down, and not in rotation only because the pool panics.
+bool OutlierDetector::is_fit(const BackendState& state) const {
+  return state.in_rotation() && !(panics() && state.why() == Avoidance::ejected);
 }
 
 OutlierDetector::Census OutlierDetector::count(const Backends& backends) const {
   Census census;
   for (const auto& backend : backends) {
-    const Load& load = backend->load();
-    if (!is_member(load)) continue;
+    const SharedBackend& shared = backend->shared();
+    if (!is_member(shared)) continue;
     ++census.members;
-    census.fit += is_fit(load);
-    census.ejected += load.is_out(OutOfRotation::ejected);
+    census.fit += is_fit(shared.state);
+    census.ejected += shared.state.is_out(OutOfRotation::ejected);
   }
   return census;
 }
@@ -183,30 +186,25 @@ void OutlierDetector::tick(Instant now) {
 }
 
 void OutlierDetector::maintain(const Backend& backend, Instant now) {
-  Load& load = backend.load();
-  const auto found = records_.find(&load);
+  SharedBackend& shared = backend.shared();
+  const auto found = records_.find(&shared);
   if (found == records_.end()) return;
   Record& record = found->second;
   log_change(backend, record);
-  const Ejection ejection = load.ejection();
-  if (ejection == Ejection::none) {
-    // Its failures were forgotten while another thread ejected it.
-    if (load.is_out(OutOfRotation::ejected)) backend.put_back(OutOfRotation::ejected);
+  if (shared.state.why() != Avoidance::ejected) {
     if (now - record.last < std::max<Duration>(min_memory, spec_.ejection)) return;
     record.last = now;
     if (--record.ejections == 0) records_.erase(found);
   } else if (spec_.max_ejected <= 0) {
-    load.forget_failures();
-    backend.put_back(OutOfRotation::ejected);
-  } else if (ejection == Ejection::ejected && is_due(load, record, now)) {
-    load.set_ejection(Ejection::half_open, now);
+    shared.state.forget();
+  } else if (shared.state.is_out(OutOfRotation::ejected) && is_due(shared, record, now)) {
     backend.put_back(OutOfRotation::ejected);
   }
 }
 
-/// A real request shall be its trial.
-bool OutlierDetector::is_due(const Load& load, const Record& record, Instant now) const {
-  if (!load.is_probed()) return now >= load.ejected_until();
+/// True if a real request shall be its trial.
+bool OutlierDetector::is_due(const SharedBackend& shared, const Record& record, Instant now) const {
+  if (!shared.state.is_probed()) return !shared.state.avoided(now);
   const Duration patience = std::min<Duration>(
       std::max<Duration>(spec_.ejection, spec_.first_ejection) * record.ejections,
       max_probed_ejection);
@@ -218,14 +216,11 @@ void OutlierDetector::update_panic(const Backends& backends, Instant now) {
   panics_.store(panics, std::memory_order_relaxed);
   bool ignores = false;
   for (const auto& backend : backends) {
-    Load& load = backend->load();
-    if (panics && load.ejection() == Ejection::ejected) {
-      load.set_ejection(Ejection::ignored, now);
-      backend->put_back(OutOfRotation::ejected);
-      ignores = true;
-    } else if (!panics && load.ejection() == Ejection::ignored) {
-      load.set_ejection(Ejection::half_open, now);  // its next outcome decides
-    }
+    BackendState& state = backend->state();
+    if (!panics || !state.is_out(OutOfRotation::ejected)) continue;
+    state.allow_trial(now);
+    backend->put_back(OutOfRotation::ejected);
+    ignores = true;
   }
   if (ignores) {
     log::warning("pool " + pool_ +
@@ -237,22 +232,23 @@ void OutlierDetector::compare_success_rates(const Backends& backends, Instant no
   if (now - window_began_ < window) return;
   window_began_ = now;
   struct Rate {
-    Load* load;
+    SharedBackend* shared;
     double value;
   };
   std::vector<Rate> rates;
   double sum = 0;
   double squares = 0;
   for (const auto& backend : backends) {
-    Load& load = backend->load();
-    const Totals ended{.picks = load.picks_total(), .failures = load.failures_total()};
-    const Totals began = std::exchange(totals_[&load], ended);
+    SharedBackend& shared = backend->shared();
+    const Totals ended{.picks = shared.slots.picks_total(),
+                       .failures = shared.stats.failed_total()};
+    const Totals began = std::exchange(totals_[&shared], ended);
     const std::uint64_t picks = ended.picks - began.picks;
     const std::uint64_t failures = ended.failures - began.failures;
-    if (picks < min_requests || !load.in_rotation()) continue;
+    if (picks < min_requests || !shared.state.in_rotation()) continue;
     const double rate =
         1 - static_cast<double>(std::min(failures, picks)) / static_cast<double>(picks);
-    rates.push_back({&load, rate});
+    rates.push_back({&shared, rate});
     sum += rate;
     squares += rate * rate;
   }
@@ -262,23 +258,23 @@ void OutlierDetector::compare_success_rates(const Backends& backends, Instant no
       std::sqrt(std::max(0.0, squares / static_cast<double>(rates.size()) - mean * mean));
   const double least = std::min(mean - max_deviations * deviation, mean - min_gap);
   for (const Rate& rate : rates) {
-    if (rate.value < least && may_eject(backends, *rate.load, now)) {
-      eject(*rate.load, EjectionReason::success_rate, now);
+    if (rate.value < least && may_eject(backends, *rate.shared, now)) {
+      eject(*rate.shared, EjectionReason::success_rate, now);
     }
   }
 }
 
 void OutlierDetector::log_change(const Backend& backend, Record& record) const {
-  const Ejection now = backend.load().ejection();
-  const Ejection before = std::exchange(record.logged, now);
-  if (now == before) return;
+  const BackendState& state = backend.state();
+  const Stage now = state.is_out(OutOfRotation::ejected) ? Stage::ejected
+                    : state.why() == Avoidance::ejected  ? Stage::on_trial
+                                                         : Stage::none;
+  if (std::exchange(record.logged, now) == now) return;
   const std::string name = "pool " + pool_ + ": " + backend.id();
-  if (now == Ejection::ejected) {
-    log::warning(name + " is ejected: " + describe_ejection(backend.load()));
-  } else if (now == Ejection::none) {
-    log::info(name + " is no longer ejected");
-  } else if (now == Ejection::half_open) {
-    log::info(name + " gets a request as its trial");
+  switch (now) {
+    case Stage::ejected: return log::warning(name + " is ejected: " + describe_ejection(state));
+    case Stage::on_trial: return log::info(name + " gets a request as its trial");
+    case Stage::none: return log::info(name + " is no longer ejected");
   }
 }
 

@@ -23,13 +23,13 @@ constexpr int max_pick_attempts = 16;
 
 /// In rotation, or on standby, or ejected: a pool that loses its other backends ignores
 /// ejections.
-bool usable_or_standby(const Load& load) {
-  return load.other_reasons(OutOfRotation::standby, OutOfRotation::ejected) == 0;
+bool usable_or_standby(const SharedBackend& shared) {
+  return shared.state.other_reasons(OutOfRotation::standby, OutOfRotation::ejected) == 0;
 }
 
 bool has_in_rotation(const Backends& backends, const ExcludedBackends& excluded) {
   return std::any_of(backends.begin(), backends.end(), [&](const auto& backend) {
-    return backend->load().in_rotation() && !excluded.contains(backend.get());
+    return backend->state().in_rotation() && !excluded.contains(backend.get());
   });
 }
 
@@ -70,7 +70,7 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
     } else {
       state->backends_->push_back(std::make_shared<Backend>(wanted, **found->second));
     }
-    state->index_.emplace(&state->backends_->back()->load(), state->index_.size());
+    state->index_.emplace(&state->backends_->back()->shared(), state->index_.size());
   }
   assert(state->index_.size() == spec.backends.size());
 
@@ -120,7 +120,7 @@ std::optional<std::uint32_t> PoolState::subset_in(const PoolState& other,
 
 bool PoolState::in_subset(std::uint32_t subset, const Backend& backend) const {
   if (subset == 0) return true;
-  const auto found = index_.find(&backend.load());
+  const auto found = index_.find(&backend.shared());
   return found != index_.end() && subsets_[subset - 1].contains(found->second);
 }
 
@@ -152,7 +152,7 @@ bool PoolState::panics() const { return outlier_detector_->panics(); }
 
 std::uint64_t PoolState::in_flight() const {
   std::uint64_t sum = 0;
-  for (const auto& backend : *backends_) sum += backend->load().in_flight();
+  for (const auto& backend : *backends_) sum += backend->slots().in_flight();
   return sum;
 }
 
@@ -169,7 +169,7 @@ double PoolState::saturation_ratio() const {
 std::size_t PoolState::available(Instant now) const {
   return static_cast<std::size_t>(
       std::count_if(backends_->begin(), backends_->end(), [&](const auto& backend) {
-        return backend->load().in_rotation() && !backend->load().unreachable(now);
+        return backend->state().in_rotation() && !backend->state().unreachable(now);
       }));
 }
 
@@ -194,7 +194,7 @@ std::optional<SchedulerStats> PoolState::scheduler_stats() const {
 
 std::optional<BackendForecast> PoolState::forecast(const Backend& backend, Instant now) const {
   if (scheduled_ == nullptr) return std::nullopt;
-  return scheduled_->scheduler().forecast(backend.load(), now);
+  return scheduled_->scheduler().forecast(backend.shared(), now);
 }
 
 std::vector<ExplainedDecision> PoolState::decisions(std::string_view name) const {
@@ -235,8 +235,8 @@ bool PoolState::pin_holds(const Hint& hint, Instant now) const {
   return hint.pinned == nullptr || Affinity::holds(*hint.pinned, has_state, now);
 }
 
-const BackendPtr* PoolState::find(const Load& load, std::uint32_t subset) const {
-  const auto found = index_.find(&load);
+const BackendPtr* PoolState::find(const SharedBackend& shared, std::uint32_t subset) const {
+  const auto found = index_.find(&shared);
   if (found == index_.end()) return nullptr;
   if (subset != 0 && !subsets_[subset - 1].contains(found->second)) return nullptr;
   return &(*backends_)[found->second];
@@ -245,24 +245,24 @@ const BackendPtr* PoolState::find(const Load& load, std::uint32_t subset) const 
 bool PoolState::may_become_available(const Hint& hint) const {
   if (hint.subset != 0) return has_in_rotation(backends_for(hint), hint.excluded);
   return std::ranges::any_of(*backends_, [&](const BackendPtr& backend) {
-    return usable_or_standby(backend->load()) && !hint.excluded.contains(backend.get());
+    return usable_or_standby(backend->shared()) && !hint.excluded.contains(backend.get());
   });
 }
 
 bool PoolState::has_available(const Hint& hint, Instant now) const {
   return std::ranges::any_of(backends_for(hint), [&](const BackendPtr& backend) {
-    const Load& load = backend->load();
-    return load.in_rotation() && !deprioritized(load, now) &&
+    const SharedBackend& shared = backend->shared();
+    return shared.state.in_rotation() && !deprioritized(shared, now) &&
            !hint.excluded.contains(backend.get());
   });
 }
 
-bool PoolState::deprioritized(const Load& load, Instant now) const {
-  return load.in_backoff(now) || over_memory_guard(load);
+bool PoolState::deprioritized(const SharedBackend& shared, Instant now) const {
+  return shared.state.avoided(now) || over_memory_guard(shared);
 }
 
-bool PoolState::over_memory_guard(const Load& load) const {
-  return evenkeel::over_memory_guard(load, spec_.picker.guard());
+bool PoolState::over_memory_guard(const SharedBackend& shared) const {
+  return evenkeel::over_memory_guard(shared, spec_.picker.guard());
 }
 
 void PoolState::tick(Instant now) {
@@ -274,8 +274,8 @@ void PoolState::tick(Instant now) {
   std::uint64_t active = 0;
   std::uint64_t picks = 0;
   for (const auto& backend : *backends_) {
-    active += backend->load().in_flight();
-    picks += backend->load().picks_total();
+    active += backend->slots().in_flight();
+    picks += backend->slots().picks_total();
   }
   wait_forecast_->tick(picks - std::min(active, picks), now);
   if (has_waiting()) active += queue().waiting;
@@ -283,36 +283,37 @@ void PoolState::tick(Instant now) {
 }
 
 LearnedState PoolState::learned(const Backend& backend, Instant now) const {
-  const Load& load = backend.load();
-  LearnedState learned{.weight = static_cast<double>(load.learned_weight()),
-                       .speed = maintenance_->learned_speed(load),
-                       .ejections = outlier_detector_->ejections_of(load)};
-  const PeakEwma& latency = load.latency();
+  const SharedBackend& shared = backend.shared();
+  LearnedState learned{.weight = static_cast<double>(shared.findings.learned_weight()),
+                       .speed = maintenance_->learned_speed(shared),
+                       .ejections = outlier_detector_->ejections_of(shared)};
+  const PeakEwma& latency = shared.stats.latency();
   if (latency.samples() > 0 && latency.seconds() > 0) {
     learned.latency_seconds = latency.seconds();
     learned.latency_samples = latency.samples();
     learned.latency_age = latency.age(now);
   }
-  if (load.ejection() == Ejection::none) return learned;
-  learned.ejected = load.ejection_reason();
-  const bool lasts = load.ejection() == Ejection::ejected && load.ejected_until() > now;
-  if (lasts) learned.ejected_for = load.ejected_until() - now;
+  if (shared.state.why() != Avoidance::ejected) return learned;
+  const BackendState::Details details = shared.state.details();
+  learned.ejected = details.ejection_reason;
+  const bool lasts = shared.state.is_out(OutOfRotation::ejected) && details.until > now;
+  if (lasts) learned.ejected_for = details.until - now;
   return learned;
 }
 
 void PoolState::restore(const Backend& backend, const LearnedState& learned, Instant now) const {
-  Load& load = backend.load();
+  SharedBackend& shared = backend.shared();
   if (spec_.picker.weights == WeightSource::observed && learned.weight > 0 && learned.speed > 0) {
-    load.set_learned_weight(static_cast<float>(learned.weight));
-    maintenance_->restore_speed(load, learned.speed, now);
+    shared.findings.set_learned_weight(static_cast<float>(learned.weight));
+    maintenance_->restore_speed(shared, learned.speed, now);
   }
   // One that does not serve may come back as another server.
-  if (load.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0) return;
-  if (learned.latency_samples > 0 && load.latency().samples() == 0) {
-    load.restore_latency(learned.latency_seconds, learned.latency_samples,
-                         now - learned.latency_age);
+  if (shared.state.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0) return;
+  if (learned.latency_samples > 0 && shared.stats.latency().samples() == 0) {
+    shared.stats.restore_latency(learned.latency_seconds, learned.latency_samples,
+                                 now - learned.latency_age);
   }
-  if (learned.ejections > 0) outlier_detector_->restore(load, learned, now);
+  if (learned.ejections > 0) outlier_detector_->restore(shared, learned, now);
 }
 
 std::optional<LearnedScheduler> PoolState::learned_scheduler(std::size_t max_prefixes,
@@ -328,9 +329,9 @@ void PoolState::restore(const LearnedScheduler& learned, Instant now) const {
 void PoolState::forget_caches_of_absent() const {
   if (scheduled_ == nullptr) return;
   for (const BackendPtr& backend : *backends_) {
-    const Load& load = backend->load();
-    if (load.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0)
-      scheduled_->scheduler().forget_caches(load);
+    const SharedBackend& shared = backend->shared();
+    if (shared.state.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0)
+      scheduled_->scheduler().forget_caches(shared);
   }
 }
 
@@ -389,7 +390,7 @@ const BackendPtr* Pool::pick_backend(const Hint& hint) {
   timed.now = loop_.now();
   for (int pick = 0; pick < max_pick_attempts; ++pick) {
     const BackendPtr* backend = picker_for(timed).pick(timed);
-    if (backend == nullptr || admission.is_awaited((*backend)->load())) return nullptr;
+    if (backend == nullptr || admission.is_awaited((*backend)->shared())) return nullptr;
     if ((*backend)->try_acquire(timed.now)) return backend;
   }
   return nullptr;

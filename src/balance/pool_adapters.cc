@@ -26,7 +26,7 @@ std::size_t count_adapters(const OfferedAdapters& offered, std::size_t limit) {
 AdapterNames adapter_names_of(const Backends& backends) {
   AdapterNames names;
   for (const BackendPtr& backend : backends) {
-    const EngineState& engine = backend->load().signals().engine();
+    const EngineState& engine = backend->signals().engine();
     const auto offered = engine.offered();
     for (const AdapterName& each : *offered) names.add(each.name, each.adapter);
     const LoadedAdapters* const loaded = engine.adapters();
@@ -42,7 +42,7 @@ AdapterNames adapter_names_of(const Backends& backends) {
 /// An engine that offers no more adapters than it has slots for has loaded all of them: vLLM does
 /// so when it begins to offer one.
 void PoolScheduler::read_adapters(std::uint32_t slot, Instant as_of) {
-  const EngineState& engine = slots_[slot].backend->load().signals().engine();
+  const EngineState& engine = slots_[slot].backend->signals().engine();
   const LoadedAdapters* const loaded = engine.adapters();
   const std::uint32_t room = engine.adapter_slots();
   if (loaded == nullptr && room == 0) return;
@@ -74,7 +74,7 @@ bool PoolScheduler::adapter_names_changed() {
   for (std::uint32_t i = 0; i < used_slots_; ++i) {
     Slot& slot = slots_[i];
     if (slot.users == 0) continue;
-    const std::uint64_t revision = slot.backend->load().signals().engine().offered_revision();
+    const std::uint64_t revision = slot.backend->signals().engine().offered_revision();
     changed |= std::exchange(slot.offered, revision) != revision;
   }
   return changed;

@@ -33,10 +33,10 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
     const Backend& backend = **pin.backend;
     if (!hint.excluded.contains(&backend)) {
       // One that is drained keeps its sessions, but the scheduler sends nothing there.
-      const bool scheduled = state_->schedules(hint) && backend.load().in_rotation();
-      const bool others_wait = state_->admission().is_awaited(backend.load());
+      const bool scheduled = state_->schedules(hint) && backend.state().in_rotation();
+      const bool others_wait = state_->admission().is_awaited(backend.shared());
       if (scheduled || others_wait || !backend.try_acquire(loop_.now())) {
-        return wait_for_pinned(hint, backend.load(), deadline);
+        return wait_for_pinned(hint, backend.shared(), deadline);
       }
       affinity.count_hit(*hint.session);
       Lease lease = Lease::adopt(*pin.backend);
@@ -64,14 +64,15 @@ void Pool::confirm_session(const SessionHint& session, const Backend& backend) {
 
 /// Waits for a slot of the backend that the session is pinned to. If that is gone, any other will
 /// do.
-Task<Result<Lease>> Pool::wait_for_pinned(Hint hint, const Load& pinned, Instant deadline) {
+Task<Result<Lease>> Pool::wait_for_pinned(Hint hint, const SharedBackend& pinned,
+                                          Instant deadline) {
   const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
   hint.pinned = &pinned;
   const RequestCost* const cost = hint.cost;
-  if (!pinned.in_rotation()) hint.cost = nullptr;
+  if (!pinned.state.in_rotation()) hint.cost = nullptr;
   auto lease = co_await queue_up(hint, until);
   hint.cost = cost;
-  if (lease && &lease->backend()->load() != &pinned) {
+  if (lease && &lease->backend()->shared() != &pinned) {
     // A later version of the pool does not have that one.
     co_return followed(std::move(*lease), *hint.session);
   }
@@ -97,7 +98,7 @@ Task<Result<Lease>> Pool::acquire_for_soft_session(Hint hint, Instant deadline) 
   hint.session.reset();
   const BackendPtr* const home = home_of(hint, session);
   if (home != nullptr && state_->schedules(hint)) {
-    hint.preferred = &(*home)->load();
+    hint.preferred = &(*home)->shared();
   } else if (home != nullptr && !is_saturated(**home) && (*home)->try_acquire(loop_.now())) {
     return followed(Lease::adopt(*home), session);
   }
@@ -127,7 +128,7 @@ const BackendPtr* Pool::home_of(const Hint& hint, const SessionHint& session) co
   if (home == nullptr && session.parent != 0)
     home = affinity.find({.key = session.parent}, loop_.now()).backend;
   if (home == nullptr || hint.excluded.contains(home->get())) return nullptr;
-  const bool may_go = (*home)->load().in_rotation() && state_->in_subset(hint.subset, **home);
+  const bool may_go = (*home)->state().in_rotation() && state_->in_subset(hint.subset, **home);
   return may_go ? home : nullptr;
 }
 
@@ -135,19 +136,19 @@ const BackendPtr* Pool::home_of(const Hint& hint, const SessionHint& session) co
 /// `saturated_from` and 1.25 times its share of what all have, by weight. Looks at a few dozen of
 /// them.
 bool Pool::is_saturated(const Backend& backend) const {
-  const Load& load = backend.load();
-  if (!load.has_room(load.limit()) || state_->deprioritized(load, loop_.now())) return true;
-  if (state_->admission().is_awaited(load)) return true;
-  const std::uint32_t own = load.in_flight();
+  const SharedBackend& shared = backend.shared();
+  if (!shared.slots.has_room() || state_->deprioritized(shared, loop_.now())) return true;
+  if (state_->admission().is_awaited(shared)) return true;
+  const std::uint32_t own = shared.slots.in_flight();
   if (own < saturated_from) return false;
   const Backends& backends = state_->backends();
   const std::size_t step = backends.size() / max_sampled + 1;
   double in_flight = 0;
   double weights = 0;
   for (std::size_t i = own % step; i < backends.size(); i += step) {
-    const Load& other = backends[i]->load();
-    if (!other.in_rotation() || state_->deprioritized(other, loop_.now())) continue;
-    in_flight += other.in_flight();
+    const SharedBackend& other = backends[i]->shared();
+    if (!other.state.in_rotation() || state_->deprioritized(other, loop_.now())) continue;
+    in_flight += other.slots.in_flight();
     weights += std::max(backends[i]->spec().weight, 1u);
   }
   if (weights == 0) return false;
@@ -167,7 +168,7 @@ Task<Result<Lease>> Pool::wait_and_pin(Hint hint, Instant deadline) {
   if (!placed) co_return placed;
   const Affinity::Pin pin = affinity.find(*hint.session, loop_.now());
   const BackendPtr& backend = placed->backend();
-  const bool is_elsewhere = pin.backend != nullptr && &(*pin.backend)->load() != &backend->load() &&
+  const bool is_elsewhere = pin.backend != nullptr && &(*pin.backend)->shared() != &backend->shared() &&
                             !hint.excluded.contains(pin.backend->get()) &&
                             state_->counts_pin(hint, **pin.backend);
   if (!is_elsewhere && affinity.pin(*hint.session, pin, backend, loop_.now())) {

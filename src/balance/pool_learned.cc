@@ -37,7 +37,7 @@ std::vector<std::pair<std::uint32_t, BackendPtr>> PoolScheduler::taken_slots() c
 
 /// Under the lock: no other backend has taken the slot.
 bool PoolScheduler::has(std::uint32_t slot, const BackendPtr& backend) const {
-  return slots_[slot].users > 0 && &slots_[slot].backend->load() == &backend->load();
+  return slots_[slot].users > 0 && &slots_[slot].backend->shared() == &backend->shared();
 }
 
 LearnedScheduler PoolScheduler::learned(std::size_t max_prefixes, Instant now) {
@@ -61,7 +61,7 @@ LearnedScheduler PoolScheduler::learned(std::size_t max_prefixes, Instant now) {
       if (!has(slot, backend)) continue;
       scheduler_.learned(slot, engine, now);
     }
-    const EngineState& state = backend->load().signals().engine();
+    const EngineState& state = backend->signals().engine();
     engine.run = state.run();
     copy_prefixes(slot, backend, max_prefixes / taken.size(), engine.prefixes);
     if (state.run().start_time != engine.run.start_time || !knows_clears_of(slot, backend)) {
@@ -78,7 +78,7 @@ LearnedScheduler PoolScheduler::learned(std::size_t max_prefixes, Instant now) {
 bool PoolScheduler::knows_clears_of(std::uint32_t slot, const BackendPtr& backend) const {
   std::lock_guard lock(mutex_);
   return has(slot, backend) &&
-         slots_[slot].cache_clears == backend->load().signals().engine().cache_clears();
+         slots_[slot].cache_clears == backend->signals().engine().cache_clears();
 }
 
 void PoolScheduler::copy_prefixes(std::uint32_t slot, const BackendPtr& backend, std::size_t most,
@@ -119,7 +119,7 @@ void PoolScheduler::restore(const LearnedScheduler& learned, Instant now) {
       scheduler_.restore(slot, engine, now);
       if (engine.run.start_time) slots_[slot].confirm_until = now + confirmation_time;
     }
-    if (engine.run != EngineRun{}) backend->load().signals().engine().resume(engine.run);
+    if (engine.run != EngineRun{}) backend->signals().engine().resume(engine.run);
     restore_prefixes(slot, engine.prefixes);
   }
   // What was learned of the others is the best guess for those.
@@ -163,16 +163,16 @@ std::shared_ptr<const void> PoolScheduler::release_index() {
   return index;
 }
 
-void PoolScheduler::forget_caches(const Load& load) {
+void PoolScheduler::forget_caches(const SharedBackend& shared) {
   std::lock_guard lock(mutex_);
-  const auto found = slot_of_.find(&load);
+  const auto found = slot_of_.find(&shared);
   if (found != slot_of_.end()) scheduler_.backend_cleared(found->second);
 }
 
 /// At most once a tick, for a short time after the start.
 void PoolScheduler::doubt_restored(std::uint32_t slot, Instant now) {
   Instant& until = slots_[slot].confirm_until;
-  const bool unconfirmed = slots_[slot].backend->load().signals().engine().is_unconfirmed();
+  const bool unconfirmed = slots_[slot].backend->signals().engine().is_unconfirmed();
   if (unconfirmed && now < until) return;
   if (unconfirmed) scheduler_.backend_cleared(slot);
   until = never;

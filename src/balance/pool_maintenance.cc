@@ -13,27 +13,27 @@ constexpr double max_latency_rise = 1.5;
 
 /// It can serve, unless it is on standby.
 bool ready(const Backend& backend, Instant now) {
-  const Load& load = backend.load();
-  return load.other_reasons(OutOfRotation::standby) == 0 && !load.unreachable(now);
+  const SharedBackend& shared = backend.shared();
+  return shared.state.other_reasons(OutOfRotation::standby) == 0 && !shared.state.unreachable(now);
 }
 
 bool in_service(const Backend& backend, Instant now) {
-  return ready(backend, now) && !backend.load().is_out(OutOfRotation::standby);
+  return ready(backend, now) && !backend.state().is_out(OutOfRotation::standby);
 }
 
 /// A backend that is starting counts as down only while requests queue.
 bool down(const Backend& backend, bool has_queue, Instant now) {
-  const Load& load = backend.load();
-  const bool starts =
-      load.is_out(OutOfRotation::starting) && !load.is_out(OutOfRotation::unhealthy);
+  const SharedBackend& shared = backend.shared();
+  const bool starts = shared.state.is_out(OutOfRotation::starting) &&
+                      !shared.state.is_out(OutOfRotation::unhealthy);
   return !ready(backend, now) && (has_queue || !starts);
 }
 
 BackendUtilization sample_load(const Backend& backend) {
-  const Load& load = backend.load();
-  const LoadSample values = load.signals().values();
+  const SharedBackend& shared = backend.shared();
+  const LoadSample values = shared.signals.values();
   const double limit = backend.spec().max_in_flight;
-  return {.in_flight_ratio = limit > 0 ? load.in_flight() / limit : LoadSample::unknown,
+  return {.in_flight_ratio = limit > 0 ? shared.slots.in_flight() / limit : LoadSample::unknown,
           .kv_cache_ratio = values.kv_cache_ratio,
           .waiting = values.waiting};
 }
@@ -51,12 +51,12 @@ double first_byte_seconds(const PoolState& pool, Instant now) {
   std::uint64_t samples = 0;
   for (const auto& backend : pool.backends()) {
     if (!in_service(*backend, now)) continue;
-    const PeakEwma& latency = backend->load().latency();
+    const PeakEwma& latency = backend->stats().latency();
     if (latency.samples() < few_samples || latency.age(now) > lately) continue;
     sum += latency.seconds();
     known += 1;
     samples += latency.samples();
-    in_flight += backend->load().in_flight();
+    in_flight += backend->slots().in_flight();
   }
   return samples >= few_in_all && in_flight >= few_requests * known ? sum / known
                                                                     : LoadSample::unknown;
@@ -103,7 +103,7 @@ bool has_standby(const PoolState& pool) {
   bool any = false;
   for (const auto& backend : pool.backends()) {
     any = any || backend->spec().standby;
-    if (!backend->spec().standby && backend->load().is_out(OutOfRotation::standby)) {
+    if (!backend->spec().standby && backend->state().is_out(OutOfRotation::standby)) {
       backend->put_back(OutOfRotation::standby);
     }
   }
@@ -133,7 +133,7 @@ void PoolMaintenance::control_standby(const PoolState& pool, Instant now) {
       if (!backend->spec().standby || in_service(*backend, now) != serving) continue;
       const bool serves = left > 0 && ready(*backend, now);
       left -= serves;
-      if (!serves) backend->load().take_out(OutOfRotation::standby);
+      if (!serves) backend->state().take_out(OutOfRotation::standby);
       if (serves && !serving) backend->put_back(OutOfRotation::standby);
     }
   }

@@ -19,9 +19,11 @@ class PoolMaintenance {
  public:
   void tick(const PoolState& pool, Instant now);
   /// As WeightLearner's.
-  double learned_speed(const Load& load) const { return weight_learner_.learned_speed(load); }
-  void restore_speed(const Load& load, double speed, Instant now) {
-    weight_learner_.restore_speed(load, speed, now);
+  double learned_speed(const SharedBackend& shared) const {
+    return weight_learner_.learned_speed(shared);
+  }
+  void restore_speed(const SharedBackend& shared, double speed, Instant now) {
+    weight_learner_.restore_speed(shared, speed, now);
   }
 
  private:

@@ -39,7 +39,7 @@ Error queue_error(Fault fault, const char* why, const AdmissionTicket& ticket, I
 
 bool has_in_rotation(const PoolState& pool, const ExcludedBackends& excluded) {
   return std::ranges::any_of(pool.backends(), [&](const BackendPtr& backend) {
-    return backend->load().in_rotation() && !excluded.contains(backend.get());
+    return backend->state().in_rotation() && !excluded.contains(backend.get());
   });
 }
 
@@ -168,7 +168,7 @@ std::optional<Error> Pool::end_of_wait(const AdmissionTicket& ticket, Instant be
   if (!pool.pin_holds(hint, loop_.now())) return no_backend_error(pool);
   if (hint.pinned != nullptr) {
     // A drained backend keeps its sessions, but the scheduler sends nothing there.
-    const bool is_lost = ticket.is_scheduled() && !hint.pinned->in_rotation();
+    const bool is_lost = ticket.is_scheduled() && !hint.pinned->state.in_rotation();
     return is_lost ? std::optional(no_backend_error(pool)) : std::nullopt;
   }
   if (!pool.may_become_available(hint)) return no_backend_error(pool);

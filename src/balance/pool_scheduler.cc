@@ -47,10 +47,10 @@ std::uint64_t whole(double tokens) {
   return tokens > 0 && tokens < 1e9 ? static_cast<std::uint64_t>(tokens) : 0;
 }
 
-SlotState state_of(const Load& load, Instant now) {
-  if (!load.in_rotation()) return SlotState::out;
-  if (!load.has_room(load.limit())) return SlotState::full;
-  return load.in_backoff(now) ? SlotState::avoided : SlotState::open;
+SlotState state_of(const SharedBackend& shared, Instant now) {
+  if (!shared.state.in_rotation()) return SlotState::out;
+  if (!shared.slots.has_room()) return SlotState::full;
+  return shared.state.avoided(now) ? SlotState::avoided : SlotState::open;
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ bool PoolScheduler::fits(const SchedulerOptions& options, const Backends& backen
   if (options.index_bytes != index_bytes_) return false;
   std::lock_guard lock(mutex_);
   const auto added = std::ranges::count_if(
-      backends, [&](const BackendPtr& each) { return !slot_of_.contains(&each->load()); });
+      backends, [&](const BackendPtr& each) { return !slot_of_.contains(&each->shared()); });
   return slot_of_.size() + static_cast<std::size_t>(added) <= capacity_;
 }
 
@@ -95,13 +95,12 @@ std::vector<std::uint32_t> PoolScheduler::join(const Backends& backends) {
   std::vector<std::uint32_t> given;
   std::lock_guard lock(mutex_);
   for (const BackendPtr& backend : backends) {
-    const auto [found, is_new] = slot_of_.try_emplace(&backend->load(), 0);
+    const auto [found, is_new] = slot_of_.try_emplace(&backend->shared(), 0);
     if (is_new) {
       const auto free = std::ranges::find(slots_, 0u, &Slot::users);
       assert(free != slots_.end());
       found->second = static_cast<std::uint32_t>(free - slots_.begin());
-      *free = {.backend = backend,
-               .cache_clears = backend->load().signals().engine().cache_clears()};
+      *free = {.backend = backend, .cache_clears = backend->signals().engine().cache_clears()};
       used_slots_ = std::max(used_slots_, found->second + 1);
       // The same in every process, so that replicas break ties alike.
       scheduler_.add_backend(found->second, {.identity = hash_of(backend->id())});
@@ -115,7 +114,7 @@ std::vector<std::uint32_t> PoolScheduler::join(const Backends& backends) {
 void PoolScheduler::leave(const Backends& backends) {
   std::lock_guard lock(mutex_);
   for (const BackendPtr& backend : backends) {
-    const auto found = slot_of_.find(&backend->load());
+    const auto found = slot_of_.find(&backend->shared());
     Slot& slot = slots_[found->second];
     if (--slot.users > 0) continue;
     scheduler_.remove_backend(found->second);
@@ -131,8 +130,8 @@ Instant PoolScheduler::in_order(Instant now) { return last_time_ = std::max(last
 /// What the request asks, with what the scheduler knows of its backends. Points into the ticket.
 Arrival PoolScheduler::arrival_of(const AdmissionTicket& ticket) const {
   const Hint& hint = ticket.hint;
-  const auto slot_of = [&](const Load* load) {
-    return load == nullptr ? Arrival::any_slot : slot_of_.at(load);
+  const auto slot_of = [&](const SharedBackend* shared) {
+    return shared == nullptr ? Arrival::any_slot : slot_of_.at(shared);
   };
   Arrival arrival = hint.cost->arrival;
   arrival.priority = hint.priority;
@@ -151,7 +150,7 @@ void PoolScheduler::arrive(AdmissionTicket& ticket, Picker*, Instant now) {
   std::array<std::uint32_t, ExcludedBackends::capacity> excluded;
   std::size_t count = 0;
   for (const Backend* each : ticket.hint.excluded) {
-    const auto found = slot_of_.find(&each->load());
+    const auto found = slot_of_.find(&each->shared());
     if (found != slot_of_.end()) excluded[count++] = found->second;
   }
   arrival.excluded = std::span(excluded).first(count);
@@ -211,15 +210,15 @@ void PoolScheduler::pass_locked(Instant now) {
       request.stage_ = PlacedRequest::Stage::placed;
       request.placed_at_ = now;
       request.predicted_ttft_ = placement.predicted_ttft;
-      const Load& load = slots_[placement.backend].backend->load();
-      admission_->start(ticket, *ticket.pool->find(load, 0), now);
+      const SharedBackend& shared = slots_[placement.backend].backend->shared();
+      admission_->start(ticket, *ticket.pool->find(shared, 0), now);
     }
   }
 }
 
 void PoolScheduler::read_states(Instant now) {
   for (std::uint32_t i = 0; i < used_slots_; ++i) {
-    if (slots_[i].users > 0) scheduler_.set_state(i, state_of(slots_[i].backend->load(), now));
+    if (slots_[i].users > 0) scheduler_.set_state(i, state_of(slots_[i].backend->shared(), now));
   }
 }
 
@@ -234,7 +233,7 @@ bool PoolScheduler::read_reports(Instant now) {
   for (std::uint32_t i = 0; i < used_slots_; ++i) {
     Slot& slot = slots_[i];
     if (slot.users == 0) continue;
-    const Signals& signals = slot.backend->load().signals();
+    const Signals& signals = slot.backend->signals();
     const auto age = signals.age(now);
     const bool is_new = age && now - *age > std::exchange(slot.reported_at, now - *age);
     if (is_new) scheduler_.polled(i, signals.values(), now, signals.in_flight_at_poll());
@@ -257,7 +256,7 @@ void PoolScheduler::measure_busy(Instant now) {
   double serving = 0;
   double busy = 0;
   for (std::uint32_t i = 0; i < used_slots_; ++i) {
-    if (slots_[i].users == 0 || !slots_[i].backend->load().in_rotation()) continue;
+    if (slots_[i].users == 0 || !slots_[i].backend->state().in_rotation()) continue;
     ++serving;
     if (scheduler_.predicted_wait(i, now) > Duration{}) ++busy;
   }
@@ -276,9 +275,10 @@ SchedulerStats PoolScheduler::stats(const ShadowStats* shadow) const {
   return stats;
 }
 
-std::optional<BackendForecast> PoolScheduler::forecast(const Load& load, Instant now) const {
+std::optional<BackendForecast> PoolScheduler::forecast(const SharedBackend& shared,
+                                                       Instant now) const {
   std::lock_guard lock(mutex_);
-  const auto found = slot_of_.find(&load);
+  const auto found = slot_of_.find(&shared);
   if (found == slot_of_.end()) return std::nullopt;
   return BackendForecast{.rung = scheduler_.rung(found->second),
                          .wait = scheduler_.predicted_wait(found->second, now),

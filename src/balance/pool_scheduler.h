@@ -66,7 +66,7 @@ class PoolScheduler final : public AdmissionRule {
   std::optional<ExplainedDecision> last_decision(std::string_view name,
                                                  std::uint64_t request) const;
   /// Nothing of a backend that has no slot.
-  std::optional<BackendForecast> forecast(const Load& load, Instant now) const;
+  std::optional<BackendForecast> forecast(const SharedBackend& shared, Instant now) const;
 
   // ---- What outlives the process (pool_learned.cc) ----
 
@@ -80,14 +80,14 @@ class PoolScheduler final : public AdmissionRule {
   /// find cached no longer matters. The result owns the memory; its release may take a second.
   std::shared_ptr<const void> release_index();
   /// It is not known to be the server that it was.
-  void forget_caches(const Load& load);
+  void forget_caches(const SharedBackend& shared);
 
  private:
   friend class PlacedRequest;
   class Taker;
 
   struct Slot {
-    BackendPtr backend{};  // in any version: they share the Load
+    BackendPtr backend{};  // in any version: they share a SharedBackend
     std::uint32_t users = 0;
     Instant reported_at{};           // the last report that is known
     std::uint64_t cache_clears = 0;  // of the engine, that are known
@@ -137,7 +137,7 @@ class PoolScheduler final : public AdmissionRule {
   const std::size_t index_bytes_;
   std::vector<Slot> slots_;
   std::uint32_t used_slots_ = 0;  // up to the last one that a backend has
-  std::unordered_map<const Load*, std::uint32_t> slot_of_;
+  std::unordered_map<const SharedBackend*, std::uint32_t> slot_of_;
   Instant last_time_{};
   Instant last_pass_{};
   std::vector<AdmissionTicket*> waiting_;  // by number of the scheduler; others are void

@@ -15,8 +15,8 @@ class QueueDepthCost {
   explicit QueueDepthCost(const Candidates& candidates) : candidates_(candidates) {}
 
   double operator()(std::uint32_t index, Instant now) {
-    const Load& load = candidates_.load(index);
-    const double depth = estimated_queue_depth(load, now) + load.failure_penalty(now);
+    const SharedBackend& shared = candidates_.shared(index);
+    const double depth = estimated_queue_depth(shared, now) + shared.failure_penalty(now);
     return (depth + 1) / candidates_.weight(index);
   }
 

@@ -18,7 +18,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "evenkeel/balance/load.h"
+#include "evenkeel/balance/shared_backend.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
@@ -31,17 +31,17 @@ inline double freshness(Duration age) {
 }
 
 /// The depth by the formula above, in requests; never negative.
-inline double estimated_queue_depth(const Load& load, Instant now) {
-  const double in_flight = load.in_flight();
-  const std::optional<Duration> age = load.signals().age(now);
+inline double estimated_queue_depth(const SharedBackend& shared, Instant now) {
+  const double in_flight = shared.slots.in_flight();
+  const std::optional<Duration> age = shared.signals.age(now);
   if (!age) return in_flight;
-  const LoadSample values = load.signals().values();
+  const LoadSample values = shared.signals.values();
   const bool has_running = !std::isnan(values.running);
   const bool has_waiting = !std::isnan(values.waiting);
   if (!has_running && !has_waiting) return in_flight;
 
   const double polled = (has_running ? values.running : 0) + (has_waiting ? values.waiting : 0);
-  double others = polled - load.signals().in_flight_at_poll();
+  double others = polled - shared.signals.in_flight_at_poll();
   if (!has_running || !has_waiting) others = std::max(others, 0.0);
   return std::max(in_flight + freshness(*age) * others, 0.0);
 }

@@ -9,9 +9,9 @@
 
 namespace evenkeel {
 
-/// For pools without health checks that a hung server would fail. A backend is silent if it has two
-/// requests or more whose bodies it need not wait for, one of them got since it answered last or in
-/// the same tick, and answers none within
+/// Serves pools without health checks that a hung server would fail. A backend is silent if it has
+/// two requests or more whose bodies it need not wait for, one of them got since it answered last
+/// or in the same tick, and answers none within
 ///
 ///   max(2 s, 5 * the highest average time to the first byte of the others)
 ///
@@ -27,7 +27,7 @@ class SilenceDetector {
  private:
   /// What is known of a backend since it answered last.
   struct Record {
-    const Load* load = nullptr;
+    const SharedBackend* shared = nullptr;
     std::uint64_t answers = 0;
     std::uint64_t picks = 0;       // before the tick of its last answer, or when it was last idle
     std::uint64_t last_picks = 0;  // at the last tick

@@ -14,21 +14,21 @@ AdmissionTicket& ticket_of(Node* node) { return static_cast<AdmissionTicket&>(*n
 
 /// True if the request may go to this backend of its version now.
 bool may_use(const AdmissionTicket& ticket, const Backend& backend, Instant now) {
-  const Load& load = backend.load();
+  const SharedBackend& shared = backend.shared();
   const Hint& hint = ticket.hint;
   const PoolState& pool = *ticket.pool;
-  if (hint.pinned != nullptr) return hint.pinned == &load && pool.pin_holds(hint, now);
-  if (!load.in_rotation() || hint.excluded.contains(&backend)) return false;
-  return !pool.deprioritized(load, now) || !pool.has_available(hint, now);
+  if (hint.pinned != nullptr) return hint.pinned == &shared && pool.pin_holds(hint, now);
+  if (!shared.state.in_rotation() || hint.excluded.contains(&backend)) return false;
+  return !pool.deprioritized(shared, now) || !pool.has_available(hint, now);
 }
 
 /// The backend that may take the request now, or null.
 const BackendPtr* pick(const AdmissionTicket& ticket, Picker& picker, Instant now) {
-  const Load* const pinned = ticket.hint.pinned;
+  const SharedBackend* const pinned = ticket.hint.pinned;
   if (pinned == nullptr) return picker.pick(ticket.hint);
   const BackendPtr* backend = ticket.pool->find(*pinned, 0);
   if (backend == nullptr || !may_use(ticket, **backend, now)) return nullptr;
-  return pinned->has_room(pinned->limit()) ? backend : nullptr;
+  return pinned->slots.has_room() ? backend : nullptr;
 }
 
 /// True if there may be a free slot: not if the last entry of a line could use every slot that
@@ -51,9 +51,9 @@ bool should_pick(const AdmissionTicket& ticket) {
 /// The last one may be removed.
 class SlotsRule::Order {
  public:
-  Order(SlotsRule& rule, const Load& load) : rule_(rule) {
+  Order(SlotsRule& rule, const SharedBackend& shared) : rule_(rule) {
     rule_.admission_.for_each_queue([&](SubsetQueue& queue) {
-      queue.offered = &queue.rule == &rule_ ? queue.state.find(load, queue.subset) : nullptr;
+      queue.offered = &queue.rule == &rule_ ? queue.state.find(shared, queue.subset) : nullptr;
       for (std::size_t i = 0; i < priority_count; ++i) queue.next_in_line[i] = queue.lines[i].next;
     });
   }
@@ -79,8 +79,8 @@ class SlotsRule::Order {
   SlotsRule& rule_;
 };
 
-void SlotsRule::offer(const Load& load, Instant now) {
-  Order order(*this, load);
+void SlotsRule::offer(const SharedBackend& shared, Instant now) {
+  Order order(*this, shared);
   while (AdmissionTicket* const ticket = order.next()) {
     const BackendPtr& backend = *ticket->queue->offered;
     if (!may_use(*ticket, *backend, now)) continue;
@@ -94,7 +94,7 @@ void SlotsRule::arrive(AdmissionTicket& ticket, Picker* picker, Instant now) {
   if (!should_pick(ticket)) return;
   ticket.hint.now = now;
   while (const BackendPtr* backend = pick(ticket, *picker, now)) {
-    offer((*backend)->load(), now);
+    offer((*backend)->shared(), now);
     if (!(*backend)->try_acquire(now)) continue;
     return admission_.start(ticket, *backend, now);
   }
@@ -112,9 +112,9 @@ void SlotsRule::recheck(AdmissionTicket& ticket, Instant now) {
 void SlotsRule::look_everywhere(AdmissionTicket& ticket, Instant now) {
   if (ticket.hint.pinned != nullptr) return offer(*ticket.hint.pinned, now);
   for (const BackendPtr& backend : ticket.pool->backends_for(ticket.hint)) {
-    const Load& load = backend->load();
-    if (!load.has_room(load.limit()) || !may_use(ticket, *backend, now)) continue;
-    offer(load, now);
+    const SharedBackend& shared = backend->shared();
+    if (!shared.slots.has_room() || !may_use(ticket, *backend, now)) continue;
+    offer(shared, now);
     if (ticket.stage != AdmissionTicket::Stage::waits) return;
   }
 }

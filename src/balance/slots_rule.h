@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "balance/admission_rule.h"
-#include "evenkeel/balance/load.h"
+#include "evenkeel/balance/shared_backend.h"
 
 namespace evenkeel {
 
@@ -21,7 +21,7 @@ class SlotsRule final : public AdmissionRule {
   void leave(AdmissionTicket&, bool, Instant) override {}
   void recheck(AdmissionTicket& ticket, Instant now) override;
   /// Grants the free slots of a backend in order.
-  void offer(const Load& load, Instant now);
+  void offer(const SharedBackend& shared, Instant now);
 
  private:
   class Order;

@@ -8,10 +8,11 @@
 
 namespace evenkeel {
 
-/// Limits a backend that has just come into rotation to a growing number of requests in flight:
+/// Limits a backend that serves again to a growing number of requests in flight:
 ///
-///   limit = max(1, fair * (0.1 + 0.9 * t / slow_start)),   fair = in flight on the pool / backends
+///   limit = max(1, fair * (0.1 + 0.9 * t / time)),   fair = in flight on the pool / backends
 ///
+/// The time is `slow_start`, but no longer than the backend was avoided, if it was in rotation.
 /// Not its weight: a server with a cold cache suffers from requests at a time, whatever the picker.
 /// No ramp while no other backend serves without one, and none for those that come up with the
 /// pool.
@@ -24,13 +25,16 @@ class SlowStart {
 
  private:
   struct Entry {
-    bool in_rotation = false;
-    Instant began{};  // of the ramp; default: none
+    bool serves = false;
+    bool was_out = true;  // of rotation, since it served last
+    Instant left{};       // when it served last
+    Instant began{};      // of the ramp; default: none
+    Duration time{};      // of the ramp
   };
 
   static void limit(const Backend& backend, std::uint32_t slots, bool ramps);
 
-  std::unordered_map<const Load*, Entry> entries_;
+  std::unordered_map<const SharedBackend*, Entry> entries_;
   Instant pool_began_{};  // when its first backend came into rotation
 };
 

@@ -51,8 +51,8 @@ void SlownessDetector::tick(const PoolState& pool, Instant now) {
   if (now - last_tick_ < interval) return;
   last_tick_ = now;
   for (const auto& backend : pool.backends()) {
-    const auto [found, fresh] = records_.try_emplace(&backend->load());
-    if (fresh) found->second.picks = backend->load().picks_total();
+    const auto [found, fresh] = records_.try_emplace(&backend->shared());
+    if (fresh) found->second.picks = backend->slots().picks_total();
     found->second.present = true;
   }
   for (auto at = records_.begin(); at != records_.end();) {
@@ -69,23 +69,23 @@ void SlownessDetector::count_picks(const PoolState& pool) {
   double picks = 0;
   double serving = 0;
   for (const auto& backend : backends) {
-    const Record& record = records_.at(&backend->load());
-    picks += static_cast<double>(backend->load().picks_total() - record.picks);
-    serving += backend->load().in_rotation();
+    const Record& record = records_.at(&backend->shared());
+    picks += static_cast<double>(backend->slots().picks_total() - record.picks);
+    serving += backend->state().in_rotation();
   }
   if (picks == 0) return;
   const double memory = recent_picks_per_backend * std::max(serving, 1.0);
   const double kept = std::exp(-picks / memory);
   recent_picks_ = recent_picks_ * kept + picks;
   for (const auto& backend : backends) {
-    Load& load = backend->load();
-    Record& record = records_.at(&load);
-    const auto own = static_cast<double>(load.picks_total() - record.picks);
-    record.picks = load.picks_total();
+    SharedBackend& shared = backend->shared();
+    Record& record = records_.at(&shared);
+    const auto own = static_cast<double>(shared.slots.picks_total() - record.picks);
+    record.picks = shared.slots.picks_total();
     record.recent_picks = record.recent_picks * kept + own;
-    const bool known = load.in_rotation() && serving > 1 && recent_picks_ >= 10 * serving;
-    load.set_pick_share(known ? static_cast<float>(record.recent_picks * serving / recent_picks_)
-                              : -1);
+    const bool known = shared.state.in_rotation() && serving > 1 && recent_picks_ >= 10 * serving;
+    shared.findings.set_pick_share(
+        known ? static_cast<float>(record.recent_picks * serving / recent_picks_) : -1);
   }
 }
 
@@ -93,7 +93,7 @@ void SlownessDetector::compare(const PoolState& pool, Instant now) {
   const Backends& backends = pool.backends();
   std::vector<RecentSummary> summaries;
   summaries.reserve(backends.size());
-  for (const auto& backend : backends) summaries.push_back(backend->load().recent_summary(now));
+  for (const auto& backend : backends) summaries.push_back(backend->stats().recent_summary(now));
   const bool streams = std::ranges::any_of(
       summaries, [](const RecentSummary& each) { return each.per_token.samples > 0; });
 
@@ -112,7 +112,7 @@ void SlownessDetector::compare(const PoolState& pool, Instant now) {
     for (std::size_t i = 0; i < backends.size(); ++i) {
       const auto own = seconds_of_median(summaries[i].*rule.latency);
       if (!own || seen[i].ratio > 0) continue;
-      const Slowness before = backends[i]->load().slowness();
+      const Slowness before = backends[i]->findings().slowness();
       const bool goes_on = before.ratio > 0 && before.part == rule.part;
       const double others = median_of_others(sorted, *own);
       const double ratio = *own / others;
@@ -124,18 +124,18 @@ void SlownessDetector::compare(const PoolState& pool, Instant now) {
 }
 
 void SlownessDetector::update(const PoolState& pool, const Backend& backend, Slowness seen) {
-  Load& load = backend.load();
-  int& confirmations = records_.at(&load).confirmations;
-  const bool was_slow = load.slowness().ratio > 0;
+  SharedBackend& shared = backend.shared();
+  int& confirmations = records_.at(&shared).confirmations;
+  const bool was_slow = shared.findings.slowness().ratio > 0;
   const bool is_slow = seen.ratio > 0;
   if (was_slow && is_slow) {
     confirmations = 0;
-    load.set_slowness(seen);
+    shared.findings.set_slowness(seen);
   } else if (was_slow == is_slow) {
     confirmations = 0;
   } else if (++confirmations == needed_confirmations) {
     confirmations = 0;
-    load.set_slowness(seen);
+    shared.findings.set_slowness(seen);
     if (is_slow) {
       log::warning(fmt::format("pool {}: {} is slow: {}", pool.spec().name, backend.id(),
                                describe_slowness(seen)));

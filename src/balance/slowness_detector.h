@@ -33,7 +33,7 @@ class SlownessDetector {
   void update(const PoolState& pool, const Backend& backend, Slowness seen);
 
   Instant last_tick_{};
-  std::unordered_map<const Load*, Record> records_;
+  std::unordered_map<const SharedBackend*, Record> records_;
   double recent_picks_ = 0;
 };
 

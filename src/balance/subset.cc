@@ -14,8 +14,8 @@ std::uint64_t completed_by(const Backends& backends) {
   std::uint64_t active = 0;
   std::uint64_t picks = 0;
   for (const BackendPtr& backend : backends) {
-    active += backend->load().in_flight();
-    picks += backend->load().picks_total();
+    active += backend->slots().in_flight();
+    picks += backend->slots().picks_total();
   }
   return picks - std::min(active, picks);
 }
@@ -66,7 +66,7 @@ Subset::Subset(SubsetSpec spec, const PickerOptions& options, const Subset* pred
 
 std::size_t Subset::in_rotation() const {
   return static_cast<std::size_t>(std::ranges::count_if(
-      *backends_, [](const BackendPtr& backend) { return backend->load().in_rotation(); }));
+      *backends_, [](const BackendPtr& backend) { return backend->state().in_rotation(); }));
 }
 
 void Subset::tick(std::string_view pool, Instant now) const {
@@ -75,7 +75,7 @@ void Subset::tick(std::string_view pool, Instant now) const {
   if (std::exchange(history_->ticked, this) != this) history_->forecast.forget_sample();
   history_->forecast.tick(completed_by(*backends_), now);
   const bool serves = std::ranges::any_of(*backends_, [](const BackendPtr& backend) {
-    return backend->load().other_reasons(OutOfRotation::starting) == 0;
+    return backend->state().other_reasons(OutOfRotation::starting) == 0;
   });
   if (serves == std::exchange(history_->serves, serves)) return;
   if (serves) {

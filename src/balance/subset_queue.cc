@@ -34,7 +34,7 @@ void PoolState::make_queues(const PoolState* predecessor) {
           predecessor == nullptr ? 0 : predecessor->subset_number(subset.spec());
       mark = before == 0 ? admission_->next_mark() : predecessor->queues_[before]->mark;
     }
-    for (const BackendPtr& backend : subset.backends()) backend->load().add_queue_mark(mark);
+    for (const BackendPtr& backend : subset.backends()) backend->slots().add_queue_mark(mark);
     make(number, mark);
   }
 }

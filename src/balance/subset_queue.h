@@ -22,7 +22,7 @@ class PoolState;
 /// Guarded by the lock of the Admission, except for the constants.
 struct SubsetQueue : Node {
   /// Bits for the requests that wait: backends have those of the subsets that they serve
-  /// (Load::queue_marks). Two subsets may share a bit; then slots are offered more often than
+  /// (Slots::queue_marks). Two subsets may share a bit; then slots are offered more often than
   /// needed.
   static constexpr std::uint64_t whole_pool = 1;
   /// The bit of requests that a scheduler starts. No backend has it: no free slot starts them.

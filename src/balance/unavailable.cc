@@ -5,13 +5,13 @@
 #include <string_view>
 #include <utility>
 
-#include "evenkeel/balance/load.h"
+#include "evenkeel/balance/shared_backend.h"
 
 namespace evenkeel {
 namespace {
 
-/// Of a backend with several reasons the first one counts: what an operator has set, then what only
-/// its server can mend.
+/// The words of the reasons, of which the first one of a backend counts: what an operator has set,
+/// then what only its server can mend.
 constexpr std::array<std::pair<OutOfRotation, std::string_view>, 7> words = {
     {{OutOfRotation::draining, "drained"},
      {OutOfRotation::unresolved, "without an address"},
@@ -26,10 +26,11 @@ constexpr std::array<std::pair<OutOfRotation, std::string_view>, 7> words = {
 std::string why_unavailable(const Backends& backends, Instant now) {
   std::array<std::size_t, words.size()> counts{};
   for (const BackendPtr& backend : backends) {
-    const Load& load = backend->load();
+    const SharedBackend& shared = backend->shared();
     const auto found = std::ranges::find_if(words, [&](const auto& each) {
-      const bool cannot_connect = each.first == OutOfRotation::unhealthy && load.unreachable(now);
-      return load.is_out(each.first) || cannot_connect;
+      const bool cannot_connect =
+          each.first == OutOfRotation::unhealthy && shared.state.unreachable(now);
+      return shared.state.is_out(each.first) || cannot_connect;
     });
     if (found == words.end()) return {};
     ++counts[static_cast<std::size_t>(found - words.begin())];

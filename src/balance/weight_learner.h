@@ -33,7 +33,7 @@
 
 namespace evenkeel {
 
-/// Writes Load::learned_weight. Thread: the control thread's.
+/// Writes BackendFindings::learned_weight. Thread: the control thread's.
 class WeightLearner {
  public:
   static constexpr double min_share = 1.0 / 16;  // of the mean
@@ -44,9 +44,9 @@ class WeightLearner {
   void tick(const Backends& backends, Instant now);
 
   /// Responses per request-second of a backend; 0: not known yet.
-  double learned_speed(const Load& load) const;
+  double learned_speed(const SharedBackend& shared) const;
   /// Continues with the speed that another process has learned.
-  void restore_speed(const Load& load, double speed, Instant now);
+  void restore_speed(const SharedBackend& shared, double speed, Instant now);
 
  private:
   /// The current window of one backend, and the result of the previous ones.
@@ -60,11 +60,11 @@ class WeightLearner {
   };
 
   void accumulate(const Backends& backends, Instant now);
-  static std::optional<double> observe(const Load& load, Window& window, Instant now);
-  double speed_of(const Load& load, double fallback_speed) const;
+  static std::optional<double> observe(const SharedBackend& shared, Window& window, Instant now);
+  double speed_of(const SharedBackend& shared, double fallback_speed) const;
   void update_weights(const Backends& backends);
 
-  std::unordered_map<const Load*, Window> windows_;
+  std::unordered_map<const SharedBackend*, Window> windows_;
   std::optional<Instant> last_look_at_;
   Instant last_update_{};
 };

@@ -51,7 +51,7 @@ class Weighted final : public CandidatePicker {
     return static_cast<std::int64_t>(a.pass - b.pass) > 0;
   }
   double weight(std::uint32_t index) const {
-    const double learned = observed_ ? candidates_.load(index).learned_weight() : 0;
+    const double learned = observed_ ? candidates_.shared(index).findings.learned_weight() : 0;
     return learned > 0 ? learned : candidates_.weight(index);
   }
   std::uint64_t stride(std::uint32_t index) const {

@@ -79,10 +79,6 @@ Duration retry_after_of(const Fields& fields) {
   return std::clamp(left, std::chrono::seconds(0), std::chrono::seconds(day_ms / 1000));
 }
 
-bool precedes_ejection(const Load& load, Instant sent) {
-  return load.ejection() != Ejection::none && sent < load.ejected_until() - load.ejected_for();
-}
-
 }  // namespace
 
 AttemptResult classify_head(const Request& request, const Response& response) {
@@ -114,19 +110,6 @@ AttemptResult classify_grpc(std::uint8_t status) {
     case GrpcStatus::deadline_exceeded: return {.outcome = AttemptOutcome::abandoned};
     default: return {.outcome = AttemptOutcome::client_error};
   }
-}
-
-void record_attempt(const Backend& backend, const AttemptResult& result, Instant sent,
-                    Instant now) {
-  Load& load = backend.load();
-  if (!precedes_ejection(load, sent)) {
-    AttemptResult recorded = result;
-    recorded.sent = sent;
-    return backend.record_outcome(recorded, now);
-  }
-  if (!counts_against_backend(result.outcome)) return;
-  load.count_failure(now);
-  if (result.status >= 500) load.count_failed_response();
 }
 
 }  // namespace evenkeel

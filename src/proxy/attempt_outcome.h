@@ -27,8 +27,4 @@ AttemptResult classify_head(const Request& request, const Response& response);
 /// A gRPC call that ended with this status, as the HTTP status that stands for it.
 AttemptResult classify_grpc(std::uint8_t status);
 
-/// Records the outcome of a request whose head was sent at `sent`: once for each. One that was sent
-/// before the backend was ejected is only counted: it does not tell how the backend is since.
-void record_attempt(const Backend& backend, const AttemptResult& result, Instant sent, Instant now);
-
 }  // namespace evenkeel

@@ -91,7 +91,7 @@ ForwardedBody::~ForwardedBody() {
     decide({});
   const Instant now = loop_.now();
   const Duration took = now - request_end(info_.timings);
-  Load& load = lease_.backend()->load();
+  SharedBackend& shared = lease_.backend()->shared();
   metrics_.latency.observe(took);
   const std::optional<Fault> fault = info_.outcome.fault;
   const bool in_order = !tunnel_ && fault == Fault::backend_closed && ended_in_order();
@@ -100,29 +100,29 @@ ForwardedBody::~ForwardedBody() {
     // By its head. Whether the body breaks adds nothing.
   } else if (in_order) {
     // No failure, but a backend that ends each of its connections must not look idle.
-    load.count_error(*fault);
-    load.count_failure(now);
+    shared.stats.count_error(*fault);
+    shared.stats.count_failure(now);
   } else if (failed) {
-    load.count_error(*fault);
+    shared.stats.count_error(*fault);
     record({.outcome = AttemptOutcome::failed, .fault = fault}, now);
   } else if (was_served(info_.outcome)) {
     const std::optional<std::uint8_t> grpc_status = info_.outcome.grpc_status;
     if (grpc_status) {
       const AttemptResult result = classify_grpc(*grpc_status);
-      if (result.outcome == AttemptOutcome::success) load.record_served(took, now);
+      if (result.outcome == AttemptOutcome::success) shared.stats.record_served(took, now);
       record(result, now);
     } else {
-      load.record_served(took, now);
+      shared.stats.record_served(took, now);
       // Otherwise a success changes nothing.
-      if (load.needs_trial()) record({}, now);
+      if (!shared.state.serving()) record({}, now);
     }
   }
   if (pace_ && info_.inference != nullptr) learn_tokens_per_output();
   if (begun_) return;
   if (failed) {
-    load.record_failure(took, now);
+    shared.stats.record_failure(took, now);
   } else {
-    load.record_no_first_byte(took, now);
+    shared.stats.record_no_first_byte(took, now);
   }
 }
 
@@ -130,7 +130,7 @@ ForwardedBody::~ForwardedBody() {
 void ForwardedBody::learn_tokens_per_output() const {
   const InferenceResponse& response = info_.inference->response;
   if (!response.completion_tokens || response.output_events == 0) return;
-  lease_.backend()->load().learn_tokens_per_output(
+  lease_.backend()->stats().learn_tokens_per_output(
       static_cast<double>(*response.completion_tokens) / response.output_events);
 }
 
@@ -152,7 +152,8 @@ bool ForwardedBody::is_failure(Fault fault) const {
 void ForwardedBody::record(const AttemptResult& result, Instant now) const {
   AttemptResult recorded = result;
   recorded.safe_method = safe_method_;
-  record_attempt(*lease_.backend(), recorded, info_.timings.head_sent, now);
+  recorded.sent = info_.timings.head_sent;
+  lease_.backend()->record_outcome(recorded, now);
 }
 
 AttemptOutcome ForwardedBody::outcome_of_call(std::string_view grpc_status) {
@@ -187,7 +188,7 @@ void ForwardedBody::on_chunk(const Chunk& chunk, const InferenceResponse& respon
   const auto interval = pace_->on_chunk(response.output_events, chunk.last, now);
   if (!begun_) look_for_beginning(chunk, response.output_events > 0);
   if (!interval) return;
-  const Duration per_token = lease_.backend()->load().record_output_interval(*interval, now);
+  const Duration per_token = lease_.backend()->stats().record_output_interval(*interval, now);
   metrics_.per_output_token.observe(per_token);
 }
 
@@ -231,22 +232,22 @@ void ForwardedBody::begin(int status) {
   looks_ = false;
   const Instant now = info_.timings.first_byte;
   const Duration took = now - request_end(info_.timings);
-  Load& load = lease_.backend()->load();
-  if (outcome_ != AttemptOutcome::success) load.count_other_answer();
+  SharedBackend& shared = lease_.backend()->shared();
+  if (outcome_ != AttemptOutcome::success) shared.stats.count_other_answer();
   switch (outcome_) {
     case AttemptOutcome::success:
-      load.record_first_byte(took, now);
+      shared.stats.record_first_byte(took, now);
       metrics_.first_byte.observe(took);
-      if (load.needs_trial()) [[unlikely]]
+      if (!shared.state.serving()) [[unlikely]]
         lease_.backend()->accepted(safe_method_, info_.timings.head_sent, now);
       break;
     case AttemptOutcome::overloaded:
     case AttemptOutcome::failed:
-    case AttemptOutcome::unreachable: load.record_failure(took, now); break;
+    case AttemptOutcome::unreachable: shared.stats.record_failure(took, now); break;
     case AttemptOutcome::client_error:
-      if (status >= 400) load.count_client_error(status);
+      if (status >= 400) shared.stats.count_client_error(status);
       [[fallthrough]];
-    case AttemptOutcome::abandoned: load.record_neutral(now); break;
+    case AttemptOutcome::abandoned: shared.stats.record_neutral(now); break;
   }
 }
 

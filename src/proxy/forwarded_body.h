@@ -24,7 +24,7 @@ inline Instant request_end(const RequestTimings& timings) {
 }
 
 /// A backend's body together with what is held until its last byte: the link, and the request's
-/// weight on the backend. Tells the backend's Load how the response begins and ends.
+/// weight on the backend. Tells the backend how the response begins and ends.
 ///
 /// A response begins with its head, unless it is a stream, that is, its length was not announced:
 /// most servers send the head of a stream before they begin to work on it. A stream begins with the

@@ -31,11 +31,12 @@ void record_failed_attempt(const Request& request, const Error& error, const Lin
       error.fault == Fault::backend_closed && !error.reset_code && link.ended_in_order();
   if (in_order) {
     // No failure, but a backend that ends each of its connections must not look idle.
-    if (result.outcome == AttemptOutcome::failed) backend.load().count_failure(now);
+    if (result.outcome == AttemptOutcome::failed) backend.stats().count_failure(now);
     return;
   }
   result.safe_method = is_safe_method(request.method);
-  record_attempt(backend, result, request.info.timings.head_sent, now);
+  result.sent = request.info.timings.head_sent;
+  backend.record_outcome(result, now);
 }
 
 /// The tunnel of an upgrade is a matter of HTTP/1.1.
@@ -248,7 +249,7 @@ void Forwarder::begin_sending(Request& request, const Backend& backend, bool new
   if (request.info.inference != nullptr && request.info.inference->wants_usage)
     ask_for_usage(request, backend);
   const bool counts = pool_.state().spec().notices_silence;
-  request.awaiting_clients = counts ? &backend.load().awaiting_clients() : nullptr;
+  request.awaiting_clients = counts ? &backend.slots().awaiting_clients() : nullptr;
 }
 
 /// Where the client did not ask for the usage of its stream. The backend is asked if its engine
@@ -276,20 +277,21 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& 
     info.inference->listener = std::make_unique<SchedulerListener>(lease.placed());
   }
   const Backend& backend = *lease.backend();
-  if (backend.load().has_connect_failures()) [[unlikely]]
-    backend.answered(info.timings.head_sent, loop_.now());
-  const AttemptResult result = classify_head(request, response);
+  if (backend.state().connect_failures() != 0) [[unlikely]]
+    backend.answered(info.timings.head_sent);
+  AttemptResult result = classify_head(request, response);
+  result.sent = info.timings.head_sent;
   const bool counts = counts_against_backend(result.outcome);
   std::string_view json_error;
   if (response.status == 500) [[unlikely]]
     json_error = engine_of(backend).refusals.json_error;
   if (counts && json_error.empty()) [[unlikely]]
-    record_attempt(backend, result, info.timings.head_sent, loop_.now());
+    backend.record_outcome(result, loop_.now());
   if (options_.debug_headers) add_debug_headers(backend, response);
   if (lease.placed() != nullptr && wants_explanation(request)) [[unlikely]] {
     add_explanation(*lease.placed(), response);
   }
-  const bool finds_errors = options_.finds_stream_errors || backend.load().detected_engine() != 0;
+  const bool finds_errors = options_.finds_stream_errors || backend.findings().detected_engine() != 0;
   response.body = ForwardedBody::create(loop_, std::move(lease), std::move(link), request, response,
                                         result.outcome, json_error, *target.metrics, finds_errors);
   if (options_.reads_load_reports) [[unlikely]]
@@ -335,9 +337,9 @@ void Forwarder::fail_attempt(RequestInfo& info, const Backend& backend, Error er
   const Instant now = loop_.now();
   const bool counts = error.side == Side::backend && !error.awaited_client;
   if (counts && progress.next != Next::same_backend) {
-    backend.load().count_error(error.fault);
+    backend.stats().count_error(error.fault);
     if (progress.next == Next::done) {
-      backend.load().record_failure(now - info.timings.head_sent, now);
+      backend.stats().record_failure(now - info.timings.head_sent, now);
     }
   }
   if (progress.next == Next::same_backend) progress.resent = true;

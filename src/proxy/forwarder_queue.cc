@@ -45,13 +45,7 @@ void keep_too(std::shared_ptr<const void>& kept, const std::shared_ptr<const voi
 }  // namespace
 
 Task<Result<Lease>> Forwarder::acquire(Request& request, Progress& progress) {
-  if (pool_.state().trial_due() && progress.hint.excluded.empty()) [[unlikely]] {
-    auto parked = acquire_trial(request, progress);
-    progress.is_trial = parked.has_value();
-    if (parked) return std::move(*parked);
-  }
   const Instant deadline = progress.held ? retry_deadline(progress) : never;
-  progress.is_trial = false;
   const bool timed = ++picks_ % pick_timing_interval == 0;
   const Instant began = timed ? loop_.read_clock() : Instant{};
   auto placed = pool_.acquire(progress.hint, deadline);

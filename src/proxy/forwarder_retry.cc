@@ -48,14 +48,14 @@ bool Forwarder::may_retry(const Request& request, const Progress& progress,
   if (loop_.now() - progress.first_sent >= options_.max_retry_time) return false;
   const auto& backends = pool_.state().backends();
   return std::any_of(backends.begin(), backends.end(), [&](const BackendPtr& each) {
-    return each.get() != &backend && each->load().in_rotation() &&
+    return each.get() != &backend && each->state().in_rotation() &&
            !progress.hint.excluded.contains(each.get());
   });
 }
 
 /// With `engine: auto` the engine of the pool is none, and the backend's may be known.
 const Engine& Forwarder::engine_of(const Backend& backend) const {
-  const std::uint8_t detected = backend.load().detected_engine();
+  const std::uint8_t detected = backend.findings().detected_engine();
   return detected == 0 ? *options_.engine : engine_numbered(detected);
 }
 
@@ -80,7 +80,7 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
   const bool idempotent = policy.is_idempotent(request);
   // It was the trial of an ejected backend, or its failure has ejected it: others do better.
   const bool blames_backend =
-      answer.status >= 500 && idempotent && backend.load().ejection() == Ejection::ejected;
+      answer.status >= 500 && idempotent && backend.state().is_out(OutOfRotation::ejected);
   const bool again =
       blames_backend || policy.retries(answer, engine_of(backend).refusals, idempotent);
   if (!again || !may_retry(request, progress, backend)) co_return Next::done;
@@ -136,9 +136,8 @@ Task<void> Forwarder::back_off(Progress& progress) {
   progress.waits = false;
   const auto& backends = pool_.state().backends_for(progress.hint);
   const bool has_idle = std::any_of(backends.begin(), backends.end(), [&](const BackendPtr& each) {
-    const Load& load = each->load();
-    return load.in_flight() == 0 && load.in_rotation() && !load.in_backoff(loop_.now()) &&
-           !progress.hint.excluded.contains(each.get());
+    return each->slots().in_flight() == 0 && each->state().in_rotation() &&
+           !each->state().avoided(loop_.now()) && !progress.hint.excluded.contains(each.get());
   });
   if (has_idle) co_return;
   const RetryPolicy& policy = *progress.policy;

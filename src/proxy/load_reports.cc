@@ -30,8 +30,8 @@ bool read_load_reports(const Fields& fields, const Backend& backend, Instant now
   const auto binary = fields.value(binary_report_name);
   for (const auto& report : {text ? read_load_report(*text) : std::nullopt,
                              binary ? read_binary_load_report(*binary) : std::nullopt}) {
-    Load& load = backend.load();
-    if (report) load.signals().report(*report, now, load.in_flight());
+    SharedBackend& shared = backend.shared();
+    if (report) shared.signals.report(*report, now, shared.slots.in_flight());
   }
   return text || binary;
 }

@@ -37,21 +37,21 @@ void PickerDispatcher::arrived(ReplayedRequest& request, Instant now) {
 
 void PickerDispatcher::first_token(ReplayedRequest& request, Instant now) {
   if (request.streams) {
-    backend_of(request).load().record_first_byte(now - request.sent_at, now);
+    backend_of(request).stats().record_first_byte(now - request.sent_at, now);
   }
 }
 
 void PickerDispatcher::finished(ReplayedRequest& request, Instant now) {
   const Backend& backend = backend_of(request);
-  if (!request.streams) backend.load().record_first_byte(now - request.sent_at, now);
-  backend.load().record_served(now - request.sent_at, now);
+  if (!request.streams) backend.stats().record_first_byte(now - request.sent_at, now);
+  backend.stats().record_served(now - request.sent_at, now);
   backend.record_outcome({.status = 200, .sent = request.sent_at}, now);
   backend.release();
 }
 
 void PickerDispatcher::polled(std::uint32_t backend, const LoadSample& report, Instant now) {
-  Load& load = (*backends_)[backend]->load();
-  load.signals().publish(report, now, load.in_flight());
+  SharedBackend& shared = (*backends_)[backend]->shared();
+  shared.signals.publish(report, now, shared.slots.in_flight());
 }
 
 }  // namespace evenkeel

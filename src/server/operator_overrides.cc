@@ -106,7 +106,7 @@ void OperatorOverrides::record_drained(const PoolSet& pool_set, const Config& co
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
       const std::pair key(pool.state->spec().name, backend->id());
-      if (backend->load().is_out(OutOfRotation::draining)) {
+      if (backend->state().is_out(OutOfRotation::draining)) {
         drained_.insert(key);
       } else {
         drained_.erase(key);
@@ -137,7 +137,7 @@ std::vector<OperatorOverrides::Key> OperatorOverrides::end_drains(
     for (const BackendPtr& backend : pool.state->backends()) {
       const auto end = drain_ends_.find({pool.state->spec().name, backend->id()});
       if (end == drain_ends_.end() || !is_over(*end)) continue;
-      if (backend->load().is_out(OutOfRotation::draining)) ended.push_back(end->first);
+      if (backend->state().is_out(OutOfRotation::draining)) ended.push_back(end->first);
       backend->put_back(OutOfRotation::draining);
       drained_.erase(end->first);
       drain_ends_.erase(end);

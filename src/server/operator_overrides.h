@@ -45,10 +45,10 @@ class OperatorOverrides {
   /// same in both configurations.
   Weights weights_for(const Config& next, const Config& current) const;
 
-  /// Notes which backends are drained. A drain is kept in the backend's Load, which is lost while
+  /// Notes which backends are drained. A drain is kept in the backend's state, which is lost while
   /// DNS does not know the backend; a backend that the file no longer has is forgotten.
   void record_drained(const PoolSet& pool_set, const Config& config);
-  /// The drained backends that `pool_set` does not have: of the others, the Load knows.
+  /// The drained backends that `pool_set` does not have: of the others, the state knows.
   Drained drained_outside(const PoolSet& pool_set) const;
 
   /// When the drain of a backend ends by itself; nothing: not before an operator ends it.

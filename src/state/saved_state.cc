@@ -161,7 +161,7 @@ std::vector<double> numbers(const Values& values) {
 }
 
 std::optional<EjectionReason> reason_of(std::string_view word) {
-  for (int i = 0; i < ejection_reason_count; ++i) {
+  for (std::size_t i = 0; i < ejection_reason_count; ++i) {
     const auto reason = static_cast<EjectionReason>(i);
     if (word == to_string(reason)) return reason;
   }

@@ -40,7 +40,7 @@ ReplacedProcess::Backends drained_backends(const PoolSet& pool_set,
   ReplacedProcess::Backends drained = before;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      const bool drains = backend->load().is_out(OutOfRotation::draining);
+      const bool drains = backend->state().is_out(OutOfRotation::draining);
       if (!drains && drained.empty()) continue;
       ReplacedProcess::Backend key(pool.state->spec().name, backend->id());
       if (drains) {
@@ -60,8 +60,8 @@ void apply_drains(const ReplacedProcess::Backends& drained, const ReplacedProces
     for (const BackendPtr& backend : pool.state->backends()) {
       const ReplacedProcess::Backend key(pool.state->spec().name, backend->id());
       if (drained.contains(key)) {
-        backend->load().take_out(OutOfRotation::draining);
-      } else if (before.contains(key) && backend->load().is_out(OutOfRotation::draining)) {
+        backend->state().take_out(OutOfRotation::draining);
+      } else if (before.contains(key) && backend->state().is_out(OutOfRotation::draining)) {
         backend->put_back(OutOfRotation::draining);
       }
     }
@@ -78,7 +78,7 @@ ReplacedProcess report_in_flight(const PoolSet& pool_set, const ReplacedProcess*
   }
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      const std::uint32_t count = backend->load().in_flight();
+      const std::uint32_t count = backend->slots().in_flight();
       if (count > 0) report.in_flight[{pool.state->spec().name, backend->id()}] += count;
     }
   }

@@ -27,11 +27,11 @@ bool is_slow(std::optional<CheckResult> result) {
 
 /// Errors of requests that point to a fault of the server or of the network. Timeouts are left out:
 /// the server is busy then, and more checks would make it busier.
-std::uint64_t connection_errors(const Load& load) {
+std::uint64_t connection_errors(const BackendStats& stats) {
   std::uint64_t count = 0;
   for (const Fault fault :
        {Fault::connect_failed, Fault::tls_failed, Fault::backend_closed, Fault::backend_protocol}) {
-    count += load.errors_total(fault);
+    count += stats.errors_total(fault);
   }
   return count;
 }
@@ -47,7 +47,7 @@ HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthCheckSpec spe
       rise_fall_(std::make_unique<RiseFallCounter>(
           serving ? HealthState::up : HealthState::unchecked, spec.config)),
       on_change_(std::move(on_change)),
-      seen_errors_(connection_errors(backend_->load())),
+      seen_errors_(connection_errors(backend_->stats())),
       wake_now_(loop) {
   record_.state = serving ? HealthState::up : HealthState::starting;
   record_.since = std::chrono::system_clock::now();
@@ -59,7 +59,7 @@ HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthCheckSpec spe
 
 HealthChecker::~HealthChecker() {
   run_.drop();
-  backend_->load().set_probed(false);
+  backend_->state().set_probed(false);
 }
 
 void HealthChecker::update(HealthCheckSpec spec, ServerAccess access, BackendPtr backend) {
@@ -89,10 +89,10 @@ void HealthChecker::check_now() {
 }
 
 void HealthChecker::check_triggers() {
-  const bool in_backoff = backend_->load().unreachable(loop_.now());
+  const bool in_backoff = backend_->state().unreachable(loop_.now());
   if (in_backoff && !in_backoff_) check_now();
   in_backoff_ = in_backoff;
-  const std::uint64_t errors = connection_errors(backend_->load());
+  const std::uint64_t errors = connection_errors(backend_->stats());
   if (errors != seen_errors_) requests_failed_ = true;
   seen_errors_ = errors;
   if (requests_failed_ && !checking_ && loop_.now() - last_check_ >= fast_interval) check_now();
@@ -113,12 +113,11 @@ Task<void> HealthChecker::run() {
 /// Runs one check and applies its result.
 Task<void> HealthChecker::check() {
   const std::shared_ptr<HealthProbe> probe = probe_;  // `update` may replace `probe_` meanwhile
-  const Load& load = backend_->load();
   const bool fresh = needs_new_connection(*probe);
   const bool token = token_is_due();
-  const std::uint64_t answers = load.responses_total();
+  const std::uint64_t answers = backend_->stats().responses_total();
   const Instant began = loop_.read_clock();
-  backend_->load().set_probed(probe->can_generate());
+  backend_->state().set_probed(probe->can_generate());
   checking_ = true;
   auto outcome = co_await probe->check(fresh, token);
   checking_ = false;
@@ -133,7 +132,7 @@ Task<void> HealthChecker::check() {
     if (record_.last && *record_.last != CheckResult::passed) ++recoveries_;
   }
   const bool busy =
-      outcome.result == CheckResult::timeout && backend_->load().responses_total() != answers;
+      outcome.result == CheckResult::timeout && backend_->stats().responses_total() != answers;
   const bool passed = outcome.passed();
   const bool sleeping = outcome.sleeping;
   if (passed) backend_->note_sleep(SleepSource::check, sleeping);
@@ -144,14 +143,14 @@ Task<void> HealthChecker::check() {
 
 /// Tries an ejected backend with a request of our own, so that no client's has to be its trial.
 Task<void> HealthChecker::probe_ejected(HealthProbe& probe) {
-  const Load& load = backend_->load();
-  if (load.ejection() != Ejection::ejected || !probe.can_generate()) co_return;
-  if (loop_.now() < load.ejected_until()) co_return;
+  const BackendState& state = backend_->state();
+  if (!state.is_out(OutOfRotation::ejected) || state.avoided(loop_.now())) co_return;
+  if (!probe.can_generate()) co_return;
   checking_ = true;
   auto generated = co_await probe.generate();
   checking_ = false;
   if (probe.access().addresses != probe_->access().addresses) co_return;  // of another server
-  backend_->load().set_probed(probe.can_generate());
+  backend_->state().set_probed(probe.can_generate());
   if (generated.passed()) {
     backend_->probe_succeeded(loop_.read_clock());
   } else {
@@ -171,7 +170,7 @@ bool HealthChecker::needs_new_connection(const HealthProbe& probe) {
   const bool failed_others = std::exchange(requests_failed_, false);
   if (probe.spec().config.port != 0) return false;  // not the port of the requests
   return probe.always_connects() || failed_others || rise_fall_->in_transition() ||
-         backend_->load().has_connect_failures();
+         backend_->state().connect_failures() != 0;
 }
 
 bool HealthChecker::token_is_due() const {
@@ -212,7 +211,7 @@ void HealthChecker::track_restart(CheckResult result) {
   const bool of_requests = probe_->spec().config.port == 0;  // the port of the requests
   if (result == CheckResult::refused && was_up && of_requests) refused_ = true;
   if (result == CheckResult::passed && std::exchange(refused_, false)) {
-    backend_->load().signals().engine().returned();
+    backend_->signals().engine().returned();
   }
 }
 
@@ -227,22 +226,22 @@ void HealthChecker::enter_state(HealthState state) {
 /// Adds the new reason before it removes the old one, so that the backend is not briefly in
 /// rotation between `starting` and `down`.
 void HealthChecker::apply_to_backend() {
-  Load& load = backend_->load();
+  BackendState& state = backend_->state();
   const bool starting = record_.state == HealthState::starting;
   const bool down = record_.state == HealthState::down;
-  if (starting) load.take_out(OutOfRotation::starting);
-  if (down) load.take_out(OutOfRotation::unhealthy);
-  if (!starting && load.is_out(OutOfRotation::starting))
+  if (starting) state.take_out(OutOfRotation::starting);
+  if (down) state.take_out(OutOfRotation::unhealthy);
+  if (!starting && state.is_out(OutOfRotation::starting))
     backend_->put_back(OutOfRotation::starting);
-  if (!down && load.is_out(OutOfRotation::unhealthy)) backend_->put_back(OutOfRotation::unhealthy);
+  if (!down && state.is_out(OutOfRotation::unhealthy)) backend_->put_back(OutOfRotation::unhealthy);
 }
 
 /// Delay before the next check. That before the second is random within the interval, so that the
 /// checks of backends that start together spread out.
 Duration HealthChecker::next_delay() {
   const Duration interval = probe_->spec().config.interval;
-  const bool doubt = rise_fall_->in_transition() ||
-                     (backend_->load().has_connect_failures() && record_.state == HealthState::up);
+  const bool doubt = rise_fall_->in_transition() || (backend_->state().connect_failures() != 0 &&
+                                                     record_.state == HealthState::up);
   if (doubt && !is_slow(record_.last)) return std::min(interval, fast_interval);
   const double jitter = std::exchange(jittered_, true) ? 0.9 + 0.2 * rng_.unit() : rng_.unit();
   return std::chrono::duration_cast<Duration>(interval * jitter);

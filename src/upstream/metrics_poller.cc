@@ -82,10 +82,10 @@ class EngineSource final : public PolledSource {
   };
 
   EngineSource(Loop& loop, ScrapeTarget target, NameResolver resolve, const Options& options,
-               const Engine& engine, Load& load, Observer& observer)
+               const Engine& engine, SharedBackend& shared, Observer& observer)
       : PolledSource(loop, std::move(target), std::move(resolve), options),
         engine_(engine),
-        load_(load),
+        shared_(shared),
         observer_(observer) {
     start();
   }
@@ -99,18 +99,18 @@ class EngineSource final : public PolledSource {
   /// the last poll.
   bool resting() const override {
     const bool others = reading_.running > 0 || reading_.waiting > 0;
-    return engine_.metrics.prevents_sleep && load_.in_flight() == 0 && !others;
+    return engine_.metrics.prevents_sleep && shared_.slots.in_flight() == 0 && !others;
   }
   std::string_view required_option() const override { return engine_.metrics.required_option; }
   void on_request() override {
     reader_.emplace(engine_);
-    in_flight_at_request_ = load_.in_flight();
+    in_flight_at_request_ = shared_.slots.in_flight();
   }
   void on_data(std::string_view bytes) override { reader_->read(bytes); }
   std::string finish(const Scraped& scraped) override {
     if (is_truncated(scraped, *reader_)) return "the metrics page is incomplete";
     const EngineReport report = reader_->report();
-    load_.signals().engine().report(report);
+    shared_.signals.engine().report(report);
     asleep_ = report.awake == 0;
     const LoadSample reading = reader_->reading();
     if (!reading.any()) return "the page has no series that this engine is known for";
@@ -125,7 +125,7 @@ class EngineSource final : public PolledSource {
   void notify() override { observer_.on_engine_changed(); }
 
   const Engine& engine_;
-  Load& load_;
+  SharedBackend& shared_;
   Observer& observer_;
   std::optional<EngineMetricsReader> reader_;
   LoadSample reading_;
@@ -140,8 +140,8 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
       : spec(std::move(poll_spec)), access(std::move(server_access)), backend(std::move(polled)) {}
   ~State() {
     if (exporter != nullptr) exporter->remove(*this);
-    backend->load().signals().forget();
-    backend->load().signals().engine().forget();
+    backend->signals().forget();
+    backend->signals().engine().forget();
     backend->note_sleep(SleepSource::page, false);
   }
 
@@ -171,8 +171,7 @@ struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
       last_success = std::max(last_success.value_or(Instant{}), *exporter->last_success());
     }
     if (!last_success) return;
-    backend->load().signals().publish(values, *last_success,
-                                      engine ? engine->in_flight_at_poll() : 0);
+    backend->signals().publish(values, *last_success, engine ? engine->in_flight_at_poll() : 0);
   }
 
   const MetricsPollSpec spec;
@@ -195,7 +194,7 @@ MetricsPoller::MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const Serv
           loop, std::move(*target), shared.resolve,
           PolledSource::Options{
               .interval = config.interval, .timeout = config.timeout, .seed = shared.random()},
-          engine_named(spec.engine), state_->backend->load(), *state_);
+          engine_named(spec.engine), state_->backend->shared(), *state_);
     } else {
       state_->unpolled.reason = target.error().detail;
     }
@@ -234,7 +233,7 @@ std::uint64_t MetricsPoller::revision() const {
 bool MetricsPoller::polls(const MetricsPollSpec& spec, const ServerAccess& access,
                           const Backend& backend) const {
   return spec == state_->spec && access == state_->access &&
-         &backend.load() == &state_->backend->load();
+         &backend.shared() == &state_->backend->shared();
 }
 
 }  // namespace evenkeel

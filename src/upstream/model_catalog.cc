@@ -15,11 +15,11 @@ namespace {
 constexpr std::size_t max_quoted = 100;
 
 /// True if the backend's models can be requested. A standby one counts, as it joins when needed.
-bool counts(const Load& load, const BackendStatus* status) {
-  if (load.other_reasons(OutOfRotation::standby) != 0) return false;
+bool counts(const BackendState& state, const BackendStatus* status) {
+  if (state.other_reasons(OutOfRotation::standby) != 0) return false;
   // Without checks, failed connections are what there is to go by.
   const bool unchecked = status == nullptr || status->health.state == HealthState::unchecked;
-  return !unchecked || !load.has_connect_failures();
+  return !unchecked || state.connect_failures() == 0;
 }
 
 bool names(const ModelCard& card, std::string_view model, std::string_view implied_tag) {
@@ -104,7 +104,7 @@ ModelCatalogBuilder::Inputs ModelCatalogBuilder::inputs_of(const PoolConfig& poo
       const std::string_view tag = engine_named(status->engine).health.implied_model_tag;
       if (!tag.empty()) inputs.implied_tag = tag;
     }
-    if (!counts(backend->load(), status)) continue;
+    if (!counts(backend->state(), status)) continue;
     inputs.available = true;
     const bool read = status != nullptr && status->models != nullptr;
     if (!read || !status->models_problem.empty()) inputs.listed = false;

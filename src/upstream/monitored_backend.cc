@@ -77,14 +77,14 @@ void MonitoredBackend::start_detection() {
 
 void MonitoredBackend::check_triggers() {
   std::uint32_t recoveries = 0;
-  bool suspected = spec_.backend->load().connect_failures() >= min_connect_failures;
+  bool suspected = spec_.backend->state().connect_failures() >= min_connect_failures;
   if (checker_ != nullptr) {
     checker_->check_triggers();
     recoveries = checker_->recoveries();
     suspected = suspected || checker_->silent();
   }
   check_model_triggers(suspected);
-  spec_.backend->load().signals().expire_report(loop_.now());
+  spec_.backend->signals().expire_report(loop_.now());
   const bool recovered = std::exchange(seen_recoveries_, recoveries) < recoveries;
   if (recovered && poller_ != nullptr) poller_->poll_now();
   if (std::exchange(suspected_, suspected) == suspected && !recovered) return;
@@ -127,8 +127,8 @@ const EngineIdentity* MonitoredBackend::identity() const {
 
 /// True if health does not keep the backend out of rotation.
 bool MonitoredBackend::in_rotation() const {
-  const Load& load = spec_.backend->load();
-  return !load.is_out(OutOfRotation::starting) && !load.is_out(OutOfRotation::unhealthy);
+  const BackendState& state = spec_.backend->state();
+  return !state.is_out(OutOfRotation::starting) && !state.is_out(OutOfRotation::unhealthy);
 }
 
 bool MonitoredBackend::is_serving() const {
@@ -144,8 +144,8 @@ void MonitoredBackend::on_engine_unknown(std::string reason) {
 /// `serving`: the backend is in rotation, and stays so until a check fails.
 void MonitoredBackend::apply(bool serving) {
   const bool detected = identity() != nullptr;
-  spec_.backend->load().set_detected_engine(detected ? number_of(engine_named(identity()->engine))
-                                                     : std::uint8_t{0});
+  spec_.backend->findings().set_detected_engine(
+      detected ? number_of(engine_named(identity()->engine)) : std::uint8_t{0});
   apply_health_spec(serving);
   apply_metrics_spec();
   apply_model_listing();
@@ -184,7 +184,7 @@ void MonitoredBackend::stop_checks(bool serving) {
   if (awaits_detection && !serving) {
     record.state = HealthState::starting;
     record.reason = "the engine is not detected yet";
-    spec_.backend->load().take_out(OutOfRotation::starting);
+    spec_.backend->state().take_out(OutOfRotation::starting);
     return;
   }
   if (record.state != HealthState::unchecked) record.since = std::chrono::system_clock::now();
@@ -235,7 +235,7 @@ void MonitoredBackend::apply_model_listing() {
   ++own_revision_;
   model_lister_ = std::make_unique<ModelLister>(loop_, rng_(), spec_.access, [this] {
     // No health check would find that it accepts connections again.
-    if (checker_ == nullptr && spec_.backend->load().has_connect_failures())
+    if (checker_ == nullptr && spec_.backend->state().connect_failures() != 0)
       spec_.backend->connected();
   });
 }
@@ -283,7 +283,7 @@ void MonitoredBackend::publish_adapters() {
     // SGLang takes this name, too.
     adapters.push_back({.name = hash_of(card.parent + ":" + card.id), .adapter = own});
   }
-  spec_.backend->load().signals().engine().offers(std::move(adapters));
+  spec_.backend->signals().engine().offers(std::move(adapters));
 }
 
 void MonitoredBackend::on_health_changed(const HealthRecord& record) {

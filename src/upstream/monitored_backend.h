@@ -35,7 +35,7 @@ class MonitoredBackend final : EngineDetection::Observer {
   MonitoredBackend& operator=(const MonitoredBackend&) = delete;
 
   /// Applies a new spec. What is unchanged goes on undisturbed.
-  /// REQUIRES: the backend shares its `Load` with the one before, or is another server.
+  /// REQUIRES: the backend shares all but its spec with the one before, or is another server.
   void update(MonitorSpec spec);
   /// Checks now if traffic gives a reason to, and reports whether open connections may be dead.
   /// Cheap: call it often.

@@ -275,9 +275,9 @@ void PoolSet::activate() const {
   for (const PoolEntry& pool_entry : pools_) {
     pool_entry.state->activate();
     for (std::size_t i = 0; i < pool_entry.backends.size(); ++i) {
-      Load& load = pool_entry.state->backends()[i]->load();
-      if (pool_entry.backends[i].drained) load.take_out(OutOfRotation::draining);
-      if (pool_entry.backends[i].addresses.empty()) load.take_out(OutOfRotation::unresolved);
+      BackendState& state = pool_entry.state->backends()[i]->state();
+      if (pool_entry.backends[i].drained) state.take_out(OutOfRotation::draining);
+      if (pool_entry.backends[i].addresses.empty()) state.take_out(OutOfRotation::unresolved);
     }
   }
 }

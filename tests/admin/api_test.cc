@@ -27,14 +27,14 @@ TEST_F(AdminApi, DrainClosesABackendUntilUndrain) {
   EXPECT_THAT(drained.body, AllOf(HasSubstr(R"("id":"127.0.0.1:8001","pool":"chat")"),
                                   HasSubstr(R"("state":"draining")"),
                                   HasSubstr(R"("reason":"drained by an operator")")));
-  EXPECT_TRUE(backend(0, 0).load().is_out(OutOfRotation::draining));
-  EXPECT_TRUE(backend(0, 1).load().in_rotation());
+  EXPECT_TRUE(backend(0, 0).state().is_out(OutOfRotation::draining));
+  EXPECT_TRUE(backend(0, 1).state().in_rotation());
 
   const RawReply undrained = post("/api/v1/backends/127.0.0.1:8001/undrain");
 
   EXPECT_EQ(undrained.status, 200);
   EXPECT_THAT(undrained.body, AllOf(HasSubstr(R"("state":"up")"), HasSubstr(R"("reason":null)")));
-  EXPECT_TRUE(backend(0, 0).load().in_rotation());
+  EXPECT_TRUE(backend(0, 0).state().in_rotation());
 }
 
 TEST_F(AdminApi, ADrainMayEndByItself) {
@@ -98,19 +98,19 @@ TEST_F(AdminApi, ListsTheLastRequestsToModelsTheLastOneFirst) {
 TEST_F(AdminApi, BackendIdMayBeWrittenOtherwise) {
   for (const char* id : {"[0:0::1]:8003", "http:%2F%2F[::1]:8003", "[::0001]:08003"}) {
     EXPECT_EQ(post("/api/v1/backends/" + std::string(id) + "/drain").status, 200) << id;
-    EXPECT_TRUE(backend(1, 1).load().is_out(OutOfRotation::draining)) << id;
+    EXPECT_TRUE(backend(1, 1).state().is_out(OutOfRotation::draining)) << id;
     EXPECT_EQ(post("/api/v1/backends/[::1]:8003/undrain").status, 200);
   }
   EXPECT_EQ(post("/api/v1/backends/[::ffff:127.0.0.1]:8001/drain").status, 200);
-  EXPECT_TRUE(backend(0, 0).load().is_out(OutOfRotation::draining));
+  EXPECT_TRUE(backend(0, 0).state().is_out(OutOfRotation::draining));
 }
 
 TEST_F(AdminApi, BackendIdMayBePercentEncodedOrNot) {
   EXPECT_EQ(post("/api/v1/backends/%5B%3A%3a1%5D%3A8003/drain").status, 200);
-  EXPECT_TRUE(backend(1, 1).load().is_out(OutOfRotation::draining));
+  EXPECT_TRUE(backend(1, 1).state().is_out(OutOfRotation::draining));
 
   EXPECT_EQ(post("/api/v1/backends/[::1]:8003/undrain").status, 200);
-  EXPECT_FALSE(backend(1, 1).load().is_out(OutOfRotation::draining));
+  EXPECT_FALSE(backend(1, 1).state().is_out(OutOfRotation::draining));
 }
 
 TEST_F(AdminApi, AmbiguousBackendIdNeedsThePool) {
@@ -119,12 +119,12 @@ TEST_F(AdminApi, AmbiguousBackendIdNeedsThePool) {
   EXPECT_EQ(unclear.status, 409);
   EXPECT_THAT(unclear.body,
               AllOf(HasSubstr(R"({"error":)"), HasSubstr("chat, embed"), HasSubstr("?pool=NAME")));
-  EXPECT_TRUE(backend(0, 1).load().in_rotation());
-  EXPECT_TRUE(backend(1, 0).load().in_rotation());
+  EXPECT_TRUE(backend(0, 1).state().in_rotation());
+  EXPECT_TRUE(backend(1, 0).state().in_rotation());
 
   EXPECT_EQ(post("/api/v1/backends/127.0.0.1:8002/drain?verbose&pool=embed").status, 200);
-  EXPECT_TRUE(backend(0, 1).load().in_rotation());
-  EXPECT_TRUE(backend(1, 0).load().is_out(OutOfRotation::draining));
+  EXPECT_TRUE(backend(0, 1).state().in_rotation());
+  EXPECT_TRUE(backend(1, 0).state().is_out(OutOfRotation::draining));
 }
 
 TEST_F(AdminApi, UnknownPathOrBackendIs404) {
@@ -157,7 +157,7 @@ TEST_F(AdminApi, ChangesRequirePostAndReadsRejectIt) {
   EXPECT_EQ(reply.status, 405);
   EXPECT_EQ(reply.fields.at("allow"), "GET, HEAD");
   EXPECT_EQ(control_.reloads, 0);
-  EXPECT_TRUE(backend(0, 0).load().in_rotation());
+  EXPECT_TRUE(backend(0, 0).state().in_rotation());
 }
 
 TEST_F(AdminApi, SetWeightIsPassedToControl) {
@@ -243,8 +243,8 @@ TEST_F(AdminApi, StatusReportsTheLastReload) {
 }
 
 TEST_F(AdminApi, PolledValuesHaveAnAgeAndUnknownOnesAreNull) {
-  backend(0, 0).load().signals().publish({.running = 3, .waiting = 4, .kv_cache_ratio = 0.5},
-                                         Clock::now() - std::chrono::seconds(2), 0);
+  backend(0, 0).signals().publish({.running = 3, .waiting = 4, .kv_cache_ratio = 0.5},
+                                  Clock::now() - std::chrono::seconds(2), 0);
 
   const std::string reply = get("/api/v1/backends").body;
   EXPECT_THAT(reply, HasSubstr(R"("running":3,"waiting":4,"kv_cache_ratio":0.5,)"
@@ -266,7 +266,7 @@ TEST_F(AdminApi, EveryClosureMapsToAStateAndAReason) {
       {OutOfRotation::unresolved, "down"},   {OutOfRotation::draining, "draining"},
   };
   for (const auto& [closure, state] : closures) {  // each outranks those before it
-    backend(0, 0).load().take_out(closure);
+    backend(0, 0).state().take_out(closure);
     EXPECT_EQ(state_of(backend(0, 0), Clock::now()), state);
     EXPECT_NE(reason_of(*status_.snapshot()->pool_set->pools()[0].state, backend(0, 0), nullptr,
                         Clock::now()),
@@ -283,7 +283,7 @@ TEST_F(AdminApi, StateSinceSurvivesAReload) {
   const auto pool_set = status_.snapshot()->pool_set;
   BackendStateHistory history;
   history.update(pool_set, Clock::now(), start);
-  backend(0, 0).load().take_out(OutOfRotation::draining);
+  backend(0, 0).state().take_out(OutOfRotation::draining);
   history.update(pool_set, Clock::now(), start + seconds(1));
   history.update(pool_set, Clock::now(), start + seconds(2));
   EXPECT_EQ(history.since(0, 0), start + seconds(1));
@@ -295,7 +295,7 @@ TEST_F(AdminApi, StateSinceSurvivesAReload) {
                                    BackendConfig{.address = {"127.0.0.1", 8009}});
   auto next = PoolSet::build(changed);
   ASSERT_TRUE(next.ok());
-  (*next)->pools()[1].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  (*next)->pools()[1].state->backends()[0]->state().take_out(OutOfRotation::draining);
   history.update(*next, Clock::now(), start + seconds(3));
 
   EXPECT_EQ(history.since(1, 0), start + seconds(1)) << "still draining";
@@ -316,11 +316,11 @@ TEST_F(AdminApi, ReadyzFollowsTheDaemonAndItsPools) {
   EXPECT_EQ(get("/readyz").body, "ready\n");
   EXPECT_THAT(get("/readyz?verbose").body, HasSubstr("pool chat: 2 of 2 backends up\n"));
 
-  backend(0, 0).load().take_out(OutOfRotation::unhealthy);
-  backend(0, 1).load().take_out(OutOfRotation::unhealthy);
+  backend(0, 0).state().take_out(OutOfRotation::unhealthy);
+  backend(0, 1).state().take_out(OutOfRotation::unhealthy);
   EXPECT_EQ(get("/readyz").status, 200) << "the other pool can serve";
-  backend(1, 0).load().take_out(OutOfRotation::unhealthy);
-  backend(1, 1).load().take_out(OutOfRotation::unhealthy);
+  backend(1, 0).state().take_out(OutOfRotation::unhealthy);
+  backend(1, 1).state().take_out(OutOfRotation::unhealthy);
   const RawReply none = get("/readyz");
   EXPECT_EQ(none.status, 503);
   EXPECT_EQ(none.body,
@@ -335,8 +335,8 @@ TEST_F(AdminApi, ReadyzFollowsTheDaemonAndItsPools) {
 
 TEST_F(RunningAdmin, ReadyzMayRequireEveryPoolOrNone) {
   start(std::string(two_pools) + "admin: {readyz: all}\n");
-  backend(1, 0).load().take_out(OutOfRotation::unhealthy);
-  backend(1, 1).load().take_out(OutOfRotation::unhealthy);
+  backend(1, 0).state().take_out(OutOfRotation::unhealthy);
+  backend(1, 1).state().take_out(OutOfRotation::unhealthy);
   EXPECT_EQ(get("/readyz").status, 503);
   EXPECT_EQ(get("/readyz").body,
             "not every pool has a backend that is up; embed: all backends are down\n");
@@ -346,8 +346,8 @@ TEST_F(RunningAdmin, ReadyzMayRequireEveryPoolOrNone) {
     config.admin.readyz = ReadyzRule::ignore_pools;
     status.config = std::make_shared<const Config>(config);
   });
-  backend(0, 0).load().take_out(OutOfRotation::unhealthy);
-  backend(0, 1).load().take_out(OutOfRotation::unhealthy);
+  backend(0, 0).state().take_out(OutOfRotation::unhealthy);
+  backend(0, 1).state().take_out(OutOfRotation::unhealthy);
   EXPECT_EQ(get("/readyz").status, 200);
 }
 

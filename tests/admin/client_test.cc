@@ -84,7 +84,7 @@ TEST_F(Client, ReadsLiveEventsAndResumes) {
   EXPECT_THAT((*first)->data, StartsWith(R"({"status":{"version":"1.2.3")"));
   EXPECT_THAT((*first)->data, HasSubstr(R"("backends":[{"id":"127.0.0.1:8001")"));
 
-  backend(0, 0).load().take_out(OutOfRotation::draining);
+  backend(0, 0).state().take_out(OutOfRotation::draining);
   auto second = client->next_event(seconds(10));
   ASSERT_TRUE(second.ok());
   ASSERT_TRUE(*second);

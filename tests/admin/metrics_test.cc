@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "evenkeel/config/load.h"
+#include "evenkeel/config/shared.h"
 #include "stats/temporary_directory.h"
 
 namespace evenkeel::testing {
@@ -51,7 +51,7 @@ class MetricsOfPools : public ::testing::Test {
     return -1;
   }
   const PoolState& pool() const { return *status_.snapshot()->pool_set->pools()[0].state; }
-  Load& load() const { return pool().backends()[0]->load(); }
+  SharedBackend& shared() const { return pool().backends()[0]->shared(); }
 
   const std::string backend_ = R"({pool="llama",backend="127.0.0.1:8000")";
   Loop loop_;
@@ -107,11 +107,11 @@ TEST_F(MetricsOfPools, ShowBackendsAsTheyAre) {
 
 TEST_F(MetricsOfPools, ShowTheDaemon) {
   configure(one_backend);
-  status_.update([](RuntimeStatus& status) { status.reload_problems.emplace_back(); });
+  status_.update([](RuntimeStatus& status) { status.reshared_problems.emplace_back(); });
 
-  EXPECT_EQ(value("evenkeel_config_last_reload_successful"), 0);
+  EXPECT_EQ(value("evenkeel_config_last_reshared_successful"), 0);
   EXPECT_EQ(value("evenkeel_last_upgrade_successful"), 1);
-  EXPECT_EQ(value("evenkeel_config_last_reload_success_timestamp_seconds"), 1.7e9);
+  EXPECT_EQ(value("evenkeel_config_last_reshared_success_timestamp_seconds"), 1.7e9);
   EXPECT_THAT(page(), HasSubstr("evenkeel_build_info{version=\"1.2.3\",compiler=\""));
 }
 

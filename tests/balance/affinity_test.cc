@@ -165,7 +165,7 @@ TEST_F(PinnedSessions, GoElsewhereIfTheirBackendGoesDownWhileTheyWait) {
   auto waiting = pool_->acquire(of_session(1));
   ASSERT_FALSE(waiting.ready());
 
-  pinned->load().take_out(OutOfRotation::unhealthy);
+  pinned->state().take_out(OutOfRotation::unhealthy);
 
   ASSERT_TRUE(becomes_ready(waiting));
   auto lease = waiting.take();
@@ -178,7 +178,7 @@ TEST_F(PinnedSessions, GoElsewhereIfTheirBackendGoesDownWhileTheyWait) {
 TEST_F(PinnedSessions, MoveFromABackendThatIsDownAndStayThere) {
   given(3);
   const BackendPtr first = place(of_session(1));
-  first->load().take_out(OutOfRotation::unhealthy);
+  first->state().take_out(OutOfRotation::unhealthy);
 
   const BackendPtr second = place(of_session(1));
   EXPECT_NE(second, first);
@@ -192,7 +192,7 @@ TEST_F(PinnedSessions, AreReleasedWhenTheirBackendGoesDown) {
   const auto backends = pin(10);
   const BackendPtr down = state_->backends()[0];
 
-  down->load().take_out(OutOfRotation::unhealthy);
+  down->state().take_out(OutOfRotation::unhealthy);
   state_->tick(loop_.now());
   EXPECT_EQ(stats().sessions, 5u);
 
@@ -208,7 +208,7 @@ TEST_F(PinnedSessions, StayAtABackendThatIsDrainedOrOnStandby) {
   given(2);
   for (const OutOfRotation reason : {OutOfRotation::draining, OutOfRotation::standby}) {
     const BackendPtr pinned = place(of_session(1));
-    pinned->load().take_out(reason);
+    pinned->state().take_out(reason);
     // A tick ends the standby of a backend that is no standby backend.
     if (reason == OutOfRotation::draining) state_->tick(loop_.now());
 
@@ -222,7 +222,7 @@ TEST_F(PinnedSessions, WaitForTheirDrainedBackend) {
   given(2, 1);
   const BackendPtr pinned = place(of_session(1));
   ASSERT_TRUE(pinned->try_acquire(loop_.now()));
-  pinned->load().take_out(OutOfRotation::draining);
+  pinned->state().take_out(OutOfRotation::draining);
 
   auto waiting = pool_->acquire(of_session(1));
   ASSERT_FALSE(waiting.ready());
@@ -281,13 +281,13 @@ TEST_F(PinnedSessions, MoveFromABackendThatCannotBeConnected) {
   given(3);
   const BackendPtr first = place(of_session(1));
   const BackendPtr other = place(of_sequence(2));
-  first->connect_failed(loop_.now());
-  other->connect_failed(loop_.now());
+  first->state().connect_failed(loop_.now());
+  other->state().connect_failed(loop_.now());
 
   EXPECT_NE(place(of_session(1)), first);
   EXPECT_EQ(place(of_sequence(2)), other);  // its state is there
-  other->connect_failed(loop_.now() + 10min);
-  other->connect_failed(loop_.now() + 20min);
+  other->state().connect_failed(loop_.now() + 10min);
+  other->state().connect_failed(loop_.now() + 20min);
   EXPECT_NE(place(of_sequence(2)), other);
 }
 
@@ -359,7 +359,7 @@ TEST_F(PinnedSessions, AreLearnedFromAnswersAndLostWithTheirBackend) {
   state_->answer_pins(*knowing).pin(7, true, loop_.now());
   EXPECT_EQ(place(of_session(7)), knowing);
 
-  knowing->load().take_out(OutOfRotation::unhealthy);
+  knowing->state().take_out(OutOfRotation::unhealthy);
   state_->tick(loop_.now());
 
   auto refused = pool_->acquire(of_session(7)).take();
@@ -388,7 +388,7 @@ TEST_F(PinnedSessions, ThatAnAnswerNamesWithoutStateGoElsewhere) {
   const BackendPtr first = state_->backends()[1];
   state_->answer_pins(*first).pin(7, false, loop_.now());
   EXPECT_EQ(place(of_session(7)), first);
-  first->load().take_out(OutOfRotation::unhealthy);
+  first->state().take_out(OutOfRotation::unhealthy);
 
   const BackendPtr second = place(of_session(7));
 
@@ -468,7 +468,7 @@ TEST_F(PinnedSessions, SoftOnesDoNotWaitForAFullBackend) {
 TEST_F(PinnedSessions, SoftOnesLeaveADrainedBackend) {
   given(2);
   const BackendPtr first = place(of_soft_session(1));
-  first->load().take_out(OutOfRotation::draining);
+  first->state().take_out(OutOfRotation::draining);
 
   EXPECT_NE(place(of_soft_session(1)), first);
 }

@@ -119,7 +119,7 @@ TEST(ConsistentHash, KeepsAHotKeyWithinItsBound) {
   for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
     ASSERT_TRUE((*chosen)->try_acquire(noon));
-    EXPECT_LE((*chosen)->load().in_flight(), std::ceil(1.25 * (held + 1) / 10));
+    EXPECT_LE((*chosen)->slots().in_flight(), std::ceil(1.25 * (held + 1) / 10));
   }
 }
 
@@ -132,7 +132,7 @@ TEST(ConsistentHash, BoundsByWeight) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
     ASSERT_TRUE((*chosen)->try_acquire(noon));
     const double fair = static_cast<double>(held + 1) * (*chosen)->spec().weight / 10.0;
-    EXPECT_LE((*chosen)->load().in_flight(), std::ceil(1.25 * fair));
+    EXPECT_LE((*chosen)->slots().in_flight(), std::ceil(1.25 * fair));
   }
 }
 
@@ -153,7 +153,7 @@ TEST(ConsistentHash, KeepsABigPoolWithinItsBoundUnderSkewedKeys) {
         picker->pick({.key = static_cast<std::uint64_t>(skewed), .now = noon});
     ASSERT_TRUE((*chosen)->try_acquire(noon));
     ended = Lease::adopt(*chosen);
-    if (i >= held) most = std::max(most, (*chosen)->load().in_flight());
+    if (i >= held) most = std::max(most, (*chosen)->slots().in_flight());
   }
 
   EXPECT_LE(most, 26u);  // 1.25 * 20, and one because the counts are slightly old
@@ -165,7 +165,7 @@ TEST(ConsistentHash, ReturnsAKeyToItsOwnerAfterAFailure) {
   std::map<std::uint64_t, std::string> homes;
   for (std::uint64_t key = 0; key < 500; ++key) homes[key] = pick_id(*picker, key);
 
-  (*backends)[4]->connect_failed(noon);
+  (*backends)[4]->state().connect_failed(noon);
   for (std::uint64_t key = 0; key < 500; ++key) {
     const std::string stand_in = pick_id(*picker, key);
     EXPECT_NE(stand_in, (*backends)[4]->id());
@@ -187,7 +187,7 @@ TEST(ConsistentHash, SpreadsTheKeysOfAFailedBackend) {
     if (pick_id(*picker, key) == (*backends)[4]->id()) keys.push_back(key);
   }
 
-  (*backends)[4]->connect_failed(noon);
+  (*backends)[4]->state().connect_failed(noon);
   std::map<std::string, int> stand_ins;
   for (auto key : keys) ++stand_ins[pick_id(*picker, key)];
 

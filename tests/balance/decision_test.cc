@@ -485,7 +485,7 @@ TEST_F(RecordedPool, ComparesAShadowPickerThatTakesNoSlots) {
   EXPECT_EQ(shadow.compared_total + shadow.unavailable_total, 3u);
   EXPECT_GE(shadow.compared_total, shadow.agreed_total);
   EXPECT_EQ(state_->in_flight(), 3u);
-  for (const auto& backend : state_->backends()) EXPECT_EQ(backend->load().in_flight(), 1u);
+  for (const auto& backend : state_->backends()) EXPECT_EQ(backend->slots().in_flight(), 1u);
 }
 
 TEST_F(RecordedPool, AShadowThatIgnoresLongPromptsIsDearer) {
@@ -523,8 +523,8 @@ TEST_F(RecordedPool, TheMemoryGuardOfAShadowIsItsOwn) {
   PoolSpec spec = recorded_pool(2, 1, "gpu");
   spec.picker.shadow_picker->memory_guard = 0.9;
   given(spec);
-  const Load& full = state_->backends()[0]->load();
-  state_->backends()[0]->load().signals().publish({.kv_cache_ratio = 0.99}, Clock::now(), 0);
+  const SharedBackend& full = state_->backends()[0]->shared();
+  state_->backends()[0]->signals().publish({.kv_cache_ratio = 0.99}, Clock::now(), 0);
   for (int i = 0; i < 8; ++i) acquire_now(10, "id").release();
 
   for (const auto& each : state_->decisions("id")) {
@@ -536,7 +536,7 @@ TEST_F(RecordedPool, TheMemoryGuardOfAShadowIsItsOwn) {
 TEST_F(RecordedPool, AShadowHasNoSayAboutPinnedRequests) {
   given(2, 1, "round-robin");
   auto task = acquire(10, "free", true);
-  const Load& pinned = task.take()->backend()->load();
+  const SharedBackend& pinned = task.take()->backend()->shared();
   const RequestCost cost{.arrival = {.prompt_tokens = 10}, .name = "pinned", .wants_record = true};
   const Hint hint{.pinned = &pinned, .cost = &cost};
   pool_->acquire(hint).take()->release();

@@ -38,11 +38,12 @@ TEST_F(EjectedBackend, GetsOneTrialAfterItsEjection) {
   EXPECT_TRUE(is_ejected(0));
   pass(200ms);
   ASSERT_FALSE(is_ejected(0));
-  EXPECT_FALSE(load(0).in_backoff(now_));
+  EXPECT_FALSE(shared(0).state.avoided(now_));
 
   ASSERT_TRUE(backend(0).try_acquire(now_));
-  EXPECT_TRUE(load(0).in_backoff(now_ + 29s)) << "no other request before the outcome";
-  EXPECT_FALSE(load(0).in_backoff(now_ + 30s)) << "its client may have left, without an outcome";
+  EXPECT_TRUE(shared(0).state.avoided(now_ + 29s)) << "no other request before the outcome";
+  EXPECT_FALSE(shared(0).state.avoided(now_ + 30s))
+      << "its client may have left, without an outcome";
 }
 
 TEST_F(EjectedBackend, GetsTheNextTrialAtOnceWhenTheFirstIsAnsweredWithoutADecision) {
@@ -56,9 +57,9 @@ TEST_F(EjectedBackend, GetsTheNextTrialAtOnceWhenTheFirstIsAnsweredWithoutADecis
     backend(0).record_outcome({.outcome = outcome}, now_);
 
     const bool waits = outcome != AttemptOutcome::client_error;
-    EXPECT_EQ(load(0).in_backoff(now_ + 900ms), waits);
-    EXPECT_FALSE(load(0).in_backoff(now_ + 4s)) << "as without an ejection";
-    EXPECT_TRUE(load(0).needs_trial());
+    EXPECT_EQ(shared(0).state.avoided(now_ + 900ms), waits);
+    EXPECT_FALSE(shared(0).state.avoided(now_ + 4s)) << "as without an ejection";
+    EXPECT_FALSE(shared(0).state.serving());
   }
 }
 
@@ -70,8 +71,8 @@ TEST_F(EjectedBackend, GetsTheNextTrialOnceTheFirstBeginsToAnswer) {
 
   backend(0).accepted(false, now_, now_ + 1s);
 
-  EXPECT_FALSE(load(0).in_backoff(now_ + 1s));
-  EXPECT_TRUE(load(0).needs_trial()) << "it may still break";
+  EXPECT_FALSE(shared(0).state.avoided(now_ + 1s));
+  EXPECT_FALSE(shared(0).state.serving()) << "it may still break";
 }
 
 TEST_F(EjectedBackend, ReturnsWhenItsTrialSucceeds) {
@@ -82,8 +83,8 @@ TEST_F(EjectedBackend, ReturnsWhenItsTrialSucceeds) {
 
   backend(0).record_outcome(succeeded, now_ + 1s);
 
-  EXPECT_EQ(load(0).ejection(), Ejection::none);
-  EXPECT_FALSE(load(0).needs_trial());
+  EXPECT_NE(shared(0).state.why(), Avoidance::ejected);
+  EXPECT_TRUE(shared(0).state.serving());
 }
 
 TEST_F(EjectedBackend, IsEjectedLongWhenItsTrialCostsAClientItsRequest) {
@@ -110,8 +111,8 @@ TEST_F(EjectedBackend, GetsAnotherTrialIfTheFirstHasNoOutcome) {
 
   backend(0).record_outcome({.outcome = AttemptOutcome::abandoned}, now_);
 
-  EXPECT_TRUE(load(0).in_backoff(now_ + 29s));
-  EXPECT_FALSE(load(0).in_backoff(now_ + 30s));
+  EXPECT_TRUE(shared(0).state.avoided(now_ + 29s));
+  EXPECT_FALSE(shared(0).state.avoided(now_ + 30s));
 }
 
 TEST_F(EjectedBackend, IsEjectedTwiceAsLongWhenItsTrialIsRetried) {
@@ -132,12 +133,12 @@ TEST_F(EjectedBackend, IsForgivenInTime) {
   pass(30s);
 
   fail(0);
-  EXPECT_EQ(load(0).ejected_for(), Duration(2s));
+  EXPECT_EQ(ejected_for(0), Duration(2s));
 }
 
 TEST_F(EjectedBackend, WithProbesGetsNoClientsRequestAsATrial) {
   given(3);
-  load(0).set_probed(true);
+  shared(0).state.set_probed(true);
   fail(0);
 
   pass(10s);
@@ -145,13 +146,13 @@ TEST_F(EjectedBackend, WithProbesGetsNoClientsRequestAsATrial) {
   backend(0).probe_succeeded(now_);
 
   EXPECT_FALSE(is_ejected(0));
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(backend(0).try_acquire(now_));
-  EXPECT_FALSE(load(0).in_backoff(now_)) << "the probe was the trial";
+  ASSERT_TRUE(backend(0).try_acquire(now_));
+  EXPECT_TRUE(shared(0).state.avoided(now_)) << "a request is its trial";
 }
 
 TEST_F(EjectedBackend, ReturnsOnTrialAfterAProbe) {
   given(3);
-  load(0).set_probed(true);
+  shared(0).state.set_probed(true);
   fail(0);
   backend(0).probe_succeeded(now_ + 1s);
   EXPECT_TRUE(is_ejected(0)) << "too early";
@@ -161,12 +162,12 @@ TEST_F(EjectedBackend, ReturnsOnTrialAfterAProbe) {
   backend(0).record_outcome(failed, now_ + 3s);
 
   EXPECT_TRUE(is_ejected(0));
-  EXPECT_EQ(load(0).ejected_for(), Duration(4s));
+  EXPECT_EQ(ejected_for(0), Duration(4s));
 }
 
 TEST_F(EjectedBackend, WhoseProbesNeverPassGetsATrialInTheEnd) {
   given(3);
-  load(0).set_probed(true);
+  shared(0).state.set_probed(true);
   fail(0);
 
   pass(29s);
@@ -184,7 +185,7 @@ TEST_F(EjectedBackend, ReturnsWhenThePoolPanics) {
   pass(100ms);
   ASSERT_FALSE(state_->panics());
 
-  load(2).take_out(OutOfRotation::unhealthy);
+  shared(2).state.take_out(OutOfRotation::unhealthy);
   pass(100ms);
 
   EXPECT_TRUE(state_->panics());
@@ -202,34 +203,34 @@ TEST_F(EjectedBackend, ReturnsWhenThePoolPanics) {
 TEST_F(EjectedBackend, IsNotAServerThatCameUpAgain) {
   given(3);
   fail(0);
-  load(0).take_out(OutOfRotation::unhealthy);
+  shared(0).state.take_out(OutOfRotation::unhealthy);
 
   backend(0).put_back(OutOfRotation::unhealthy);
 
-  EXPECT_TRUE(load(0).in_rotation());
-  EXPECT_EQ(load(0).failures_in_a_row(), 0u);
-  EXPECT_FALSE(load(0).needs_trial());
+  EXPECT_TRUE(shared(0).state.in_rotation());
+  EXPECT_EQ(shared(0).state.failures_in_a_row(), 0u);
+  EXPECT_TRUE(shared(0).state.serving());
 }
 
 TEST_F(EjectedBackend, IsNotAServerThatAcceptsConnectionsAgain) {
   given(3);
   fail(0);
-  backend(0).connect_failed(now_, Fault::connect_failed);
+  backend(0).state().connect_failed(now_, Fault::connect_failed);
 
   backend(0).connected();
 
-  EXPECT_TRUE(load(0).in_rotation());
-  EXPECT_FALSE(load(0).needs_trial());
+  EXPECT_TRUE(shared(0).state.in_rotation());
+  EXPECT_TRUE(shared(0).state.serving());
 }
 
 TEST_F(EjectedBackend, ReturnsWhenItsFailuresAreForgottenMeanwhile) {
   given(3);
   fail(0);
 
-  load(0).forget_failures();
+  shared(0).state.forget();
   pass(100ms);
 
-  EXPECT_TRUE(load(0).in_rotation());
+  EXPECT_TRUE(shared(0).state.in_rotation());
 }
 
 TEST_F(EjectedBackend, StaysEjectedAfterAReload) {

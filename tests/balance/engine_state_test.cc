@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "evenkeel/balance/backend.h"
-#include "evenkeel/balance/load.h"
+#include "evenkeel/balance/shared_backend.h"
 
 namespace evenkeel {
 namespace {
@@ -30,16 +30,16 @@ EngineReport with_adapters(std::vector<std::uint64_t> in_use, std::uint32_t slot
 // ---- Restarts ---------------------------------------------------------------------------------
 
 TEST(EngineState, CountsARestartByTheStartTimeOfTheProcess) {
-  Load load;
-  EngineState& engine = load.signals().engine();
+  SharedBackend shared;
+  EngineState& engine = shared.signals.engine();
 
   engine.report(started_at(1000));
   engine.report(started_at(1000));
-  EXPECT_EQ(load.engine_restarts(), 0u);
+  EXPECT_EQ(shared.signals.engine().restarts(), 0u);
 
   engine.report(started_at(1007));
   engine.report(started_at(1007));
-  EXPECT_EQ(load.engine_restarts(), 1u);
+  EXPECT_EQ(shared.signals.engine().restarts(), 1u);
 }
 
 TEST(EngineState, TakesAnAdjustedClockForNoRestart) {
@@ -165,44 +165,44 @@ TEST(EngineSleep, KeepsABackendOutOfRotationWhileAnySourceSaysSo) {
   const Backend backend(BackendSpec{.id = "b"});
   backend.note_sleep(SleepSource::page, true);
   backend.note_sleep(SleepSource::check, true);
-  EXPECT_FALSE(backend.load().in_rotation());
+  EXPECT_FALSE(backend.state().in_rotation());
 
   backend.note_sleep(SleepSource::page, false);
-  EXPECT_TRUE(backend.load().is_out(OutOfRotation::sleeping)) << "half awake";
+  EXPECT_TRUE(backend.state().is_out(OutOfRotation::sleeping)) << "half awake";
   backend.note_sleep(SleepSource::check, false);
-  EXPECT_TRUE(backend.load().in_rotation());
+  EXPECT_TRUE(backend.state().in_rotation());
 }
 
 TEST(EngineSleep, EmptiesTheCacheOnceWithoutARestart) {
   const Backend backend(BackendSpec{.id = "b"});
-  const EngineState& engine = backend.load().signals().engine();
+  const EngineState& engine = backend.signals().engine();
   for (const bool sleeps : {true, true, false, true}) {
     backend.note_sleep(SleepSource::check, sleeps);
   }
   EXPECT_EQ(engine.cache_clears(), 2u);
   EXPECT_EQ(engine.restarts(), 0u);
 
-  backend.load().signals().engine().report(started_at(1000));
-  backend.load().signals().engine().report(started_at(2000));
+  backend.signals().engine().report(started_at(1000));
+  backend.signals().engine().report(started_at(2000));
   EXPECT_EQ(engine.cache_clears(), 3u);
 }
 
 // ---- Sizes ------------------------------------------------------------------------------------
 
 TEST(EngineState, KeepsSizesThatAPageLeavesOut) {
-  Load load;
-  EXPECT_TRUE(std::isnan(load.signals().kv_capacity_tokens()));
-  EXPECT_TRUE(std::isnan(load.signals().step_tokens()));
+  SharedBackend shared;
+  EXPECT_TRUE(std::isnan(shared.signals.kv_capacity_tokens()));
+  EXPECT_TRUE(std::isnan(shared.signals.step_tokens()));
 
-  load.signals().engine().report({.kv_tokens = 404'352, .step_tokens = 8192});
-  load.signals().engine().report({});
-  load.signals().forget();
+  shared.signals.engine().report({.kv_tokens = 404'352, .step_tokens = 8192});
+  shared.signals.engine().report({});
+  shared.signals.forget();
 
-  EXPECT_EQ(load.signals().kv_capacity_tokens(), 404'352);
-  EXPECT_EQ(load.signals().step_tokens(), 8192);
-  load.signals().engine().forget();
-  EXPECT_TRUE(std::isnan(load.signals().kv_capacity_tokens()));
-  EXPECT_TRUE(std::isnan(load.signals().step_tokens()));
+  EXPECT_EQ(shared.signals.kv_capacity_tokens(), 404'352);
+  EXPECT_EQ(shared.signals.step_tokens(), 8192);
+  shared.signals.engine().forget();
+  EXPECT_TRUE(std::isnan(shared.signals.kv_capacity_tokens()));
+  EXPECT_TRUE(std::isnan(shared.signals.step_tokens()));
 }
 
 // ---- Prefix cache -----------------------------------------------------------------------------

@@ -260,7 +260,7 @@ TEST_F(ScheduledAcquire, FailsWithoutABackendAndWhenTheLastOneLeaves) {
   given(scheduled_pool(1));
   Lease first = acquire_now(20'000);
   auto waiting = acquire(20'000);
-  backend(0)->load().take_out(OutOfRotation::unhealthy);
+  backend(0)->state().take_out(OutOfRotation::unhealthy);
 
   auto failed = acquire(10);
   ASSERT_TRUE(failed.ready());
@@ -271,7 +271,7 @@ TEST_F(ScheduledAcquire, FailsWithoutABackendAndWhenTheLastOneLeaves) {
 
 TEST_F(ScheduledAcquire, ABackendThatReturnsGetsWhatWaits) {
   given(scheduled_pool(2));
-  backend(1)->load().take_out(OutOfRotation::unhealthy);
+  backend(1)->state().take_out(OutOfRotation::unhealthy);
   Lease first = acquire_now(20'000);
   auto waiting = acquire(20'000);
   ASSERT_FALSE(waiting.ready());
@@ -293,7 +293,7 @@ TEST_F(ScheduledAcquire, AStandbyBackendJoinsWhileRequestsAreHeld) {
   Instant now = Clock::now();
   for (int i = 0; i < 100; ++i) state_->tick(now += 100ms);
 
-  EXPECT_FALSE(backend(1)->load().is_out(OutOfRotation::standby));
+  EXPECT_FALSE(backend(1)->state().is_out(OutOfRotation::standby));
   ASSERT_TRUE(becomes_ready(waiting));
   EXPECT_EQ(waiting.take()->backend(), backend(1));
 }

@@ -46,12 +46,12 @@ class FastFailer : public ::testing::TestWithParam<std::string_view> {
         continue;
       }
       each->backend->release();
-      Load& load = each->backend->load();
+      SharedBackend& shared = each->backend->shared();
       if (each->fails) {
         ++failures_;
-        load.record_failure(2ms, each->ends);
+        shared.stats.record_failure(2ms, each->ends);
       } else {
-        load.record_first_byte(400ms, each->ends);
+        shared.stats.record_first_byte(400ms, each->ends);
       }
       each->backend->record_outcome(each->fails ? failed : succeeded, each->ends);
       each = running_.erase(each);
@@ -74,25 +74,25 @@ class FastFailer : public ::testing::TestWithParam<std::string_view> {
 INSTANTIATE_TEST_SUITE_P(, FastFailer, every_picker(), picker_test_name);
 
 TEST_P(FastFailer, LosesFiveRequestsAtMostWhereItIsProbed) {
-  backend(0).load().set_probed(true);
+  backend(0).state().set_probed(true);
 
   send(1100);
-  EXPECT_TRUE(backend(0).load().is_out(OutOfRotation::ejected));
+  EXPECT_TRUE(backend(0).state().is_out(OutOfRotation::ejected));
   EXPECT_LE(failures_, 5);
   const int before = failures_;
   is_bad_ = false;
   backend(0).probe_succeeded(now_);
 
-  const std::uint64_t picks = backend(0).load().picks_total();
+  const std::uint64_t picks = backend(0).slots().picks_total();
   send(400);
   EXPECT_EQ(failures_, before);
-  EXPECT_GT(backend(0).load().picks_total(), picks + 60) << "it has its share again";
+  EXPECT_GT(backend(0).slots().picks_total(), picks + 60) << "it has its share again";
 }
 
 TEST_P(FastFailer, IsEjectedWithinTwoSeconds) {
   send(80);
 
-  EXPECT_TRUE(backend(0).load().is_out(OutOfRotation::ejected));
+  EXPECT_TRUE(backend(0).state().is_out(OutOfRotation::ejected));
 }
 
 TEST_P(FastFailer, WithoutProbesLosesFiveRequestsOfTenThousandAtMost) {
@@ -105,12 +105,12 @@ TEST_P(FastFailer, WithoutProbesLosesFiveRequestsOfTenThousandAtMost) {
 TEST_P(FastFailer, WithoutProbesReturnsByATrialOnceItIsWell) {
   send(40);
   is_bad_ = false;
-  const std::uint64_t picks = backend(0).load().picks_total();
+  const std::uint64_t picks = backend(0).slots().picks_total();
 
   send(400);
 
   EXPECT_LE(failures_, 5);
-  EXPECT_GT(backend(0).load().picks_total(), picks + 60);
+  EXPECT_GT(backend(0).slots().picks_total(), picks + 60);
 }
 
 }  // namespace

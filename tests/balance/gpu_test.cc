@@ -22,12 +22,11 @@ class Gpu : public ::testing::Test {
  protected:
   Gpu() {
     for (const auto& backend : *backends) {
-      for (int i = 0; i < 1000; ++i) backend->load().record_first_byte(100ms, noon);
+      for (int i = 0; i < 1000; ++i) backend->stats().record_first_byte(100ms, noon);
     }
   }
   void publish(std::size_t index, const LoadSample& values) {
-    (*backends)[index]->load().signals().publish(values, noon,
-                                                 (*backends)[index]->load().in_flight());
+    (*backends)[index]->signals().publish(values, noon, (*backends)[index]->slots().in_flight());
   }
   std::vector<int> picks() {
     auto picker =
@@ -40,7 +39,7 @@ class Gpu : public ::testing::Test {
         make_picker({.backends = backends, .choice = {.name = "gpu", .memory_guard = guard}}, 3);
     for (int i = 0; i < requests; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
     std::vector<std::uint32_t> counts;
-    for (const auto& backend : *backends) counts.push_back(backend->load().in_flight());
+    for (const auto& backend : *backends) counts.push_back(backend->slots().in_flight());
     return counts;
   }
 
@@ -70,8 +69,8 @@ TEST_F(Gpu, PicksAmongAllWhenAllAreOverTheGuard) {
 
 TEST_F(Gpu, PrefersAFullBackendToOneInBackOff) {
   publish(0, memory(0.99));
-  (*backends)[1]->connect_failed(noon);
-  (*backends)[2]->connect_failed(noon);
+  (*backends)[1]->state().connect_failed(noon);
+  (*backends)[2]->state().connect_failed(noon);
 
   EXPECT_EQ(picks()[0], 300);
 }
@@ -114,7 +113,7 @@ TEST_F(Gpu, PrefersTheIdleGpu) {
 }
 
 TEST_F(Gpu, PrefersTheFasterBackend) {
-  for (int i = 0; i < 100; ++i) (*backends)[2]->load().record_first_byte(50ms, noon);
+  for (int i = 0; i < 100; ++i) (*backends)[2]->stats().record_first_byte(50ms, noon);
 
   EXPECT_EQ(picks()[2], 300);
 }
@@ -137,7 +136,7 @@ class GuardedPool : public ::testing::Test {
     state = PoolState::build(std::move(spec));
     full = state->backends()[0].get();
     other = state->backends()[1].get();
-    full->load().signals().publish(memory(0.99), Clock::now(), 0);
+    full->signals().publish(memory(0.99), Clock::now(), 0);
   }
 
   Loop loop;
@@ -158,7 +157,7 @@ TEST_F(GuardedPool, QueuesRequestsForTheOtherBackend) {
   ASSERT_FALSE(second.ready()) << "it queues although the full backend has a slot";
   ASSERT_TRUE(full->try_acquire(Clock::now()));
   full->release();  // offers its slot to the queue, where no request may use it
-  EXPECT_EQ(full->load().in_flight(), 0u);
+  EXPECT_EQ(full->slots().in_flight(), 0u);
 
   lease->release();
   loop.run_until([&] { return second.ready(); });

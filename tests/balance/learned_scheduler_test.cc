@@ -48,7 +48,7 @@ class Process {
   PoolState& pool() { return *state_; }
   std::shared_ptr<const PoolState> shared() const { return state_; }
   const BackendPtr& backend(std::size_t index) { return state_->backends()[index]; }
-  EngineState& engine(std::size_t index) { return backend(index)->load().signals().engine(); }
+  EngineState& engine(std::size_t index) { return backend(index)->signals().engine(); }
   LearnedScheduler learned(std::size_t max_prefixes = all) {
     return *state_->learned_scheduler(max_prefixes, Clock::now());
   }
@@ -264,7 +264,7 @@ TEST(LearnedSchedulers, ABackendThatDoesNotServeIsForgotten) {
   for (std::uint64_t i = 0; i < 40; ++i) before.serve(i, 8);
   Process after(2);
   after.pool().restore(before.learned(), Clock::now());
-  after.backend(0)->load().take_out(OutOfRotation::unhealthy);
+  after.backend(0)->state().take_out(OutOfRotation::unhealthy);
 
   after.pool().forget_caches_of_absent();
 

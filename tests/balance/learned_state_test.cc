@@ -42,11 +42,11 @@ TEST_F(LearnedStates, NothingIsLearnedOfAnUnusedBackend) {
 
 TEST_F(LearnedStates, AnAverageContinuesWithItsAge) {
   const auto before = pool_of(2);
-  for (int i = 0; i < 5; ++i) first(before).load().record_first_byte(300ms, noon);
+  for (int i = 0; i < 5; ++i) first(before).stats().record_first_byte(300ms, noon);
 
   const auto pool = continued(before, noon + 7s, 2);
 
-  const PeakEwma& latency = first(pool).load().latency();
+  const PeakEwma& latency = first(pool).stats().latency();
   EXPECT_NEAR(latency.seconds(), 0.3, 1e-6);
   EXPECT_EQ(latency.samples(), 5u);
   EXPECT_EQ(latency.age(noon + 7s), 7s);
@@ -54,31 +54,32 @@ TEST_F(LearnedStates, AnAverageContinuesWithItsAge) {
 
 TEST_F(LearnedStates, AnAverageOfABackendThatDoesNotServeIsNotBelieved) {
   const auto before = pool_of(2);
-  first(before).load().record_first_byte(300ms, noon);
+  first(before).stats().record_first_byte(300ms, noon);
   const auto pool = pool_of(2);
-  first(pool).load().take_out(OutOfRotation::unhealthy);
+  first(pool).state().take_out(OutOfRotation::unhealthy);
 
   pool->restore(first(pool), before->learned(first(before), noon), noon);
 
-  EXPECT_EQ(first(pool).load().latency().samples(), 0u);
+  EXPECT_EQ(first(pool).stats().latency().samples(), 0u);
 }
 
 TEST_F(LearnedStates, AnEjectionContinuesUntilItsEnd) {
   const auto before = pool_of(3);
   const AttemptResult failed{.outcome = AttemptOutcome::failed, .status = 500};
   for (int i = 0; i < 5; ++i) first(before).record_outcome(failed, noon);
-  ASSERT_TRUE(first(before).load().is_out(OutOfRotation::ejected));
+  ASSERT_TRUE(first(before).state().is_out(OutOfRotation::ejected));
 
   const auto pool = continued(before, noon + 500ms, 3);
 
-  Load& load = first(pool).load();
-  EXPECT_TRUE(load.is_out(OutOfRotation::ejected));
-  EXPECT_EQ(load.ejected_until(), first(before).load().ejected_until());
-  EXPECT_EQ(describe_ejection(load), "its requests failed before this process started");
-  pool->tick(load.ejected_until() + 1ms);
-  EXPECT_EQ(load.ejection(), Ejection::half_open) << "a request is its trial";
-  first(pool).record_outcome(failed, load.ejected_until() + 1s);
-  EXPECT_EQ(load.ejected_for(), 30s) << "it is the second ejection";
+  SharedBackend& shared = first(pool).shared();
+  EXPECT_TRUE(shared.state.is_out(OutOfRotation::ejected));
+  const Instant until = shared.state.details().until;
+  EXPECT_EQ(until, first(before).state().details().until);
+  EXPECT_EQ(describe_ejection(shared.state), "its requests failed before this process started");
+  pool->tick(until + 1ms);
+  EXPECT_TRUE(shared.state.in_rotation()) << "a request is its trial";
+  first(pool).record_outcome(failed, until + 1s);
+  EXPECT_EQ(shared.state.details().until, until + 31s) << "it is the second ejection";
 }
 
 TEST_F(LearnedStates, TheLastBackendIsNotEjectedAgain) {
@@ -88,7 +89,7 @@ TEST_F(LearnedStates, TheLastBackendIsNotEjectedAgain) {
 
   const auto pool = continued(before, noon, 1);
 
-  EXPECT_FALSE(first(pool).load().is_out(OutOfRotation::ejected));
+  EXPECT_FALSE(first(pool).state().is_out(OutOfRotation::ejected));
 }
 
 TEST_F(LearnedStates, ALearnedWeightContinuesWithTheSpeedThatItComesFrom) {
@@ -98,7 +99,7 @@ TEST_F(LearnedStates, ALearnedWeightContinuesWithTheSpeedThatItComesFrom) {
     now += 100ms;
     for (std::size_t i = 0; i < 2; ++i) {
       for (std::size_t count = 0; count < 2; ++count)
-        before->backends()[i]->load().record_served(i == 0 ? 100ms : 300ms, now);
+        before->backends()[i]->stats().record_served(i == 0 ? 100ms : 300ms, now);
     }
     before->tick(now);
   }
@@ -108,11 +109,11 @@ TEST_F(LearnedStates, ALearnedWeightContinuesWithTheSpeedThatItComesFrom) {
 
   const auto pool = continued(before, now, 2);
 
-  EXPECT_NEAR(first(pool).load().learned_weight(), learned.weight, 1e-6);
+  EXPECT_NEAR(first(pool).findings().learned_weight(), learned.weight, 1e-6);
   EXPECT_EQ(pool->learned(first(pool), now).speed, learned.speed);
   const auto configured = pool_of(2);
   configured->restore(first(configured), learned, now);
-  EXPECT_EQ(first(configured).load().learned_weight(), 0) << "the pool learns no weights";
+  EXPECT_EQ(first(configured).findings().learned_weight(), 0) << "the pool learns no weights";
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ TEST(LeastConnections, KeepsABigPoolEven) {
   }
 
   std::uint32_t most = 0;
-  for (const auto& backend : *backends) most = std::max(most, backend->load().in_flight());
+  for (const auto& backend : *backends) most = std::max(most, backend->slots().in_flight());
   EXPECT_LE(most, 13u);
 }
 
@@ -95,7 +95,7 @@ TEST(LeastConnections, GivesABigPoolWorkInProportionToItsWeights) {
   double light = 0;
   double heavy = 0;
   for (std::size_t i = 0; i < 100; ++i) {
-    (i < 50 ? light : heavy) += static_cast<double>((*backends)[i]->load().picks_total());
+    (i < 50 ? light : heavy) += static_cast<double>((*backends)[i]->slots().picks_total());
   }
   // At rest in the middle: light + 1 = (heavy + 1) / 9 and 50 light + 50 heavy = 5000.
   EXPECT_NEAR(heavy / light, 90.8 / 9.2, 0.01 * 9);
@@ -109,8 +109,8 @@ TEST(LeastConnections, LeavesNothingBehindAtRest) {
 
   std::uint64_t picks = 0;
   for (const auto& backend : *backends) {
-    EXPECT_EQ(backend->load().in_flight(), 0u);
-    picks += backend->load().picks_total();
+    EXPECT_EQ(backend->slots().in_flight(), 0u);
+    picks += backend->slots().picks_total();
   }
   EXPECT_EQ(picks, 5000u);
 }

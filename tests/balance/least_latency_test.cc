@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 // Enough samples for full confidence.
 void answers(const Backend& backend, Duration took) {
-  for (int i = 0; i < 200; ++i) backend.load().record_first_byte(took, noon);
+  for (int i = 0; i < 200; ++i) backend.stats().record_first_byte(took, noon);
 }
 
 TEST(LeastLatency, PrefersTheFasterBackendWhenAllAreIdle) {
@@ -36,8 +36,8 @@ TEST(LeastLatency, SharesRequestsInFlightBySpeed) {
 
   for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
-  EXPECT_NEAR((*backends)[0]->load().in_flight(), 55, 8);
-  EXPECT_NEAR((*backends)[1]->load().in_flight(), 145, 8);
+  EXPECT_NEAR((*backends)[0]->slots().in_flight(), 55, 8);
+  EXPECT_NEAR((*backends)[1]->slots().in_flight(), 145, 8);
 }
 
 TEST(LeastLatency, WarmsUpANewBackend) {
@@ -51,8 +51,8 @@ TEST(LeastLatency, WarmsUpANewBackend) {
   for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
   // Without the penalty the empty backend would get all 30; it has not responded once.
-  EXPECT_GE((*backends)[3]->load().in_flight(), 1u);
-  EXPECT_LE((*backends)[3]->load().in_flight(), 6u);
+  EXPECT_GE((*backends)[3]->slots().in_flight(), 1u);
+  EXPECT_LE((*backends)[3]->slots().in_flight(), 6u);
 }
 
 TEST(LeastLatency, WarmsUpARecoveredBackend) {
@@ -61,19 +61,19 @@ TEST(LeastLatency, WarmsUpARecoveredBackend) {
   for (std::size_t i = 0; i < 3; ++i) {
     for (int n = 0; n < 25; ++n) (*backends)[i]->try_acquire(noon);
   }
-  (*backends)[3]->load().take_out(OutOfRotation::unhealthy);
+  (*backends)[3]->state().take_out(OutOfRotation::unhealthy);
   (*backends)[3]->put_back(OutOfRotation::unhealthy);
   auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   for (int i = 0; i < 30; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
-  EXPECT_LE((*backends)[3]->load().in_flight(), 6u);
+  EXPECT_LE((*backends)[3]->slots().in_flight(), 6u);
 }
 
 TEST(LeastLatency, DiscountsASingleFastResponse) {
   auto backends = some_backends(2);
   answers(*(*backends)[0], 100ms);
-  (*backends)[1]->load().record_first_byte(1ms, noon);
+  (*backends)[1]->stats().record_first_byte(1ms, noon);
   for (int n = 0; n < 3; ++n) {
     (*backends)[0]->try_acquire(noon);
     (*backends)[1]->try_acquire(noon);
@@ -82,7 +82,7 @@ TEST(LeastLatency, DiscountsASingleFastResponse) {
 
   for (int i = 0; i < 60; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
-  EXPECT_LT((*backends)[1]->load().in_flight(), 40u) << "by its latency it would have 65";
+  EXPECT_LT((*backends)[1]->slots().in_flight(), 40u) << "by its latency it would have 65";
 }
 
 TEST(LeastLatency, RetriesABackendWithoutRecentSamples) {
@@ -95,7 +95,7 @@ TEST(LeastLatency, RetriesABackendWithoutRecentSamples) {
 
   // The fast backend has responded all the time.
   const Instant later = noon + 1min;
-  (*backends)[0]->load().record_first_byte(100ms, later);
+  (*backends)[0]->stats().record_first_byte(100ms, later);
 
   EXPECT_EQ(index_of(*backends, picker->pick({.now = later})), 1u);
 }
@@ -104,7 +104,7 @@ TEST(LeastLatency, DoesNotPreferABackendThatFailsQuickly) {
   auto backends = some_backends(2);
   answers(*(*backends)[0], 100ms);
   answers(*(*backends)[1], 100ms);
-  for (int i = 0; i < 20; ++i) (*backends)[1]->load().record_failure(1ms, noon);
+  for (int i = 0; i < 20; ++i) (*backends)[1]->stats().record_failure(1ms, noon);
   auto picker = make_picker({.backends = backends, .choice = {.name = "least-latency"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 100);
@@ -122,7 +122,7 @@ std::vector<int> one_at_a_time(Backends& backends, const std::vector<Duration>& 
     const std::size_t index = index_of(backends, picker->pick({.now = now}));
     ++counts[index];
     now += takes[index];
-    backends[index]->load().record_first_byte(takes[index], now);
+    backends[index]->stats().record_first_byte(takes[index], now);
   }
   return counts;
 }
@@ -158,9 +158,9 @@ TEST(LeastLatency, DoesNotExploreABackendThatRefusesEveryRequest) {
     const std::size_t index = index_of(*backends, picker->pick({.now = noon}));
     ++counts[index];
     if (index == 0) {
-      (*backends)[0]->load().record_neutral(noon);  // 404, say
+      (*backends)[0]->stats().record_neutral(noon);  // 404, say
     } else {
-      (*backends)[index]->load().record_first_byte(10ms, noon);
+      (*backends)[index]->stats().record_first_byte(10ms, noon);
     }
   }
 
@@ -174,7 +174,7 @@ TEST(LeastLatency, CountsWeights) {
 
   for (int i = 0; i < 200; ++i) (*picker->pick({.now = noon}))->try_acquire(noon);
 
-  EXPECT_NEAR((*backends)[1]->load().in_flight(), 145, 8);
+  EXPECT_NEAR((*backends)[1]->slots().in_flight(), 145, 8);
 }
 
 }  // namespace

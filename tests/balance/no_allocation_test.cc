@@ -153,7 +153,7 @@ TEST(NoAllocation, WhileRequestsAreKeptFromASchedulerThatLearnsTheNamesOfAdapter
   for (std::uint64_t name = 1; name <= 1000; ++name) {
     offered.push_back({.name = name, .adapter = name});
   }
-  state->backends()[0]->load().signals().engine().offers(std::move(offered));
+  state->backends()[0]->signals().engine().offers(std::move(offered));
   std::vector<std::future<void>> readers;
   bool blocked = false;
   std::function<void()> check;

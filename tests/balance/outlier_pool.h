@@ -24,8 +24,12 @@ class OutlierPool : public ::testing::Test {
     state_->tick(now_);
   }
   const Backend& backend(std::size_t index) { return *state_->backends()[index]; }
-  Load& load(std::size_t index) { return backend(index).load(); }
-  bool is_ejected(std::size_t index) { return load(index).is_out(OutOfRotation::ejected); }
+  SharedBackend& shared(std::size_t index) { return backend(index).shared(); }
+  bool is_ejected(std::size_t index) { return shared(index).state.is_out(OutOfRotation::ejected); }
+  Duration ejected_for(std::size_t index) {
+    const BackendState::Details details = shared(index).state.details();
+    return details.until - details.since;
+  }
   void fail(std::size_t index, int times = 5) {
     for (int i = 0; i < times; ++i) backend(index).record_outcome(failed, now_);
   }

@@ -28,7 +28,7 @@ TEST_F(Outlier, IsNoBackendThatWasRemoved) {
 
   for (int i = 0; i < 10; ++i) removed.record_outcome(failed, now_);
 
-  EXPECT_EQ(removed.load().ejection(), Ejection::none);
+  EXPECT_NE(removed.state().why(), Avoidance::ejected);
 }
 
 TEST_F(Outlier, IsEjectedAtOnceAfterFiveFailuresInARow) {
@@ -39,8 +39,8 @@ TEST_F(Outlier, IsEjectedAtOnceAfterFiveFailuresInARow) {
   fail(0, 1);
 
   EXPECT_TRUE(is_ejected(0));
-  EXPECT_EQ(describe_ejection(load(0)), "5 failures in a row: 500");
-  EXPECT_EQ(load(0).ejections_total(EjectionReason::consecutive), 1u);
+  EXPECT_EQ(describe_ejection(shared(0).state), "5 failures in a row: 500");
+  EXPECT_EQ(shared(0).state.ejections_total(EjectionReason::consecutive), 1u);
 }
 
 TEST_F(Outlier, IsEjectedAfterThreeFailuresWhileNoOtherHasFailedLately) {
@@ -54,7 +54,7 @@ TEST_F(Outlier, IsEjectedAfterThreeFailuresWhileNoOtherHasFailedLately) {
   fail(0, 1);
 
   EXPECT_TRUE(is_ejected(0));
-  EXPECT_EQ(describe_ejection(load(0)), "3 failures in a row: 500");
+  EXPECT_EQ(describe_ejection(shared(0).state), "3 failures in a row: 500");
 }
 
 TEST_F(Outlier, IsNotEjectedAfterThreeFailuresIfAnotherHasFailedLately) {
@@ -89,19 +89,19 @@ TEST_F(Outlier, IsABackendThatOnlyAnswersSafeMethods) {
   for (int i = 0; i < 5; ++i) {
     fail(0, 1);
     backend(0).record_outcome(listed, now_);
-    EXPECT_FALSE(load(0).in_backoff(now_)) << "the next request is its trial";
   }
   ASSERT_TRUE(is_ejected(0));
 
   pass(2s);
   ASSERT_TRUE(backend(0).try_acquire(now_));
   backend(0).record_outcome(listed, now_);
-  EXPECT_EQ(load(0).ejection(), Ejection::half_open);
+  EXPECT_EQ(shared(0).state.why(), Avoidance::ejected);
+  EXPECT_FALSE(shared(0).state.avoided(now_)) << "the next request is another trial";
   ASSERT_TRUE(backend(0).try_acquire(now_));
   backend(0).record_outcome(succeeded, now_);
 
-  EXPECT_EQ(load(0).ejection(), Ejection::none);
-  EXPECT_FALSE(load(0).needs_trial());
+  EXPECT_NE(shared(0).state.why(), Avoidance::ejected);
+  EXPECT_TRUE(shared(0).state.serving());
 }
 
 TEST_F(Outlier, IsNotABackendThatFailedLongAgo) {
@@ -110,7 +110,7 @@ TEST_F(Outlier, IsNotABackendThatFailedLongAgo) {
 
   backend(0).record_outcome({.safe_method = true}, now_ + 11s);
 
-  EXPECT_EQ(load(0).failures_in_a_row(), 0u);
+  EXPECT_EQ(shared(0).state.failures_in_a_row(), 0u);
 }
 
 TEST_F(Outlier, IsNotABackendWhoseSafeMethodsFailAndSucceed) {
@@ -162,8 +162,8 @@ TEST_F(Outlier, LeavesHalfOfThePoolAndTheLastBackend) {
 
 TEST_F(Outlier, IsNeverEjectedWhileTheOthersAreDown) {
   given(3);
-  load(1).take_out(OutOfRotation::unhealthy);
-  load(2).take_out(OutOfRotation::unhealthy);
+  shared(1).state.take_out(OutOfRotation::unhealthy);
+  shared(2).state.take_out(OutOfRotation::unhealthy);
 
   fail(0, 50);
 
@@ -196,7 +196,7 @@ TEST_F(Outlier, IsABackendWithAMuchLowerSuccessRate) {
 
   EXPECT_EQ(ejected(), 1u);
   EXPECT_TRUE(is_ejected(2));
-  EXPECT_EQ(load(2).ejections_total(EjectionReason::success_rate), 1u);
+  EXPECT_EQ(shared(2).state.ejections_total(EjectionReason::success_rate), 1u);
 }
 
 TEST_F(Outlier, IsNotABackendWithASlightlyLowerSuccessRate) {
@@ -227,7 +227,7 @@ TEST_F(Outlier, OfManyThreadsIsCountedAgainstTheShareOfThePool) {
       while (!ends) {
         const Instant at{Duration(time.load())};
         const Backend& one = backend(rng.below(4));
-        if (!one.load().in_rotation() || !one.try_acquire(at)) continue;
+        if (!one.state().in_rotation() || !one.try_acquire(at)) continue;
         const bool fails = one.id() != backend(3).id() && rng.below(8) != 0;
         one.record_outcome(fails ? failed : succeeded, at);
         one.release();

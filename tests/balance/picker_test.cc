@@ -103,7 +103,7 @@ TEST_P(EveryPicker, NeverPicksAFullBackend) {
 
 TEST_P(EveryPicker, SkipsABackendInBackOffWhileAnotherIsAvailable) {
   auto backends = some_backends(size());
-  for (std::size_t i = 0; i + 1 < size(); ++i) (*backends)[i]->connect_failed(noon);
+  for (std::size_t i = 0; i + 1 < size(); ++i) (*backends)[i]->state().connect_failed(noon);
   auto picker = picker_over(backends);
 
   const auto counts = count_picks(*picker, *backends, 50);
@@ -113,7 +113,7 @@ TEST_P(EveryPicker, SkipsABackendInBackOffWhileAnotherIsAvailable) {
 
 TEST_P(EveryPickerOfSeveral, PicksNoneWhileTheAvailableBackendIsFull) {
   auto backends = some_backends(size(), 1);
-  for (std::size_t i = 1; i < size(); ++i) (*backends)[i]->connect_failed(noon);
+  for (std::size_t i = 1; i < size(); ++i) (*backends)[i]->state().connect_failed(noon);
   auto picker = picker_over(backends);
 
   ASSERT_TRUE((*backends)[0]->try_acquire(noon));
@@ -124,7 +124,7 @@ TEST_P(EveryPickerOfSeveral, PicksNoneWhileTheAvailableBackendIsFull) {
 
 TEST_P(EveryPicker, PicksABackendInBackOffWhenAllAre) {
   auto backends = some_backends(size());
-  for (const auto& backend : *backends) backend->connect_failed(noon);
+  for (const auto& backend : *backends) backend->state().connect_failed(noon);
   auto picker = picker_over(backends);
 
   const auto counts = count_picks(*picker, *backends, static_cast<int>(size()) * 20);
@@ -135,7 +135,7 @@ TEST_P(EveryPicker, PicksABackendInBackOffWhenAllAre) {
 
 TEST_P(EveryPickerOfAFew, PicksABackendInBackOffWhenAllOthersAreExcluded) {
   auto backends = some_backends(size());
-  (*backends)[0]->connect_failed(noon);
+  (*backends)[0]->state().connect_failed(noon);
   auto picker = picker_over(backends);
   Hint hint{.now = noon};
   for (std::size_t i = 1; i < size(); ++i) hint.excluded.add((*backends)[i].get());

@@ -28,9 +28,7 @@ class PoolAdapters : public ::testing::Test {
     state_->activate();
     pool_.emplace(state_, loop_, 1);
   }
-  EngineState& engine(std::size_t index) {
-    return state_->backends()[index]->load().signals().engine();
-  }
+  EngineState& engine(std::size_t index) { return state_->backends()[index]->signals().engine(); }
   void offer(std::size_t index, const std::vector<std::uint64_t>& adapters) {
     OfferedAdapters offered;
     for (const std::uint64_t each : adapters) offered.push_back({.name = each, .adapter = each});
@@ -42,8 +40,7 @@ class PoolAdapters : public ::testing::Test {
   /// The engine's page, as of now.
   void report(std::size_t index, const AdapterReport& adapters, double start_time = 1000) {
     engine(index).report({.start_time = start_time, .adapters = adapters});
-    state_->backends()[index]->load().signals().publish({.running = 0, .waiting = 0}, Clock::now(),
-                                                        0);
+    state_->backends()[index]->signals().publish({.running = 0, .waiting = 0}, Clock::now(), 0);
   }
   void tick() { state_->tick(Clock::now()); }
 
@@ -145,7 +142,7 @@ TEST_F(PoolAdapters, AnotherNameMayStandForAnAdapter) {
   constexpr std::uint64_t other_name = 200;
   engine(0).offers({{.name = sql, .adapter = sql}, {.name = other_name, .adapter = sql}});
   engine(0).report({.adapter_slots = 1});
-  state_->backends()[0]->load().signals().publish({.running = 0, .waiting = 0}, Clock::now(), 0);
+  state_->backends()[0]->signals().publish({.running = 0, .waiting = 0}, Clock::now(), 0);
   tick();
 
   EXPECT_EQ(place(other_name).loads, Loads({0, 1, 1})) << "it counts once";

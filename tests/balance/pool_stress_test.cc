@@ -82,7 +82,7 @@ Task<void> drive(Pool& pool, Loop& loop, Servers& servers, std::uint64_t seed) {
       client = request(pool, loop, servers, hint, deadline, rng.below(4));
       ++begun;
     }
-    if (rng.below(50) == 0) pool.state().backends()[0]->connect_failed(loop.now());
+    if (rng.below(50) == 0) pool.state().backends()[0]->state().connect_failed(loop.now());
     if (rng.below(20) == 0) pool.state().backends()[0]->connected();
     co_await loop.yield();
   }
@@ -121,7 +121,7 @@ TEST_P(PoolStress, ExceedsNoLimitAndLeavesNothingBehind) {
   EXPECT_GT(state->queue().abandoned_total, 0u);
   EXPECT_EQ(state->queue().waiting, 0u);
   EXPECT_EQ(state->in_flight(), 0u);
-  for (const auto& backend : state->backends()) EXPECT_EQ(backend->load().in_flight(), 0u);
+  for (const auto& backend : state->backends()) EXPECT_EQ(backend->slots().in_flight(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(, PoolStress, every_picker(), picker_test_name);

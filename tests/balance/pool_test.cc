@@ -84,21 +84,21 @@ TEST_F(PoolAcquire, SaysWhyNoBackendIsUp) {
   given(some_pool(2, 0));
   const auto why = [&] { return acquire().take().error().detail; };
 
-  backend(0)->load().take_out(OutOfRotation::draining);
-  backend(1)->load().take_out(OutOfRotation::unhealthy);
+  backend(0)->state().take_out(OutOfRotation::draining);
+  backend(1)->state().take_out(OutOfRotation::unhealthy);
   EXPECT_THAT(why(), ::testing::HasSubstr(": no backend is up: 1 drained, 1 down"));
-  backend(1)->load().take_out(OutOfRotation::draining);
+  backend(1)->state().take_out(OutOfRotation::draining);
   EXPECT_THAT(why(), ::testing::HasSubstr(": all backends are drained"));
   for (const auto& [reason, word] : {std::pair{OutOfRotation::starting, "starting"},
                                      std::pair{OutOfRotation::sleeping, "asleep"},
                                      std::pair{OutOfRotation::unresolved, "without an address"}}) {
     for (std::size_t i : {0u, 1u}) {
-      backend(i)->load().clear(OutOfRotation::draining);
-      backend(i)->load().clear(OutOfRotation::unhealthy);
-      backend(i)->load().take_out(reason);
+      backend(i)->state().clear(OutOfRotation::draining);
+      backend(i)->state().clear(OutOfRotation::unhealthy);
+      backend(i)->state().take_out(reason);
     }
     EXPECT_THAT(why(), ::testing::HasSubstr(std::string(": all backends are ") + word));
-    for (std::size_t i : {0u, 1u}) backend(i)->load().clear(reason);
+    for (std::size_t i : {0u, 1u}) backend(i)->state().clear(reason);
   }
 }
 
@@ -214,7 +214,7 @@ TEST_F(PoolAcquire, ARefusalOfAPoolThatIsDownTellsWhenItMayServeAgain) {
   given(std::move(spec));
   const Lease taken = acquire_now();
   auto waiting = acquire();
-  backend(0)->connect_failed(Clock::now() + 1s);
+  backend(0)->state().connect_failed(Clock::now() + 1s);
 
   ASSERT_TRUE(becomes_ready(waiting));
 
@@ -349,7 +349,7 @@ TEST_F(PoolAcquire, ANewRequestTakesASlotThatNoWaiterMayUse) {
 
 TEST_F(PoolAcquire, WaitsForAnAvailableBackendRatherThanUseOneInBackOff) {
   given(some_pool(2, 1));
-  backend(0)->connect_failed(Clock::now());
+  backend(0)->state().connect_failed(Clock::now());
   Lease taken = acquire_now();
   ASSERT_EQ(taken.backend(), backend(1));
 
@@ -372,7 +372,7 @@ TEST_F(PoolAcquire, AnOverloadedBackendGetsNothingThatMayWaitForAnother) {
 
 TEST_F(PoolAcquire, ARecoveredBackendServesTheQueueAtOnce) {
   given(some_pool(2, 2));
-  backend(0)->connect_failed(Clock::now());
+  backend(0)->state().connect_failed(Clock::now());
   Lease one = acquire_now();
   Lease other = acquire_now();
   auto first = acquire();
@@ -388,7 +388,7 @@ TEST_F(PoolAcquire, ARecoveredBackendServesTheQueueAtOnce) {
 
 TEST_F(PoolAcquire, WaitersSeeTheEndOfABackOff) {
   given(some_pool(2, 1));
-  backend(0)->connect_failed(Clock::now() - Load::initial_backoff + 100ms);
+  backend(0)->state().connect_failed(Clock::now() - 1s + 100ms);
   Lease taken = acquire_now();
   auto waiting = acquire();
   ASSERT_FALSE(waiting.ready());
@@ -412,7 +412,7 @@ TEST_F(PoolAcquire, AReleaseOnAnotherThreadWakesThisLoop) {
 
 TEST_F(PoolAcquire, AReloadKeepsCountersAndServesOldAndNewWaiters) {
   given(some_pool(2, 1));
-  const std::uint64_t picks_before = backend(0)->load().picks_total();
+  const std::uint64_t picks_before = backend(0)->slots().picks_total();
   Lease one = acquire_now();
   Lease other = acquire_now();
   auto old_plan = acquire();
@@ -427,7 +427,7 @@ TEST_F(PoolAcquire, AReloadKeepsCountersAndServesOldAndNewWaiters) {
   EXPECT_NE(renewed->backends()[0], backend(0));
   EXPECT_EQ(renewed->backends()[1], backend(1));
   EXPECT_EQ(renewed->in_flight(), 2u);
-  EXPECT_EQ(renewed->backends()[0]->load().picks_total(), picks_before + 1);
+  EXPECT_EQ(renewed->backends()[0]->slots().picks_total(), picks_before + 1);
   one.release();
   ASSERT_TRUE(becomes_ready(old_plan));
   EXPECT_FALSE(new_plan.ready());
@@ -494,7 +494,7 @@ TEST_F(PoolAcquire, APoolWithoutLimitsIsNeverSaturated) {
 TEST_F(PoolAcquire, CountsAvailableBackends) {
   given(some_pool(3, 0));
 
-  backend(1)->connect_failed(noon);
+  backend(1)->state().connect_failed(noon);
 
   EXPECT_EQ(state_->available(noon), 2u);
   EXPECT_EQ(state_->available(noon + 1s), 3u);

@@ -193,7 +193,7 @@ TEST_F(PrefixAffinity, KeepsAHotConversationWithinTheBound) {
   for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
     ASSERT_TRUE((*chosen)->try_acquire(noon));
-    EXPECT_LE((*chosen)->load().in_flight(), std::ceil(1.25 * (held + 1) / 10));
+    EXPECT_LE((*chosen)->slots().in_flight(), std::ceil(1.25 * (held + 1) / 10));
   }
 }
 

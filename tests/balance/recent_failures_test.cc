@@ -55,20 +55,20 @@ std::vector<int> shares_with_a_flaky_backend(std::string_view picker_name, Durat
     const Instant now = noon + i * 100ms;
     std::erase_if(running, [&](const auto& each) {
       if (each.first > now) return false;
-      (*backends)[each.second]->load().release();
+      (*backends)[each.second]->slots().release();
       return true;
     });
     const BackendPtr* chosen = picker->pick({.now = now});
     const std::size_t index = index_of(*backends, chosen);
     ++counts[index];
-    Load& load = (*chosen)->load();
+    SharedBackend& shared = (*chosen)->shared();
     if (index == 0 && counts[0] % 2 == 0) {
-      load.record_failure(1ms, now);
+      shared.stats.record_failure(1ms, now);
       (*chosen)->record_outcome({.outcome = AttemptOutcome::failed, .status = 500}, now);
       continue;
     }
-    load.try_acquire(0);
-    load.record_first_byte(took / 2, now);
+    shared.slots.try_acquire();
+    shared.stats.record_first_byte(took / 2, now);
     (*chosen)->record_outcome({}, now);
     running.emplace_back(now + took, index);
   }
@@ -82,12 +82,12 @@ TEST(RecentFailures, LeaveATrialToABackendInAStreakOfFailures) {
 
   for (int i = 0; i < 4; ++i) {
     failing.record_outcome({.outcome = AttemptOutcome::failed, .status = 500}, now);
-    EXPECT_EQ(failing.load().failure_penalty(now), 0);
+    EXPECT_EQ(failing.shared().failure_penalty(now), 0);
     now += 1s;
   }
   failing.record_outcome({}, now);
 
-  EXPECT_GT(failing.load().failure_penalty(now), 3) << "from its first success on";
+  EXPECT_GT(failing.shared().failure_penalty(now), 3) << "from its first success on";
 }
 
 TEST(RecentFailures, KeepAFlakyBackendFromGettingMoreThanItsShare) {

@@ -31,7 +31,7 @@ TEST(RoundRobin, GoesInOrderFromARandomStart) {
 
 TEST(RoundRobin, DoesNotOverloadTheNeighbourOfASkippedBackend) {
   auto backends = some_backends(5);
-  (*backends)[2]->connect_failed(noon);
+  (*backends)[2]->state().connect_failed(noon);
   auto picker = make_picker({.backends = backends, .choice = {.name = "round-robin"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 400);

@@ -29,7 +29,7 @@ class HungServer : public ::testing::Test {
     picker_ = state_->new_picker(7);
   }
   const Backend& backend(std::size_t index) { return *state_->backends()[index]; }
-  Load& load(std::size_t index) { return backend(index).load(); }
+  SharedBackend& shared(std::size_t index) { return backend(index).shared(); }
 
   void send(int requests) {
     for (int i = 0; i < requests; ++i) {
@@ -70,7 +70,7 @@ class HungServer : public ::testing::Test {
   void leave() {
     std::erase_if(running_, [&](const Running& each) {
       if (each.backend != &backend(0)) return false;
-      each.backend->load().record_no_first_byte(now_ - each.began, now_);
+      each.backend->stats().record_no_first_byte(now_ - each.began, now_);
       each.backend->release();
       return true;
     });
@@ -82,9 +82,9 @@ class HungServer : public ::testing::Test {
   };
 
   void end(const Running& each) {
-    Load& load = each.backend->load();
-    load.record_first_byte(now_ - each.began, now_);
-    load.record_served(now_ - each.began, now_);
+    SharedBackend& shared = each.backend->shared();
+    shared.stats.record_first_byte(now_ - each.began, now_);
+    shared.stats.record_served(now_ - each.began, now_);
     each.backend->record_outcome({}, now_);
     each.backend->release();
   }
@@ -107,14 +107,14 @@ TEST_P(Silence, OfAHungServerIsNoticedAndCostsFewRequests) {
   hangs_ = true;
 
   send(100);
-  const std::uint64_t picks = load(0).picks_total();
+  const std::uint64_t picks = shared(0).slots.picks_total();
   for (int minute = 0; minute < 10; ++minute) {
     send(6 * 40);
     leave();
   }
 
   // After 2, 4, 8 and 16 s, then every 30 s.
-  EXPECT_LE(load(0).picks_total() - picks, 6u);
+  EXPECT_LE(shared(0).slots.picks_total() - picks, 6u);
 }
 
 TEST_P(Silence, EndsWithTheFirstAnswer) {
@@ -127,8 +127,8 @@ TEST_P(Silence, EndsWithTheFirstAnswer) {
   answer();
   send(4);
 
-  EXPECT_FALSE(load(0).silent());
-  EXPECT_FALSE(load(0).needs_trial());
+  EXPECT_NE(shared(0).state.why(), Avoidance::silent);
+  EXPECT_TRUE(shared(0).state.serving());
 }
 
 TEST_P(Silence, IsNotThatOfAServerWhosePoolIsSlow) {
@@ -137,7 +137,8 @@ TEST_P(Silence, IsNotThatOfAServerWhosePoolIsSlow) {
 
   send(40 * 60);
 
-  for (std::size_t each = 0; each < 3; ++each) EXPECT_FALSE(load(each).silent()) << each;
+  for (std::size_t each = 0; each < 3; ++each)
+    EXPECT_NE(shared(each).state.why(), Avoidance::silent) << each;
 }
 
 TEST_F(HungServer, IsSilentOnlyWhileOthersAnswer) {
@@ -147,7 +148,8 @@ TEST_F(HungServer, IsSilentOnlyWhileOthersAnswer) {
 
   send(40 * 60);
 
-  for (std::size_t each = 0; each < 3; ++each) EXPECT_FALSE(load(each).silent()) << each;
+  for (std::size_t each = 0; each < 3; ++each)
+    EXPECT_NE(shared(each).state.why(), Avoidance::silent) << each;
 }
 
 TEST_F(HungServer, IsNotSilentWhileItsClientsHoldBackTheirBodies) {
@@ -155,15 +157,15 @@ TEST_F(HungServer, IsNotSilentWhileItsClientsHoldBackTheirBodies) {
   send_and_rest();
   for (int paused = 0; paused < 2; ++paused) {
     ASSERT_TRUE(backend(0).try_acquire(now_));
-    load(0).awaiting_clients().add();
+    shared(0).slots.awaiting_clients().add();
   }
 
   send_to_others(40 * 20);
-  EXPECT_FALSE(load(0).silent());
+  EXPECT_NE(shared(0).state.why(), Avoidance::silent);
 
-  for (int sent = 0; sent < 2; ++sent) load(0).awaiting_clients().remove();
+  for (int sent = 0; sent < 2; ++sent) shared(0).slots.awaiting_clients().remove();
   send_to_others(40 * 20);
-  EXPECT_TRUE(load(0).silent());
+  EXPECT_EQ(shared(0).state.why(), Avoidance::silent);
 }
 
 TEST_F(HungServer, IsNoticedIfItsRequestsCameInTheTickOfItsLastAnswer) {
@@ -174,7 +176,7 @@ TEST_F(HungServer, IsNoticedIfItsRequestsCameInTheTickOfItsLastAnswer) {
 
   send_to_others(40 * 20);
 
-  EXPECT_TRUE(load(0).silent());
+  EXPECT_EQ(shared(0).state.why(), Avoidance::silent);
 }
 
 TEST_F(HungServer, IsNotThatWithRequestsOfOldWhoseServerHasAnsweredSince) {
@@ -186,7 +188,7 @@ TEST_F(HungServer, IsNotThatWithRequestsOfOldWhoseServerHasAnsweredSince) {
 
   send_to_others(40 * 20);
 
-  EXPECT_FALSE(load(0).silent());
+  EXPECT_NE(shared(0).state.why(), Avoidance::silent);
 }
 
 TEST_F(HungServer, IsLeftToHealthChecksWhereTheyFindIt) {
@@ -196,7 +198,7 @@ TEST_F(HungServer, IsLeftToHealthChecksWhereTheyFindIt) {
 
   send(40 * 60);
 
-  EXPECT_FALSE(load(0).silent());
+  EXPECT_NE(shared(0).state.why(), Avoidance::silent);
 }
 
 TEST_F(HungServer, IsNoLongerSilentWhenAReloadAddsHealthChecks) {
@@ -204,12 +206,12 @@ TEST_F(HungServer, IsNoLongerSilentWhenAReloadAddsHealthChecks) {
   send(200);
   hangs_ = true;
   send(400);
-  ASSERT_TRUE(load(0).silent());
+  ASSERT_EQ(shared(0).state.why(), Avoidance::silent);
 
   given("round-robin", false);
   state_->tick(now_);
 
-  EXPECT_FALSE(load(0).silent());
+  EXPECT_NE(shared(0).state.why(), Avoidance::silent);
 }
 
 TEST_F(HungServer, StaysSilentAcrossAReload) {
@@ -217,12 +219,12 @@ TEST_F(HungServer, StaysSilentAcrossAReload) {
   send(200);
   hangs_ = true;
   send(400);
-  ASSERT_TRUE(load(0).silent());
+  ASSERT_EQ(shared(0).state.why(), Avoidance::silent);
 
   given("least-connections");
   state_->tick(now_);
 
-  EXPECT_TRUE(load(0).silent());
+  EXPECT_EQ(shared(0).state.why(), Avoidance::silent);
 }
 
 }  // namespace

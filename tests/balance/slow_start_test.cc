@@ -20,13 +20,13 @@ class SlowStartTest : public ::testing::Test {
     pass(slow_start);
   }
   const Backend& backend(std::size_t index) { return *state_->backends()[index]; }
-  std::uint32_t limit(std::size_t index) { return backend(index).load().limit(); }
+  std::uint32_t limit(std::size_t index) { return backend(index).slots().limit(); }
   void pass(Duration time) {
     now_ += time;
     state_->tick(now_);
   }
   void leave_and_return(std::size_t index) {
-    backend(index).load().take_out(OutOfRotation::unhealthy);
+    backend(index).state().take_out(OutOfRotation::unhealthy);
     pass(100ms);
     backend(index).put_back(OutOfRotation::unhealthy);
     pass(100ms);
@@ -70,7 +70,7 @@ TEST_F(SlowStartTest, NeverExceedsTheLimitOfTheFile) {
 TEST_F(SlowStartTest, AppliesFromTheMomentOfTheReturn) {
   given(2, 20);
   put_in_flight(0, 20);
-  backend(1).load().take_out(OutOfRotation::unhealthy);
+  backend(1).state().take_out(OutOfRotation::unhealthy);
   pass(100ms);
 
   backend(1).put_back(OutOfRotation::unhealthy);
@@ -82,7 +82,7 @@ TEST_F(SlowStartTest, LeavesADrainedBackendAndAStandbyOneTheSlotsOfTheirSessions
   for (const OutOfRotation reason : {OutOfRotation::draining, OutOfRotation::standby}) {
     given(2, 20);
     put_in_flight(0, 20);
-    backend(1).load().take_out(reason);
+    backend(1).state().take_out(reason);
 
     pass(100ms);
 
@@ -106,6 +106,25 @@ TEST_F(SlowStartTest, GoesOnThroughAReload) {
   EXPECT_EQ(limit(1), 1u) << "the file allows no more";
 }
 
+TEST_F(SlowStartTest, RampsABackendThatWasAvoidedForAsLongAsThat) {
+  given(2);
+  put_in_flight(0, 198);
+  backend(1).record_outcome(classify(429, 4s), now_);
+  pass(100ms);
+  EXPECT_EQ(limit(1), 0u) << "its requests in flight go on";
+  pass(3900ms);
+  put_in_flight(1, 1);
+
+  backend(1).accepted(false, now_, now_);
+  pass(100ms);
+
+  EXPECT_EQ(limit(1), 10u);
+  pass(2s);
+  EXPECT_NEAR(limit(1), 55, 2);
+  pass(2s);
+  EXPECT_EQ(limit(1), 0u);
+}
+
 TEST_F(SlowStartTest, DoesNotLimitTheOnlyBackend) {
   given(1);
 
@@ -119,7 +138,7 @@ TEST_F(SlowStartTest, DoesNotApplyToBackendsThatStartWithThePool) {
   spec_.slow_start = 10s;
   state_ = PoolState::build(spec_);
   state_->activate();
-  for (std::size_t each : {0u, 1u}) backend(each).load().take_out(OutOfRotation::starting);
+  for (std::size_t each : {0u, 1u}) backend(each).state().take_out(OutOfRotation::starting);
   pass(100ms);
   backend(0).put_back(OutOfRotation::starting);
   pass(3s);

@@ -19,13 +19,13 @@ class SlownessTest : public ::testing::Test {
     state_->activate();
     state_->tick(now_);
   }
-  Load& load(std::size_t index) { return state_->backends()[index]->load(); }
+  SharedBackend& shared(std::size_t index) { return state_->backends()[index]->shared(); }
   /// A minute of streams with these times per token, and time to the first token.
   void stream(const std::vector<Duration>& per_token, const std::vector<Duration>& first = {}) {
     each_second([&] {
       for (std::size_t i = 0; i < per_token.size(); ++i) {
-        load(i).record_output_interval(per_token[i], now_);
-        load(i).record_first_byte(first.empty() ? 100ms : first[i], now_);
+        shared(i).stats.record_output_interval(per_token[i], now_);
+        shared(i).stats.record_first_byte(first.empty() ? 100ms : first[i], now_);
       }
     });
   }
@@ -39,7 +39,7 @@ class SlownessTest : public ::testing::Test {
   }
   void pick(const std::vector<int>& times) {
     for (std::size_t i = 0; i < times.size(); ++i) {
-      for (int j = 0; j < times[i]; ++j) load(i).count_pick();
+      for (int j = 0; j < times[i]; ++j) EXPECT_TRUE(shared(i).slots.try_acquire());
     }
     now_ += 1s;
     state_->tick(now_);
@@ -57,78 +57,78 @@ TEST_F(SlownessTest, FindsTheBackendWhoseTokensTakeTenTimesAsLong) {
 
   stream({20ms, 200ms, 22ms});
 
-  EXPECT_NEAR(load(1).slowness().ratio, 10, 1.5);
-  EXPECT_EQ(load(1).slowness().part, SlowPart::per_token);
+  EXPECT_NEAR(shared(1).findings.slowness().ratio, 10, 1.5);
+  EXPECT_EQ(shared(1).findings.slowness().part, SlowPart::per_token);
   EXPECT_THAT(describe_slowness({.ratio = 10.2F}), "time per token 10x the pool's median");
-  EXPECT_EQ(load(0).slowness().ratio, 0);
-  EXPECT_EQ(load(2).slowness().ratio, 0);
+  EXPECT_EQ(shared(0).findings.slowness().ratio, 0);
+  EXPECT_EQ(shared(2).findings.slowness().ratio, 0);
 }
 
 TEST_F(SlownessTest, NoticesWithinSecondsOfFewSlowTokensAndThatTheyAreFastAgain) {
   given(some_pool(3, 0));
   stream({20ms, 20ms, 20ms});
-  ASSERT_EQ(load(1).slowness().ratio, 0);
+  ASSERT_EQ(shared(1).findings.slowness().ratio, 0);
 
   const auto run = [&](Duration second) {
     each_second(
         [&] {
           for (std::size_t i = 0; i < 3; ++i) {
-            load(i).record_output_interval(i == 1 ? second : 20ms, now_);
-            load(i).record_output_interval(i == 1 ? second : 20ms, now_);
+            shared(i).stats.record_output_interval(i == 1 ? second : 20ms, now_);
+            shared(i).stats.record_output_interval(i == 1 ? second : 20ms, now_);
           }
         },
         15);
   };
   run(200ms);
-  EXPECT_GT(load(1).slowness().ratio, 5);
+  EXPECT_GT(shared(1).findings.slowness().ratio, 5);
   run(50ms);
-  EXPECT_GT(load(1).slowness().ratio, 2) << "two and a half times as slow is still slow";
+  EXPECT_GT(shared(1).findings.slowness().ratio, 2) << "two and a half times as slow is still slow";
   run(20ms);
-  EXPECT_EQ(load(1).slowness().ratio, 0);
+  EXPECT_EQ(shared(1).findings.slowness().ratio, 0);
 }
 
 TEST_F(SlownessTest, TakesNoBackendForSlowThatIsTwiceAsSlowOrSlowByAMillisecond) {
   given(some_pool(3, 0));
   stream({20ms, 45ms, 20ms});
-  EXPECT_EQ(load(1).slowness().ratio, 0);
+  EXPECT_EQ(shared(1).findings.slowness().ratio, 0);
 
   given(some_pool(3, 0));
   stream({200us, 1ms, 200us});
-  EXPECT_EQ(load(1).slowness().ratio, 0);
+  EXPECT_EQ(shared(1).findings.slowness().ratio, 0);
 }
 
 TEST_F(SlownessTest, ComparesTheTimeToTheFirstTokenAndOfPoolsWithoutStreamsTheWholeResponse) {
   given(some_pool(2, 0));
   stream({20ms, 20ms}, {100ms, 1s});
-  EXPECT_EQ(load(1).slowness().part, SlowPart::first_token);
-  EXPECT_GT(load(1).slowness().ratio, 5);
+  EXPECT_EQ(shared(1).findings.slowness().part, SlowPart::first_token);
+  EXPECT_GT(shared(1).findings.slowness().ratio, 5);
 
   given(some_pool(2, 0));
   each_second([&] {
-    load(0).record_served(100ms, now_);
-    load(1).record_served(1s, now_);
+    shared(0).stats.record_served(100ms, now_);
+    shared(1).stats.record_served(1s, now_);
   });
-  EXPECT_EQ(load(1).slowness().part, SlowPart::response);
-  EXPECT_GT(load(1).slowness().ratio, 5);
-  EXPECT_EQ(load(0).slowness().ratio, 0);
+  EXPECT_EQ(shared(1).findings.slowness().part, SlowPart::response);
+  EXPECT_GT(shared(1).findings.slowness().ratio, 5);
+  EXPECT_EQ(shared(0).findings.slowness().ratio, 0);
 }
 
 TEST_F(SlownessTest, ForgetsABackendThatHasNoResponsesAnyMore) {
   given(some_pool(2, 0));
   stream({20ms, 200ms});
-  ASSERT_GT(load(1).slowness().ratio, 0);
+  ASSERT_GT(shared(1).findings.slowness().ratio, 0);
 
-  each_second([&] { load(0).record_output_interval(20ms, now_); }, 70);
+  each_second([&] { shared(0).stats.record_output_interval(20ms, now_); }, 70);
 
-  EXPECT_EQ(load(1).slowness().ratio, 0);
+  EXPECT_EQ(shared(1).findings.slowness().ratio, 0);
 }
 
 TEST_F(SlownessTest, CountsTheTokensOfAnOutput) {
   given(some_pool(2, 0));
-  for (int i = 0; i < 100; ++i) load(1).learn_tokens_per_output(4);  // speculative decoding
+  for (int i = 0; i < 100; ++i) shared(1).stats.learn_tokens_per_output(4);  // speculative decoding
   stream({20ms, 80ms});
-  EXPECT_EQ(load(1).slowness().ratio, 0);
-  EXPECT_NEAR(seconds_of(*load(1).recent_summary(now_).per_token.median), 0.02, 0.004);
+  EXPECT_EQ(shared(1).findings.slowness().ratio, 0);
+  EXPECT_NEAR(seconds_of(*shared(1).stats.recent_summary(now_).per_token.median), 0.02, 0.004);
 }
 
 class FewRequestsTest : public SlownessTest {};
@@ -163,7 +163,7 @@ TEST_F(FewRequestsTest, NamesWhatThePickerGoesBy) {
   EXPECT_EQ(reason_with("least-latency",
                         [&] {
                           for (std::size_t i = 0; i < 3; ++i) {
-                            load(i).record_first_byte(i == 1 ? 400ms : 100ms, now_);
+                            shared(i).stats.record_first_byte(i == 1 ? 400ms : 100ms, now_);
                           }
                         }),
             "few requests: time to first token 4x the others'");
@@ -174,7 +174,7 @@ TEST_F(FewRequestsTest, NamesWhatThePickerGoesBy) {
 
   const auto poll = [&](double waiting, double kv) {
     for (std::size_t i = 0; i < 3; ++i) {
-      load(i).signals().publish(
+      shared(i).signals.publish(
           {.running = 4, .waiting = i == 1 ? waiting : 0, .kv_cache_ratio = i == 1 ? kv : 0.5},
           now_, 0);
     }

@@ -35,8 +35,8 @@ class StandbyControllerOfEight : public ::testing::Test {
     }
     return wanted;
   }
-  static PoolDemand loaded(double load, std::uint64_t outstanding) {
-    return {.load = load, .active = 6, .standby = 2, .outstanding = outstanding};
+  static PoolDemand loaded(double shared, std::uint64_t outstanding) {
+    return {.load = shared, .active = 6, .standby = 2, .outstanding = outstanding};
   }
 
   StandbyController rule;
@@ -200,13 +200,13 @@ class PoolWithStandby : public ::testing::Test {
     spec.standby.dwell = 10s;
     return spec;
   }
-  const Load& load(std::size_t index) { return state->backends()[index]->load(); }
+  const SharedBackend& shared(std::size_t index) { return state->backends()[index]->shared(); }
   void tick(Duration how_long) {
     for (const Instant end = now + how_long; now < end; now += 100ms) state->tick(now);
   }
   void engines_report(const LoadSample& values) {
     for (const auto& backend : state->backends()) {
-      backend->load().signals().publish(values, now, backend->load().in_flight());
+      backend->signals().publish(values, now, backend->slots().in_flight());
     }
   }
 
@@ -221,23 +221,23 @@ TEST_F(PoolWithStandby, GivesThemNoRequestsUntilTheyAreNeeded) {
   const auto counts = count_picks(*picker, state->backends(), 100);
 
   EXPECT_EQ(counts[2] + counts[3], 0);
-  EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
+  EXPECT_TRUE(shared(2).state.is_out(OutOfRotation::standby));
 }
 
 TEST_F(PoolWithStandby, AddsThemWhenTheKvCachesAreFull) {
   engines_report({.running = 20, .waiting = 0, .kv_cache_ratio = 0.9});
   tick(500ms);
 
-  EXPECT_TRUE(load(2).in_rotation());
-  EXPECT_FALSE(load(3).in_rotation()) << "1.8 / 0.8 is 2.25: three";
+  EXPECT_TRUE(shared(2).state.in_rotation());
+  EXPECT_FALSE(shared(3).state.in_rotation()) << "1.8 / 0.8 is 2.25: three";
 }
 
 TEST_F(PoolWithStandby, AddsThemWhenTheEnginesQueuesGrow) {
   engines_report({.running = 20, .waiting = 30});
   tick(500ms);
 
-  EXPECT_TRUE(load(2).in_rotation());
-  EXPECT_TRUE(load(3).in_rotation());
+  EXPECT_TRUE(shared(2).state.in_rotation());
+  EXPECT_TRUE(shared(3).state.in_rotation());
 }
 
 TEST_F(PoolWithStandby, AddsThemWhenAllSlotsAreTaken) {
@@ -248,50 +248,50 @@ TEST_F(PoolWithStandby, AddsThemWhenAllSlotsAreTaken) {
   }
   tick(500ms);
 
-  EXPECT_TRUE(load(2).in_rotation());
+  EXPECT_TRUE(shared(2).state.in_rotation());
 }
 
 TEST_F(PoolWithStandby, AddsOneForAnUnhealthyBackend) {
-  state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
+  state->backends()[0]->state().take_out(OutOfRotation::unhealthy);
   tick(100ms);
 
-  EXPECT_TRUE(load(2).in_rotation());
-  EXPECT_FALSE(load(3).in_rotation());
+  EXPECT_TRUE(shared(2).state.in_rotation());
+  EXPECT_FALSE(shared(3).state.in_rotation());
 }
 
 TEST_F(PoolWithStandby, AddsOneForABackendThatCannotBeConnected) {
-  state->backends()[0]->connect_failed(now);
+  state->backends()[0]->state().connect_failed(now);
   tick(100ms);
 
-  EXPECT_TRUE(load(2).in_rotation());
+  EXPECT_TRUE(shared(2).state.in_rotation());
 }
 
 TEST_F(PoolWithStandby, SkipsAnUnavailableOne) {
-  state->backends()[2]->load().take_out(OutOfRotation::unhealthy);
-  state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
+  state->backends()[2]->state().take_out(OutOfRotation::unhealthy);
+  state->backends()[0]->state().take_out(OutOfRotation::unhealthy);
   tick(100ms);
 
-  EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
-  EXPECT_TRUE(load(3).in_rotation());
+  EXPECT_TRUE(shared(2).state.is_out(OutOfRotation::standby));
+  EXPECT_TRUE(shared(3).state.in_rotation());
 }
 
 TEST_F(PoolWithStandby, ReplacesOneThatFails) {
-  state->backends()[0]->load().take_out(OutOfRotation::unhealthy);
+  state->backends()[0]->state().take_out(OutOfRotation::unhealthy);
   tick(100ms);
-  state->backends()[2]->load().take_out(OutOfRotation::unhealthy);
+  state->backends()[2]->state().take_out(OutOfRotation::unhealthy);
   tick(100ms);
 
-  EXPECT_TRUE(load(3).in_rotation());
+  EXPECT_TRUE(shared(3).state.in_rotation());
   state->backends()[2]->put_back(OutOfRotation::unhealthy);
-  EXPECT_FALSE(load(2).in_rotation()) << "it is on standby again";
+  EXPECT_FALSE(shared(2).state.in_rotation()) << "it is on standby again";
 }
 
 TEST_F(PoolWithStandby, WaitsForBackendsThatAreStarting) {
-  state->backends()[0]->load().take_out(OutOfRotation::starting);
-  state->backends()[1]->load().take_out(OutOfRotation::starting);
+  state->backends()[0]->state().take_out(OutOfRotation::starting);
+  state->backends()[1]->state().take_out(OutOfRotation::starting);
   tick(1s);
 
-  EXPECT_FALSE(load(2).in_rotation()) << "no request waits";
+  EXPECT_FALSE(shared(2).state.in_rotation()) << "no request waits";
 }
 
 TEST_F(PoolWithStandby, LetsRequestsInFlightFinish) {
@@ -301,38 +301,38 @@ TEST_F(PoolWithStandby, LetsRequestsInFlightFinish) {
 
   engines_report({.running = 0, .waiting = 0});
   tick(11s);
-  EXPECT_TRUE(load(2).is_out(OutOfRotation::standby));
-  EXPECT_EQ(load(2).in_flight(), 1u);
+  EXPECT_TRUE(shared(2).state.is_out(OutOfRotation::standby));
+  EXPECT_EQ(shared(2).slots.in_flight(), 1u);
   state->backends()[2]->release();
 }
 
 TEST_F(PoolWithStandby, KeepsThemInServiceOverAReload) {
   engines_report({.waiting = 30});
   tick(500ms);
-  ASSERT_TRUE(load(2).in_rotation());
+  ASSERT_TRUE(shared(2).state.in_rotation());
 
   state = PoolState::build(spec_of(2, 2), state.get());
-  EXPECT_TRUE(load(2).in_rotation());
+  EXPECT_TRUE(shared(2).state.in_rotation());
   engines_report({.waiting = 30});
   tick(1s);
-  EXPECT_TRUE(load(2).in_rotation());
+  EXPECT_TRUE(shared(2).state.in_rotation());
 }
 
 TEST_F(PoolWithStandby, FollowsAChangedConfiguration) {
   state = PoolState::build(spec_of(4, 0), state.get());
   tick(100ms);
-  EXPECT_TRUE(load(2).in_rotation() && load(3).in_rotation()) << "regular ones now";
+  EXPECT_TRUE(shared(2).state.in_rotation() && shared(3).state.in_rotation()) << "regular ones now";
 
   state = PoolState::build(spec_of(1, 3), state.get());
   tick(100ms);
-  EXPECT_TRUE(load(0).in_rotation());
-  EXPECT_TRUE(load(1).is_out(OutOfRotation::standby));
+  EXPECT_TRUE(shared(0).state.in_rotation());
+  EXPECT_TRUE(shared(1).state.is_out(OutOfRotation::standby));
 }
 
 TEST_F(PoolWithStandby, ServesWaitersWhenTheOthersAreDown) {
   Loop loop;
   Pool pool(state, loop, 1);
-  for (std::size_t i : {0u, 1u}) state->backends()[i]->load().take_out(OutOfRotation::unhealthy);
+  for (std::size_t i : {0u, 1u}) state->backends()[i]->state().take_out(OutOfRotation::unhealthy);
 
   auto waiting = pool.acquire({});
   ASSERT_FALSE(waiting.ready()) << "there is hope: the standby backends are well";

@@ -27,7 +27,7 @@ class SubsetQueue : public ::testing::Test {
   }
   PoolState& state() { return *states_.back(); }
   Pool& pool() { return *pools_.back(); }
-  Load& load(std::size_t number) { return state().backends()[number]->load(); }
+  SharedBackend& shared(std::size_t number) { return state().backends()[number]->shared(); }
   Hint of(const SubsetSpec& subset, Priority priority = Priority::standard) {
     return {.subset = state().subset_number(subset), .priority = priority};
   }
@@ -62,7 +62,7 @@ class SubsetQueue : public ::testing::Test {
     ASSERT_TRUE(ends(request));
     auto lease = request.take();
     ASSERT_TRUE(lease);
-    EXPECT_EQ(&lease->backend()->load(), &load(number));
+    EXPECT_EQ(&lease->backend()->shared(), &shared(number));
   }
 
   Loop loop_;
@@ -171,13 +171,13 @@ TEST_F(SubsetQueue, IsNotLookedAtForSlotsOfOthers) {
   take_all_slots();
 
   auto canary = wait(of(v8));
-  EXPECT_TRUE(queue.is_awaited(load(2)));
-  EXPECT_FALSE(queue.is_awaited(load(0)));
+  EXPECT_TRUE(queue.is_awaited(shared(2)));
+  EXPECT_FALSE(queue.is_awaited(shared(0)));
   auto any = wait({});
-  EXPECT_TRUE(queue.is_awaited(load(0)));
+  EXPECT_TRUE(queue.is_awaited(shared(0)));
   any.drop();
-  EXPECT_FALSE(queue.is_awaited(load(0)));
-  EXPECT_TRUE(queue.is_awaited(load(2)));
+  EXPECT_FALSE(queue.is_awaited(shared(0)));
+  EXPECT_TRUE(queue.is_awaited(shared(2)));
 
   // A request for the whole pool finds a free slot past those that wait for another.
   taken_[0].release();
@@ -203,7 +203,7 @@ TEST_F(SubsetQueue, SharesASlotByPriorityAndArrival) {
     ASSERT_TRUE(ends(next));
     auto lease = next.take();
     ASSERT_TRUE(lease);
-    EXPECT_EQ(&lease->backend()->load(), &load(1));
+    EXPECT_EQ(&lease->backend()->shared(), &shared(1));
     taken_[1] = std::move(*lease);
   };
   for (Request* next : {&urgent, &any, &canary, &later, &batch}) serve_next(*next);

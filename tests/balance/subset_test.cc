@@ -61,7 +61,7 @@ class Subsets : public ::testing::Test {
     auto lease = task.take();
     return lease ? lease->backend()->spec().labels.at("version") : "";
   }
-  Load& load(std::size_t number) { return state_->backends()[number]->load(); }
+  SharedBackend& shared(std::size_t number) { return state_->backends()[number]->shared(); }
   std::uint64_t fallbacks(const SubsetSpec& subset) {
     return state_->subsets()[state_->subset_number(subset) - 1].fallbacks();
   }
@@ -104,7 +104,7 @@ TEST_F(Subsets, OtherRequestsGoAnywhere) {
 
 TEST_F(Subsets, OneThatDoesNotServeLeavesItsRequestsToOthers) {
   given(versioned_pool(3, 1));
-  load(2).take_out(OutOfRotation::unhealthy);
+  shared(2).state.take_out(OutOfRotation::unhealthy);
 
   EXPECT_EQ(version(for_subset(v8)), "v7");
   EXPECT_EQ(fallbacks(v8), 1u);
@@ -126,8 +126,8 @@ TEST_F(Subsets, ARequestThatHasTriedAllOfOneGoesToOthers) {
 
 TEST_F(Subsets, WithoutAnyBackendThereIsNone) {
   given(versioned_pool(2, 1));
-  load(0).take_out(OutOfRotation::unhealthy);
-  load(1).take_out(OutOfRotation::unhealthy);
+  shared(0).state.take_out(OutOfRotation::unhealthy);
+  shared(1).state.take_out(OutOfRotation::unhealthy);
 
   auto lease = pool_->acquire(for_subset(v8)).take();
 
@@ -161,7 +161,7 @@ TEST_F(Subsets, OneThatGoesDownSendsItsQueueToOthers) {
   auto waiting = pool_->acquire(for_subset(v8));
   ASSERT_FALSE(waiting.ready());
 
-  load(1).take_out(OutOfRotation::unhealthy);
+  shared(1).state.take_out(OutOfRotation::unhealthy);
 
   ASSERT_TRUE(loop_.run_until([&] { return waiting.ready(); }, Clock::now() + patience));
   auto lease = waiting.take();
@@ -172,7 +172,7 @@ TEST_F(Subsets, OneThatGoesDownSendsItsQueueToOthers) {
 
 TEST_F(Subsets, KeepTheirCountersAcrossVersionsOfThePool) {
   given(versioned_pool(2, 1));
-  load(1).take_out(OutOfRotation::unhealthy);
+  shared(1).state.take_out(OutOfRotation::unhealthy);
   version(for_subset(v8));
 
   PoolSpec spec = versioned_pool(4, 2);
@@ -218,7 +218,7 @@ TEST_F(Subsets, ASessionWhoseVersionDoesNotServeIsPinnedElsewhere) {
   PoolSpec spec = versioned_pool(2, 1);
   spec.affinity = AffinityConfig{};
   given(std::move(spec));
-  load(1).take_out(OutOfRotation::unhealthy);
+  shared(1).state.take_out(OutOfRotation::unhealthy);
   EXPECT_EQ(version(of_session(v8, 1)), "v7");
 
   state_->backends()[1]->put_back(OutOfRotation::unhealthy);

@@ -17,16 +17,17 @@ class WeightLearnerOfThree : public ::testing::Test {
     for (int second = 0; second < seconds; ++second) {
       std::size_t index = 0;
       for (const Duration each : took) {
-        for (int i = 0; i < answers && each > 0s; ++i) load(index).record_served(each, noon);
+        for (int i = 0; i < answers && each > 0s; ++i)
+          shared(index).stats.record_served(each, noon);
         ++index;
       }
       now += 1s;
       rule.tick(*backends, now);
     }
   }
-  Load& load(std::size_t index) { return (*backends)[index]->load(); }
+  SharedBackend& shared(std::size_t index) { return (*backends)[index]->shared(); }
   double ratio(std::size_t a, std::size_t b) {
-    return load(a).learned_weight() / load(b).learned_weight();
+    return shared(a).findings.learned_weight() / shared(b).findings.learned_weight();
   }
 
   WeightLearner rule;
@@ -37,7 +38,7 @@ class WeightLearnerOfThree : public ::testing::Test {
 TEST_F(WeightLearnerOfThree, LearnsNothingWithoutTraffic) {
   pass(30, {0s, 0s, 0s});
 
-  EXPECT_EQ(load(0).learned_weight(), 0);
+  EXPECT_EQ(shared(0).findings.learned_weight(), 0);
 }
 
 TEST_F(WeightLearnerOfThree, LearnsTheSpeedOfEachBackend) {
@@ -49,8 +50,8 @@ TEST_F(WeightLearnerOfThree, LearnsTheSpeedOfEachBackend) {
 
 TEST_F(WeightLearnerOfThree, DoesNotMistakeTrafficForSpeed) {
   for (int i = 0; i < 30; ++i) {
-    for (int n = 0; n < 200; ++n) load(0).record_served(2s, noon);
-    for (int n = 0; n < 20; ++n) load(1).record_served(1s, noon);
+    for (int n = 0; n < 200; ++n) shared(0).stats.record_served(2s, noon);
+    for (int n = 0; n < 20; ++n) shared(1).stats.record_served(1s, noon);
     now += 1s;
     rule.tick(*backends, now);
   }
@@ -61,17 +62,17 @@ TEST_F(WeightLearnerOfThree, DoesNotMistakeTrafficForSpeed) {
 TEST_F(WeightLearnerOfThree, ChangesAWeightByAQuarterASecondAtMost) {
   pass(30, {1s, 1s, 1s});
   for (int i = 0; i < 10; ++i) {
-    const double before = load(0).learned_weight();
+    const double before = shared(0).findings.learned_weight();
     pass(1, {60s, 1s, 1s});
-    EXPECT_GE(load(0).learned_weight(), before / 1.26);
-    EXPECT_LE(load(1).learned_weight(), 1.26 * 3);
+    EXPECT_GE(shared(0).findings.learned_weight(), before / 1.26);
+    EXPECT_LE(shared(1).findings.learned_weight(), 1.26 * 3);
   }
 }
 
 TEST_F(WeightLearnerOfThree, StarvesNoBackend) {
   pass(200, {10min, 10ms, 10ms});
 
-  EXPECT_NEAR(load(0).learned_weight(), 1.0 / 16, 0.001) << "of the mean, which is 1";
+  EXPECT_NEAR(shared(0).findings.learned_weight(), 1.0 / 16, 0.001) << "of the mean, which is 1";
 }
 
 TEST_F(WeightLearnerOfThree, KeepsLearningFromRareRequests) {
@@ -80,7 +81,7 @@ TEST_F(WeightLearnerOfThree, KeepsLearningFromRareRequests) {
 
   // The backend gets one request every five seconds, and has become as fast as the others.
   for (int i = 0; i < 60; ++i) {
-    load(0).record_served(1s, noon);
+    shared(0).stats.record_served(1s, noon);
     pass(5, {0s, 1s, 1s});
   }
 
@@ -89,7 +90,7 @@ TEST_F(WeightLearnerOfThree, KeepsLearningFromRareRequests) {
 
 TEST_F(WeightLearnerOfThree, DetectsAStalledBackend) {
   pass(30, {1s, 1s, 1s});
-  for (int i = 0; i < 10; ++i) load(0).try_acquire(0);
+  for (int i = 0; i < 10; ++i) shared(0).slots.try_acquire();
 
   pass(30, {0s, 1s, 1s});
 
@@ -100,9 +101,9 @@ TEST_F(WeightLearnerOfThree, DetectsASlowBackendBeforeItsFirstFullWindow) {
   // Twenty requests a second for each backend; the third neither responds nor fails.
   for (int second = 0; second < 3; ++second) {
     for (int i = 0; i < 20; ++i) {
-      load(0).record_served(1s, noon);
-      load(1).record_served(1s, noon);
-      load(2).try_acquire(0);
+      shared(0).stats.record_served(1s, noon);
+      shared(1).stats.record_served(1s, noon);
+      shared(2).slots.try_acquire();
     }
     for (int tick = 0; tick < 10; ++tick) rule.tick(*backends, now += 100ms);
   }
@@ -116,8 +117,8 @@ TEST_F(WeightLearnerOfThree, StartsFromTheFileAndKeepsItsScale) {
   pass(1, {0s, 0s, 0s});
   pass(30, {1s, 1s, 0s});
 
-  EXPECT_NEAR(load(0).learned_weight(), 4, 0.01) << "the mean of the file";
-  EXPECT_EQ(load(2).learned_weight(), 0) << "not known: the file's";
+  EXPECT_NEAR(shared(0).findings.learned_weight(), 4, 0.01) << "the mean of the file";
+  EXPECT_EQ(shared(2).findings.learned_weight(), 0) << "not known: the file's";
 }
 
 TEST_F(WeightLearnerOfThree, ForgetsRemovedBackends) {
@@ -126,20 +127,20 @@ TEST_F(WeightLearnerOfThree, ForgetsRemovedBackends) {
 
   for (int i = 0; i < 10; ++i) {
     for (int n = 0; n < 20; ++n) {
-      load(0).record_served(1s, noon);
-      load(1).record_served(2s, noon);
+      shared(0).stats.record_served(1s, noon);
+      shared(1).stats.record_served(2s, noon);
     }
     now += 1s;
     rule.tick(*two, now);
   }
 
-  EXPECT_NEAR(load(0).learned_weight() + load(1).learned_weight(), 2, 0.01);
+  EXPECT_NEAR(shared(0).findings.learned_weight() + shared(1).findings.learned_weight(), 2, 0.01);
 }
 
 TEST(WeightedByObservation, GivesSharesByLearnedWeights) {
   auto backends = weighted_backends({1, 1, 5});
-  (*backends)[0]->load().set_learned_weight(3);
-  (*backends)[1]->load().set_learned_weight(0.5F);
+  (*backends)[0]->findings().set_learned_weight(3);
+  (*backends)[1]->findings().set_learned_weight(0.5F);
   auto picker = make_picker(
       {.backends = backends, .choice = {.name = "weighted", .weights = WeightSource::observed}}, 3);
 
@@ -156,7 +157,7 @@ TEST(WeightedByObservation, FollowsLearnedWeights) {
       {.backends = backends, .choice = {.name = "weighted", .weights = WeightSource::observed}}, 3);
   count_picks(*picker, *backends, 100);
 
-  (*backends)[0]->load().set_learned_weight(4);
+  (*backends)[0]->findings().set_learned_weight(4);
   count_picks(*picker, *backends, 10);  // uses up the turns scheduled before
 
   EXPECT_NEAR(count_picks(*picker, *backends, 500)[0], 400, 3);

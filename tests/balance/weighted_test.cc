@@ -53,7 +53,7 @@ TEST(Weighted, SpreadsTheTurnsOfTheHeaviest) {
 
 TEST(Weighted, DistributesTheShareOfABackendInBackOff) {
   auto backends = weighted_backends({6, 3, 1});
-  (*backends)[0]->connect_failed(noon);
+  (*backends)[0]->state().connect_failed(noon);
   auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 3);
 
   const auto counts = count_picks(*picker, *backends, 4000);
@@ -66,7 +66,7 @@ TEST(Weighted, DistributesTheShareOfABackendInBackOff) {
 TEST(Weighted, GivesNoCreditToARecoveredBackend) {
   auto backends = weighted_backends({1, 1, 1, 1});
   auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 3);
-  (*backends)[0]->connect_failed(noon);
+  (*backends)[0]->state().connect_failed(noon);
   count_picks(*picker, *backends, 3000);
 
   (*backends)[0]->connected();

@@ -98,35 +98,5 @@ TEST(ClassifyHead, ReadsADateAsTheTimeUntilThen) {
   }
 }
 
-class TrialTest : public ::testing::Test {
- protected:
-  TrialTest() {
-    backend.load().eject(EjectionReason::consecutive, 10s, ejected);
-    backend.load().set_ejection(Ejection::half_open, ejected + 10s);
-    backend.put_back(OutOfRotation::ejected);
-  }
-
-  const Backend backend{{.id = "a", .address = "a:1"}};
-  const Instant ejected = Instant{} + 1h;
-};
-
-TEST_F(TrialTest, IsNotDecidedByTheSuccessOfAnEarlierRequest) {
-  record_attempt(backend, {}, ejected - 1s, ejected + 11s);
-  EXPECT_EQ(backend.load().ejection(), Ejection::half_open);
-
-  record_attempt(backend, {}, ejected + 10s, ejected + 11s);
-  EXPECT_EQ(backend.load().ejection(), Ejection::none);
-}
-
-TEST_F(TrialTest, IsNotDecidedByTheFailureOfAnEarlierRequest) {
-  record_attempt(backend, failed, ejected - 1s, ejected + 11s);
-  EXPECT_EQ(backend.load().failures_in_a_row(), 0u);
-  EXPECT_FALSE(backend.load().in_backoff(ejected + 11s));
-  EXPECT_EQ(backend.load().failed_responses_total(), 1u) << "it is counted";
-
-  record_attempt(backend, failed, ejected + 10s, ejected + 11s);
-  EXPECT_EQ(backend.load().failures_in_a_row(), 1u);
-}
-
 }  // namespace
 }  // namespace evenkeel

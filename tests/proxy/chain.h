@@ -73,7 +73,7 @@ class Chain : public testing::Test {
   }
   /// Requests counted as in flight on the server.
   std::uint32_t in_flight() const {
-    return pool_set->pools()[0].state->backends()[0]->load().in_flight();
+    return pool_set->pools()[0].state->backends()[0]->slots().in_flight();
   }
   /// No slots and no requests are held any more.
   bool at_rest() {

@@ -242,8 +242,8 @@ TEST_F(FailingChain, BlamesNoServerThatTiresOfASlowReader) {
     backend.read_head();
     backend.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
     client->read_head();
-    const Load& load = pool_set->pools()[0].state->backends()[0]->load();
-    const std::uint64_t before = load.errors_total();
+    const SharedBackend& shared = pool_set->pools()[0].state->backends()[0]->shared();
+    const std::uint64_t before = shared.stats.errors_total();
 
     const std::string all(20'000'000, 'x');
     std::string_view left = pauses ? all : std::string_view("x");
@@ -258,7 +258,7 @@ TEST_F(FailingChain, BlamesNoServerThatTiresOfASlowReader) {
     client->read_to_end();
 
     ASSERT_TRUE(at_rest());
-    EXPECT_EQ(load.errors_total() - before, pauses ? 0u : 1u);
+    EXPECT_EQ(shared.stats.errors_total() - before, pauses ? 0u : 1u);
   }
 }
 

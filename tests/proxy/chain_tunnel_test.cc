@@ -74,9 +74,9 @@ TEST_F(TunnelChain, BlamesNoBackendForTheEndOfATunnel) {
 
     client->read_to_end();
     ASSERT_TRUE(at_rest());
-    const Load& load = pool_set->pools()[0].state->backends()[0]->load();
-    EXPECT_EQ(load.errors_total(), 0u);
-    EXPECT_EQ(load.failures_total(), 0u);
+    const SharedBackend& shared = pool_set->pools()[0].state->backends()[0]->shared();
+    EXPECT_EQ(shared.stats.errors_total(), 0u);
+    EXPECT_EQ(shared.stats.failed_total(), 0u);
   }
 }
 

@@ -166,9 +166,9 @@ TEST_F(ForwarderTest, SendsAPausedUploadAgainThatItsBackendHasEnded) {
   EXPECT_THAT(attempts_of(request),
               ElementsAre(Pair(address_of(servers[first]), Fault::backend_closed),
                           Pair(address_of(servers[1 - first]), std::nullopt)));
-  const Load& load = state->backends()[first]->load();
-  EXPECT_FALSE(load.needs_trial());
-  EXPECT_EQ(load.errors_total(), 0u);
+  const SharedBackend& shared = state->backends()[first]->shared();
+  EXPECT_TRUE(shared.state.serving());
+  EXPECT_EQ(shared.stats.errors_total(), 0u);
   response->body.reset();
 }
 
@@ -207,7 +207,7 @@ class ConnectionTest : public ForwarderTest {
     for (int i = 0; i < 5; ++i) {
       backend().record_outcome({.outcome = AttemptOutcome::failed, .status = 500}, loop.now());
     }
-    backend().connect_failed(loop.now());
+    backend().state().connect_failed(loop.now());
   }
   /// The failures in a row when the server has received a request and not answered it yet.
   std::uint32_t failures_when_sent() {
@@ -216,7 +216,7 @@ class ConnectionTest : public ForwarderTest {
     std::uint32_t failures = 0;
     auto response = response_to(request, [&] {
       servers[0].connection(servers[0].connections() - 1).read_head();
-      failures = backend().load().failures_in_a_row();
+      failures = backend().state().failures_in_a_row();
       servers[0].connection(servers[0].connections() - 1).send(ok);
     });
     EXPECT_TRUE(response);
@@ -236,14 +236,14 @@ TEST_F(ConnectionTest, ThatIsKeptIsNoSignOfARestart) {
 
 TEST_F(ConnectionTest, ThatIsKeptAndBringsAnAnswerEndsTheBackOffForOthers) {
   make_connection();
-  backend().connect_failed(loop.now());
-  ASSERT_TRUE(backend().load().unreachable(loop.now()));
+  backend().state().connect_failed(loop.now());
+  ASSERT_TRUE(backend().state().unreachable(loop.now()));
 
   EXPECT_EQ(failures_when_sent(), 0u);
 
   EXPECT_EQ(servers[0].connections(), 1u);
-  EXPECT_FALSE(backend().load().has_connect_failures());
-  EXPECT_FALSE(backend().load().needs_trial());
+  EXPECT_FALSE(backend().state().connect_failures() != 0);
+  EXPECT_TRUE(backend().state().serving());
 }
 
 // ---- trials of an ejected backend
@@ -256,8 +256,8 @@ class EjectionTrialTest : public ForwarderTest {
     state->activate();
     state->backends()[1]->record_outcome(classify(429, std::chrono::seconds(30)), loop.now());
     const evenkeel::Backend& ejected = *state->backends()[0];
-    ejected.load().eject(EjectionReason::consecutive, std::chrono::seconds(1), loop.now());
-    ejected.load().set_ejection(Ejection::half_open, loop.now());
+    ejected.state().eject(EjectionReason::consecutive, std::chrono::seconds(1), loop.now());
+    ejected.state().allow_trial(loop.now());
     ejected.put_back(OutOfRotation::ejected);
   }
 
@@ -281,7 +281,7 @@ class EjectionTrialTest : public ForwarderTest {
 
 TEST_F(EjectionTrialTest, IsRepeatedElsewhereIfItMayBe) {
   EXPECT_EQ(status_if_the_trial_fails("GET"), 200);
-  EXPECT_EQ(state->backends()[0]->load().ejection(), Ejection::ejected);
+  EXPECT_TRUE(state->backends()[0]->state().is_out(OutOfRotation::ejected));
 }
 
 TEST_F(EjectionTrialTest, IsNotRepeatedIfTheBackendMayHaveActed) {
@@ -291,7 +291,7 @@ TEST_F(EjectionTrialTest, IsNotRepeatedIfTheBackendMayHaveActed) {
 
 TEST_F(ForwarderTest, PaysNothingForARetryThatNoBackendHasASlotFor) {
   const std::uint8_t vllm = number_of(engine_named("vllm"));
-  for (const auto& each : state->backends()) each->load().set_detected_engine(vllm);
+  for (const auto& each : state->backends()) each->findings().set_detected_engine(vllm);
   const evenkeel::Backend& full = *state->backends()[1];
   full.limit(1);
   ASSERT_TRUE(full.try_acquire(loop.now()));
@@ -333,12 +333,12 @@ class GoawayTest : public ForwarderTest {
   }
   /// It failed, or did not but counts for the pickers as if its request was in flight.
   void expect_failure(bool failed) {
-    EXPECT_EQ(load().failures_total(), failed ? 1u : 0u);
-    EXPECT_EQ(load().errors_total(Fault::backend_closed), 1u);
-    EXPECT_EQ(load().needs_trial(), failed);
-    EXPECT_EQ(load().failure_penalty(loop.now()) > 0, !failed) << "it looks idle";
+    EXPECT_EQ(shared().stats.failed_total(), failed ? 1u : 0u);
+    EXPECT_EQ(shared().stats.errors_total(Fault::backend_closed), 1u);
+    EXPECT_EQ(!shared().state.serving(), failed);
+    EXPECT_EQ(shared().failure_penalty(loop.now()) > 0, !failed) << "it looks idle";
   }
-  Load& load() { return state->backends()[0]->load(); }
+  SharedBackend& shared() { return state->backends()[0]->shared(); }
 
   std::unique_ptr<Http2ServerEnd> server;
 };
@@ -380,7 +380,7 @@ class ResponseStartTest : public ForwarderTest {
  protected:
   ResponseStartTest() : ForwarderTest(1) {}
 
-  Load& load() { return state->backends()[0]->load(); }
+  SharedBackend& shared() { return state->backends()[0]->shared(); }
   Result<Response> answered(Request& request, std::string_view bytes) {
     return response_to(request, [&] {
       connected().connection(0).read_head();
@@ -407,7 +407,8 @@ TEST_F(ResponseStartTest, IsTheFirstByteOfAStreamsBody) {
   auto response = answered(request, stream_head);
   ASSERT_TRUE(response);
   EXPECT_EQ(request.info.timings.first_byte, Instant{});
-  EXPECT_EQ(load().latency().samples(), 0u) << "the head is no sign that the engine has begun";
+  EXPECT_EQ(shared().stats.latency().samples(), 0u)
+      << "the head is no sign that the engine has begun";
 
   const Instant sent = loop.read_clock();
   auto chunk = next_chunk(*response, [&] { connected().connection(0).send("3\r\nabc\r\n"); });
@@ -415,10 +416,10 @@ TEST_F(ResponseStartTest, IsTheFirstByteOfAStreamsBody) {
   ASSERT_TRUE(chunk);
   EXPECT_EQ(chunk->bytes, "abc");
   EXPECT_GE(request.info.timings.first_byte, sent);
-  EXPECT_EQ(load().latency().samples(), 1u);
+  EXPECT_EQ(shared().stats.latency().samples(), 1u);
   EXPECT_EQ(first_bytes(), 1u);
   response->body.reset();
-  EXPECT_EQ(load().latency().samples(), 1u);
+  EXPECT_EQ(shared().stats.latency().samples(), 1u);
 }
 
 TEST_F(ResponseStartTest, IsTheHeadIfTheLengthIsAnnounced) {
@@ -427,7 +428,7 @@ TEST_F(ResponseStartTest, IsTheHeadIfTheLengthIsAnnounced) {
 
   ASSERT_TRUE(response);
   EXPECT_NE(request.info.timings.first_byte, Instant{});
-  EXPECT_EQ(load().latency().samples(), 1u);
+  EXPECT_EQ(shared().stats.latency().samples(), 1u);
   EXPECT_EQ(first_bytes(), 1u);
   response->body.reset();
 }
@@ -435,20 +436,20 @@ TEST_F(ResponseStartTest, IsTheHeadIfTheLengthIsAnnounced) {
 TEST_F(ResponseStartTest, IsTheHeadIfThereIsNoBody) {
   for (const char* bytes :
        {"HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\n\r\n"}) {
-    load().forget_latency();
+    shared().stats.forget_latency();
     Request request = get();
     auto response = answered(request, bytes);
 
     ASSERT_TRUE(response) << bytes;
     EXPECT_NE(request.info.timings.first_byte, Instant{}) << bytes;
-    EXPECT_EQ(load().latency().samples(), 1u) << bytes;
+    EXPECT_EQ(shared().stats.latency().samples(), 1u) << bytes;
     response->body.reset();
   }
 }
 
 TEST_F(ResponseStartTest, ComesTooLateIfTheClientLeavesBefore) {
-  load().record_first_byte(Duration(1), loop.now());
-  const double before = load().latency().seconds();
+  shared().stats.record_first_byte(Duration(1), loop.now());
+  const double before = shared().stats.latency().seconds();
   Request request = get();
   auto response = answered(request, stream_head);
   ASSERT_TRUE(response);
@@ -456,7 +457,7 @@ TEST_F(ResponseStartTest, ComesTooLateIfTheClientLeavesBefore) {
 
   response->body.reset();
 
-  EXPECT_GT(load().latency().seconds(), before);
+  EXPECT_GT(shared().stats.latency().seconds(), before);
   EXPECT_EQ(first_bytes(), 0u);
 }
 
@@ -465,14 +466,14 @@ TEST_F(ResponseStartTest, CountsAFailedResponseAsTheBackendsError) {
   auto response = answered(request, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
 
   ASSERT_TRUE(response);
-  EXPECT_EQ(load().failed_responses_total(), 1u);
-  EXPECT_EQ(load().errors_total(), 1u);
-  EXPECT_TRUE(load().in_backoff(loop.now())) << "a busy backend is parked";
-  EXPECT_GE(load().latency().seconds(), 1) << "an early failure is not a fast response";
+  EXPECT_EQ(shared().stats.failed_responses_total(), 1u);
+  EXPECT_EQ(shared().stats.errors_total(), 1u);
+  EXPECT_TRUE(shared().state.avoided(loop.now())) << "a busy backend is parked";
+  EXPECT_GE(shared().stats.latency().seconds(), 1) << "an early failure is not a fast response";
   EXPECT_EQ(first_bytes(), 0u);
   EXPECT_EQ(worker_metrics().backend(0).status_classes[4].value(), 1u);
   response->body.reset();
-  EXPECT_FALSE(load().recent_summary(loop.now()).total.median);
+  EXPECT_FALSE(shared().stats.recent_summary(loop.now()).total.median);
 }
 
 TEST_F(ResponseStartTest, LearnsNothingFromAnErrorOfTheClient) {
@@ -480,9 +481,9 @@ TEST_F(ResponseStartTest, LearnsNothingFromAnErrorOfTheClient) {
   auto response = answered(request, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
 
   ASSERT_TRUE(response);
-  EXPECT_EQ(load().errors_total(), 0u);
-  EXPECT_EQ(load().failure_penalty(loop.now()), 0);
-  EXPECT_EQ(load().latency().seconds(), 0);
+  EXPECT_EQ(shared().stats.errors_total(), 0u);
+  EXPECT_EQ(shared().failure_penalty(loop.now()), 0);
+  EXPECT_EQ(shared().stats.latency().seconds(), 0);
   EXPECT_EQ(worker_metrics().backend(0).status_classes[3].value(), 1u);
   response->body.reset();
 }
@@ -497,8 +498,8 @@ TEST_F(ResponseStartTest, CountsAFailedResponseWhoseBodyBreaksOnce) {
   request.info.outcome.fault = chunk.error().fault;
   response->body.reset();
 
-  EXPECT_EQ(load().failures_total(), 1u);
-  EXPECT_EQ(load().errors_total(), 1u);
+  EXPECT_EQ(shared().stats.failed_total(), 1u);
+  EXPECT_EQ(shared().stats.errors_total(), 1u);
 }
 
 }  // namespace

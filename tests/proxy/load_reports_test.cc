@@ -21,7 +21,7 @@ struct Exchange {
     response.fields.add("endpoint-load-metrics", report);
     take_load_report(loop, backend, request, response);
   }
-  double waiting() const { return backend.load().signals().values().waiting; }
+  double waiting() const { return backend.signals().values().waiting; }
 
   Loop loop;
   Backend backend{BackendSpec{.id = "b"}};
@@ -88,11 +88,11 @@ class Call {
 TEST(LoadReports, AreReadFromTheTrailersOfACall) {
   const Call call(false);
   EXPECT_EQ(call.bytes, "message");
-  EXPECT_EQ(call.backend.load().signals().values().waiting, 2);
+  EXPECT_EQ(call.backend.signals().values().waiting, 2);
   EXPECT_EQ(call.trailers, "grpc-status ");
 
   const Call asked(true);
-  EXPECT_EQ(asked.backend.load().signals().values().waiting, 2);
+  EXPECT_EQ(asked.backend.signals().values().waiting, 2);
   EXPECT_EQ(asked.trailers, "grpc-status endpoint-load-metrics-bin ");
 }
 

@@ -211,7 +211,7 @@ TEST_F(QueueReload, StaysWhileNoBackendOfTheNewFileServes) {
   fill_and_wait();
   use({other.address()});
   build_pools();
-  backend().load().take_out(OutOfRotation::starting);
+  backend().state().take_out(OutOfRotation::starting);
   publish();
   drain_loop(loop);
   EXPECT_EQ(waiting(), 1);

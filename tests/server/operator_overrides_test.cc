@@ -66,7 +66,7 @@ TEST(OperatorOverrides, RecordsWhichBackendsAreDrained) {
   const auto pool_set = built(config);
   const BackendPtr backend = pool_set->pools()[0].state->backends()[0];
 
-  backend->load().take_out(OutOfRotation::draining);
+  backend->state().take_out(OutOfRotation::draining);
   overrides.record_drained(*pool_set, config);
   EXPECT_THAT(overrides.drained(), ElementsAre(Key("chat", "127.0.0.1:1")));
 
@@ -80,10 +80,10 @@ TEST(OperatorOverrides, EndsADrainWhenItsTimeIsOver) {
   OperatorOverrides overrides;
   const Config config = with_backends({{1, 1}, {2, 1}});
   const auto pool_set = built(config);
-  const Load& first = pool_set->pools()[0].state->backends()[0]->load();
-  const Load& second = pool_set->pools()[0].state->backends()[1]->load();
+  const SharedBackend& first = pool_set->pools()[0].state->backends()[0]->shared();
+  const SharedBackend& second = pool_set->pools()[0].state->backends()[1]->shared();
   for (const BackendPtr& each : pool_set->pools()[0].state->backends())
-    each->load().take_out(OutOfRotation::draining);
+    each->state().take_out(OutOfRotation::draining);
   const auto now = std::chrono::system_clock::now();
   overrides.set_drain_end("chat", "127.0.0.1:1", now + 10min);
 
@@ -104,7 +104,7 @@ TEST(OperatorOverrides, ADrainThatAnOperatorSetsAnewLasts) {
   OperatorOverrides overrides;
   const Config config = with_backends({{1, 1}});
   const auto pool_set = built(config);
-  pool_set->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  pool_set->pools()[0].state->backends()[0]->state().take_out(OutOfRotation::draining);
   const auto now = std::chrono::system_clock::now();
 
   overrides.set_drain_end("chat", "127.0.0.1:1", now + 10min);
@@ -117,7 +117,7 @@ TEST(OperatorOverrides, ForgetsTheDrainOfABackendThatTheFileHasNoMore) {
   OperatorOverrides overrides;
   const Config config = with_backends({{1, 1}, {2, 1}});
   const auto pool_set = built(config);
-  pool_set->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  pool_set->pools()[0].state->backends()[0]->state().take_out(OutOfRotation::draining);
   overrides.record_drained(*pool_set, config);
 
   const Config smaller = with_backends({{2, 1}});
@@ -174,7 +174,7 @@ TEST(OperatorOverrides, ADrainIsHandedOnWhenTheNameHasLostItsOtherServers) {
   const auto two = built_with({}, {"10.0.0.1", "10.0.0.2"});
   const auto one = built_with({}, {"10.0.0.2"}, two.get());
   ASSERT_THAT(ids_of(*one), ElementsAre("gpus:8000@10.0.0.2"));
-  one->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  one->pools()[0].state->backends()[0]->state().take_out(OutOfRotation::draining);
 
   const auto next = built_with(handed_on(*one), {"10.0.0.2"});
 
@@ -184,7 +184,7 @@ TEST(OperatorOverrides, ADrainIsHandedOnWhenTheNameHasLostItsOtherServers) {
 
 TEST(OperatorOverrides, ADrainIsHandedOnWhenTheNameHasGainedAServer) {
   const auto one = built_with({}, {"10.0.0.2"});
-  one->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  one->pools()[0].state->backends()[0]->state().take_out(OutOfRotation::draining);
 
   const auto next = built_with(handed_on(*one), {"10.0.0.1", "10.0.0.2"});
 
@@ -201,7 +201,7 @@ TEST(OperatorOverrides, SavesTheAddressesOfServersThatTheirIdsMayNotFind) {
   const auto two = built_with({}, {"10.0.0.1", "10.0.0.2"});
   EXPECT_THAT(addresses_in(*two), IsEmpty());
 
-  two->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  two->pools()[0].state->backends()[0]->state().take_out(OutOfRotation::draining);
   EXPECT_THAT(addresses_in(*two),
               ElementsAre(Pair(Key("chat", "gpus:8000@10.0.0.1"), "10.0.0.1:8000")))
       << "the name may lose the other one";
@@ -218,7 +218,7 @@ TEST(OperatorOverrides, SavesTheAddressesOfServersThatTheirIdsMayNotFind) {
 
 TEST(OperatorOverrides, NoTwoServersGetTheSameId) {
   const auto first = built_with({}, {"10.0.0.2"});
-  first->pools()[0].state->backends()[0]->load().take_out(OutOfRotation::draining);
+  first->pools()[0].state->backends()[0]->state().take_out(OutOfRotation::draining);
   const OperatorOverrides overrides = handed_on(*first);
   const auto moved = built_with(overrides, {"10.0.0.7"});
   ASSERT_THAT(ids_of(*moved), ElementsAre("gpus:8000"));

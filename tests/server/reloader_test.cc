@@ -503,28 +503,28 @@ TEST_F(Reloading, ReloadsThatAreQueuedMeanwhileEndWithTheNewestFile) {
 }
 
 TEST_F(Reloading, ABackendThatIsUndrainedDuringAReloadStaysInRotation) {
-  const auto load = [this]() -> Load& {
-    return status_.snapshot()->pool_set->pools()[0].state->backends()[0]->load();
+  const auto shared = [this]() -> SharedBackend& {
+    return status_.snapshot()->pool_set->pools()[0].state->backends()[0]->shared();
   };
-  load().take_out(OutOfRotation::draining);
+  shared().state.take_out(OutOfRotation::draining);
   auto reload = reloader_->reload();
   ASSERT_FALSE(reload.ready());
 
   status_.snapshot()->pool_set->pools()[0].state->backends()[0]->put_back(OutOfRotation::draining);
 
   EXPECT_THAT(wait_for(std::move(reload)), IsEmpty());
-  EXPECT_FALSE(load().is_out(OutOfRotation::draining));
+  EXPECT_FALSE(shared().state.is_out(OutOfRotation::draining));
 }
 
 TEST_F(Reloading, ADrainedBackendStaysDrained) {
-  const auto load = [this]() -> Load& {
-    return status_.snapshot()->pool_set->pools()[0].state->backends()[0]->load();
+  const auto shared = [this]() -> SharedBackend& {
+    return status_.snapshot()->pool_set->pools()[0].state->backends()[0]->shared();
   };
-  load().take_out(OutOfRotation::draining);
+  shared().state.take_out(OutOfRotation::draining);
 
   EXPECT_THAT(wait_for(reloader_->reload()), IsEmpty());
 
-  EXPECT_TRUE(load().is_out(OutOfRotation::draining));
+  EXPECT_TRUE(shared().state.is_out(OutOfRotation::draining));
 }
 
 TEST_F(Reloading, RefusesAnAdminKeyThatCannotBeRead) {

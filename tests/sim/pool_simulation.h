@@ -67,7 +67,7 @@ class PoolSimulation {
   }
 
   PoolState& state() { return *state_; }
-  Load& load(std::size_t server) { return state_->backends()[server]->load(); }
+  SharedBackend& shared(std::size_t server) { return state_->backends()[server]->shared(); }
   VirtualSeconds now() const { return now_; }
   static Instant at(VirtualSeconds moment) {
     return start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(moment));
@@ -239,12 +239,12 @@ class PoolSimulation {
       const Duration took = at(now_) - at(request.timeline.arrived);
       if (token.index == 0) {
         request.timeline.first_token = now_;
-        if (own) request.lease.backend()->load().record_first_byte(took, at(now_));
+        if (own) request.lease.backend()->stats().record_first_byte(took, at(now_));
       }
       if (!token.last) continue;
       request.timeline.ended = now_;
       if (own) {
-        request.lease.backend()->load().record_served(took, at(now_));
+        request.lease.backend()->stats().record_served(took, at(now_));
         timelines_.push_back(request.timeline);
       }
       std::erase_if(server.requests, [&](const auto& each) { return each.get() == &request; });
@@ -255,13 +255,13 @@ class PoolSimulation {
   void poll() {
     for (std::size_t i = 0; i < servers_.size(); ++i) {
       const Server& server = *servers_[i];
-      load(i).signals().publish({.running = static_cast<double>(server.engine.running()),
+      shared(i).signals.publish({.running = static_cast<double>(server.engine.running()),
                                  .waiting = static_cast<double>(server.engine.waiting()),
                                  .kv_cache_ratio = server.engine.kv_cache_ratio(),
                                  .gpu_utilization_ratio = server.stepping ? 1.0 : 0.0,
                                  .gpu_memory_used_bytes = 80e9 * server.memory_ratio,
                                  .gpu_memory_total_bytes = 80e9},
-                                at(now_), load(i).in_flight());
+                                at(now_), shared(i).slots.in_flight());
     }
   }
 

@@ -121,7 +121,7 @@ TEST_P(LoadAwarePicker, ShiftsLoadAwayFromASlowServer) {
 TEST_P(LoadAwarePicker, DoesNotFloodAReturningServer) {
   PoolSimulation simulation(pool_of(GetParam()), {0.5, 0.5, 0.5, 0.5});
   const Traffic traffic = steady(0.6 * capacity * 2);
-  simulation.load(3).take_out(OutOfRotation::unhealthy);
+  simulation.shared(3).state.take_out(OutOfRotation::unhealthy);
   simulation.run(traffic, 60);
   const double before = simulation.p99_ttft(30);
 
@@ -191,8 +191,8 @@ class StandbySimulation : public ::testing::Test {
     return spec;
   }
   static constexpr double baseline_rate = 0.16 * capacity * 0.3 * 6;
-  bool both_in() { return simulation.load(6).in_rotation() && simulation.load(7).in_rotation(); }
-  bool both_out() { return !simulation.load(6).in_rotation() && !simulation.load(7).in_rotation(); }
+  bool both_in() { return simulation.shared(6).state.in_rotation() && simulation.shared(7).state.in_rotation(); }
+  bool both_out() { return !simulation.shared(6).state.in_rotation() && !simulation.shared(7).state.in_rotation(); }
   // Thirty seconds of it. Returns when both standby backends were in service.
   VirtualSeconds run_burst() {
     const VirtualSeconds began = simulation.now();

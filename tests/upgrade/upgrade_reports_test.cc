@@ -68,22 +68,22 @@ TEST(UpgradeReport, AddsWhatTheProcessBeforeHasInFlight) {
 
 TEST(DrainsOfAnUpgrade, EndOnlyIfAReportHasBegunThem) {
   const auto pool_set = two_backends();
-  const Load& one = backend_of(*pool_set, 0).load();
-  Load& other = backend_of(*pool_set, 1).load();
-  other.take_out(OutOfRotation::draining);
+  const SharedBackend& one = backend_of(*pool_set, 0).shared();
+  SharedBackend& other = backend_of(*pool_set, 1).shared();
+  other.state.take_out(OutOfRotation::draining);
 
   apply_drains({first}, {}, *pool_set);
   EXPECT_TRUE(one.is_out(OutOfRotation::draining));
 
   apply_drains({}, {first}, *pool_set);
   EXPECT_FALSE(one.is_out(OutOfRotation::draining));
-  EXPECT_TRUE(other.is_out(OutOfRotation::draining)) << "the other process may not have it";
+  EXPECT_TRUE(other.state.is_out(OutOfRotation::draining)) << "the other process may not have it";
 }
 
 TEST(DrainsOfAnUpgrade, GoOnForABackendThatTheFileNoLongerHas) {
   const ReplacedProcess::Backend removed{"chat", "127.0.0.1:3"};
   const auto pool_set = two_backends();
-  backend_of(*pool_set, 1).load().take_out(OutOfRotation::draining);
+  backend_of(*pool_set, 1).state().take_out(OutOfRotation::draining);
 
   EXPECT_THAT(drained_backends(*pool_set, {first, removed}), ElementsAre(second, removed));
 }
@@ -177,23 +177,23 @@ TEST_F(UpgradeReports, CarryDrainsToTheOldProcess) {
   const evenkeel::Backend& old_backend = backend_of(*old_status.snapshot()->pool_set, 0);
   const evenkeel::Backend& new_backend = backend_of(*new_status.snapshot()->pool_set, 0);
 
-  new_backend.load().take_out(OutOfRotation::draining);
+  new_backend.state().take_out(OutOfRotation::draining);
   EXPECT_TRUE(replaced_becomes({.reported = true, .drained = {first}, .in_flight = {}}));
-  EXPECT_TRUE(old_backend.load().is_out(OutOfRotation::draining));
+  EXPECT_TRUE(old_backend.state().is_out(OutOfRotation::draining));
 
   new_backend.put_back(OutOfRotation::draining);
   EXPECT_TRUE(replaced_becomes({.reported = true, .drained = {}, .in_flight = {}}));
-  EXPECT_FALSE(old_backend.load().is_out(OutOfRotation::draining));
+  EXPECT_FALSE(old_backend.state().is_out(OutOfRotation::draining));
 }
 
 TEST_F(UpgradeReports, LeaveADrainOfTheOldProcessThatTheyHaveNotNamed) {
   const evenkeel::Backend& drained = backend_of(*old_status.snapshot()->pool_set, 0);
-  drained.load().take_out(OutOfRotation::draining);
+  drained.state().take_out(OutOfRotation::draining);
 
-  backend_of(*new_status.snapshot()->pool_set, 1).load().take_out(OutOfRotation::draining);
+  backend_of(*new_status.snapshot()->pool_set, 1).state().take_out(OutOfRotation::draining);
   EXPECT_TRUE(replaced_becomes({.reported = true, .drained = {second}, .in_flight = {}}));
 
-  EXPECT_TRUE(drained.load().is_out(OutOfRotation::draining));
+  EXPECT_TRUE(drained.state().is_out(OutOfRotation::draining));
 }
 
 TEST_F(UpgradeReports, EndWithTheOldProcess) {

@@ -67,10 +67,10 @@ TEST_F(BackendMonitors, PublishWhatTheChecksFind) {
 
   monitor_only(spec);
   EXPECT_EQ(status("a")->health.state, HealthState::starting);
-  EXPECT_FALSE(spec.backend->load().in_rotation());
+  EXPECT_FALSE(spec.backend->state().in_rotation());
 
   ASSERT_TRUE(becomes("a", HealthState::up));
-  EXPECT_TRUE(spec.backend->load().in_rotation());
+  EXPECT_TRUE(spec.backend->state().in_rotation());
   EXPECT_EQ(status("a")->engine, "vllm");
   EXPECT_EQ(status("a")->health.reason, "");
   EXPECT_FALSE(status("a")->polled);
@@ -130,7 +130,7 @@ TEST_F(BackendMonitors, DetectTheEngineAndCheckItAsThatEngineWants) {
 
   monitor_only(spec);
   EXPECT_EQ(status("a")->engine, "auto");
-  EXPECT_FALSE(spec.backend->load().in_rotation());
+  EXPECT_FALSE(spec.backend->state().in_rotation());
 
   ASSERT_TRUE(becomes("a", HealthState::up));
   EXPECT_EQ(status("a")->engine, "sglang");
@@ -145,7 +145,7 @@ TEST_F(BackendMonitors, TellWhichModelsAreAdapters) {
   TestServer server(loop, {{"/v1/models", {.body = list}}, {"/health", {.body = ""}}});
   MonitorSpec spec = spec_for("a", server.endpoint(), "sglang");
   spec.lists_adapters = true;
-  const EngineState& engine = spec.backend->load().signals().engine();
+  const EngineState& engine = spec.backend->signals().engine();
 
   monitor_only(spec);
 
@@ -197,7 +197,7 @@ TEST_F(BackendMonitors, PutBackendsWithoutChecksIntoRotationAtOnce) {
   monitor_only(spec);
 
   EXPECT_EQ(status("a")->health.state, HealthState::unchecked);
-  EXPECT_TRUE(spec.backend->load().in_rotation());
+  EXPECT_TRUE(spec.backend->state().in_rotation());
 }
 
 TEST_F(BackendMonitors, PublishHowTheMetricsWerePolled) {
@@ -211,7 +211,7 @@ TEST_F(BackendMonitors, PublishHowTheMetricsWerePolled) {
     const BackendStatus* found = status("a");
     return found->polled && found->polled->engine.state == PollRecord::State::fresh;
   }));
-  EXPECT_EQ(spec.backend->load().signals().values().waiting, 3);
+  EXPECT_EQ(spec.backend->signals().values().waiting, 3);
 
   spec.metrics.config.scrape = Scrape::off;
   monitor_only(spec);
@@ -263,7 +263,7 @@ TEST(Suspicion, LastsWhileAServerAnswersNoCheck) {
   specs.back().health.config.timeout = 50ms;
   const BackendPtr backend = specs.back().backend;
   monitor.update(std::move(specs), 0);
-  ASSERT_TRUE(eventually(loop, [&] { return backend->load().in_rotation(); }));
+  ASSERT_TRUE(eventually(loop, [&] { return backend->state().in_rotation(); }));
   EXPECT_TRUE(reported.empty());
 
   server.set_answer("/health", {.body = std::nullopt});
@@ -285,11 +285,11 @@ TEST(Suspicion, IsNotRaisedByAServerThatSaysItIsNotReady) {
   specs.push_back(spec_for("a", server.endpoint(), "vllm"));
   const BackendPtr backend = specs.back().backend;
   monitor.update(std::move(specs), 0);
-  ASSERT_TRUE(eventually(loop, [&] { return backend->load().in_rotation(); }));
+  ASSERT_TRUE(eventually(loop, [&] { return backend->state().in_rotation(); }));
 
   server.set_answer("/health", {.status = 503, .body = "leaving"});
 
-  ASSERT_TRUE(eventually(loop, [&] { return !backend->load().in_rotation(); }));
+  ASSERT_TRUE(eventually(loop, [&] { return !backend->state().in_rotation(); }));
   EXPECT_EQ(reports, 0);
 }
 

@@ -52,7 +52,7 @@ class HealthChecks : public testing::Test {
   std::uint64_t count(CheckResult result) const {
     return checker->record().checks[static_cast<std::size_t>(result)];
   }
-  Load& load() const { return backend->load(); }
+  SharedBackend& shared() const { return backend->shared(); }
 
   Loop loop;
   BackendPtr backend = std::make_shared<Backend>(BackendSpec{.id = "b", .address = "b"});
@@ -63,11 +63,11 @@ class HealthChecks : public testing::Test {
 TEST_F(HealthChecks, KeepABackendOutOfRotationUntilTheFirstResult) {
   TestServer server(loop, {{"/health", {.body = ""}}});
   check(server.endpoint(), vllm());
-  EXPECT_TRUE(load().is_out(OutOfRotation::starting));
+  EXPECT_TRUE(shared().state.is_out(OutOfRotation::starting));
   EXPECT_EQ(checker->record().state, HealthState::starting);
 
   ASSERT_TRUE(settles(CheckResult::passed));
-  EXPECT_TRUE(load().in_rotation());
+  EXPECT_TRUE(shared().state.in_rotation());
   EXPECT_THAT(states, ElementsAre(HealthState::up));
   EXPECT_EQ(checker->record().reason, "");
 }
@@ -75,11 +75,11 @@ TEST_F(HealthChecks, KeepABackendOutOfRotationUntilTheFirstResult) {
 TEST_F(HealthChecks, LeaveAServingBackendInRotationUntilTheyFail) {
   TestServer server(loop, {{"/health", {.status = 500, .body = ""}}});
   check(server.endpoint(), vllm(), true);
-  EXPECT_TRUE(load().in_rotation());
+  EXPECT_TRUE(shared().state.in_rotation());
 
   ASSERT_TRUE(eventually(loop, [&] { return checker->record().state == HealthState::down; }));
   EXPECT_GE(count(CheckResult::error), 3u);
-  EXPECT_TRUE(load().is_out(OutOfRotation::unhealthy));
+  EXPECT_TRUE(shared().state.is_out(OutOfRotation::unhealthy));
 }
 
 TEST_F(HealthChecks, KeepTheirConnection) {
@@ -122,14 +122,14 @@ TEST_F(HealthChecks, CountARestartIfAServerReturnsAfterItRefusedConnections) {
 
   server.close();
   ASSERT_TRUE(settles(CheckResult::refused));
-  EXPECT_EQ(load().engine_restarts(), 0u);
+  EXPECT_EQ(shared().signals.engine().restarts(), 0u);
   server.open_again();
 
   ASSERT_TRUE(settles(CheckResult::passed));
-  EXPECT_EQ(load().engine_restarts(), 1u);
+  EXPECT_EQ(shared().signals.engine().restarts(), 1u);
   const std::uint64_t passed = count(CheckResult::passed);
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= passed + 3; }));
-  EXPECT_EQ(load().engine_restarts(), 1u);
+  EXPECT_EQ(shared().signals.engine().restarts(), 1u);
 }
 
 TEST_F(HealthChecks, TakeTheFirstStartForNoRestart) {
@@ -140,7 +140,7 @@ TEST_F(HealthChecks, TakeTheFirstStartForNoRestart) {
   server.open_again();
 
   ASSERT_TRUE(settles(CheckResult::passed));
-  EXPECT_EQ(load().engine_restarts(), 0u);
+  EXPECT_EQ(shared().signals.engine().restarts(), 0u);
 }
 
 TEST_F(HealthChecks, TimeOut) {
@@ -161,7 +161,7 @@ TEST_F(HealthChecks, IgnoreATimeoutWhileTheServerAnswersRequests) {
   check(server.endpoint(), spec, true);
 
   ASSERT_TRUE(eventually(loop, [&] {
-    load().record_first_byte(1ms, Clock::now());  // some request
+    shared().stats.record_first_byte(1ms, Clock::now());  // some request
     return count(CheckResult::timeout) >= 5;
   }));
   EXPECT_EQ(checker->record().state, HealthState::up);
@@ -217,11 +217,11 @@ TEST_F(HealthChecks, NoticeThatVllmSleeps) {
       loop, {{"/health", {.body = ""}}, {"/is_sleeping", {.body = R"({"is_sleeping":true})"}}});
   check(server.endpoint(), vllm());
   ASSERT_TRUE(settles(CheckResult::passed));
-  EXPECT_TRUE(load().is_out(OutOfRotation::sleeping));
-  EXPECT_FALSE(load().in_rotation());
+  EXPECT_TRUE(shared().state.is_out(OutOfRotation::sleeping));
+  EXPECT_FALSE(shared().state.in_rotation());
 
   server.set_answer("/is_sleeping", {.body = R"({"is_sleeping":false})"});
-  ASSERT_TRUE(eventually(loop, [&] { return load().in_rotation(); }));
+  ASSERT_TRUE(eventually(loop, [&] { return shared().state.in_rotation(); }));
 }
 
 TEST_F(HealthChecks, RequireNoTokenFromAServerThatSleeps) {
@@ -265,7 +265,7 @@ TEST_F(HealthChecks, CountALateTokenIfThePoolHasSeveralModels) {
   check(server.endpoint(), spec, true);
 
   ASSERT_TRUE(eventually(loop, [&] {
-    load().record_first_byte(1ms, Clock::now());  // a request for another model
+    shared().stats.record_first_byte(1ms, Clock::now());  // a request for another model
     return checker->record().state == HealthState::down;
   }));
   EXPECT_EQ(count(CheckResult::no_token), 1u);
@@ -304,16 +304,16 @@ TEST_F(HealthChecks, ProbeAnEjectedServerOfUnknownApiIfTheyCoverItsModels) {
                            {"/v1/completions", {.status = 500, .body = ""}}});
   check(server.endpoint(), generic({"a"}));
   ASSERT_TRUE(settles(CheckResult::passed));
-  EXPECT_TRUE(load().is_probed());
-  load().eject(EjectionReason::consecutive, 0ms, Clock::now());
+  EXPECT_TRUE(shared().state.is_probed());
+  shared().state.eject(EjectionReason::consecutive, 0ms, Clock::now());
 
   const auto probes = [&] { return std::ranges::count(server.requests(), "POST /v1/completions"); };
   ASSERT_TRUE(eventually(loop, [&] { return probes() >= 2; }));
-  EXPECT_EQ(load().ejection(), Ejection::ejected);
+  EXPECT_TRUE(shared().state.is_out(OutOfRotation::ejected));
   server.set_answer("/v1/completions", {.body = R"({"choices":[{"text":"a"}]})"});
 
-  ASSERT_TRUE(eventually(loop, [&] { return load().ejection() == Ejection::probed; }));
-  EXPECT_TRUE(load().in_rotation());
+  ASSERT_TRUE(eventually(loop, [&] { return shared().state.in_rotation(); }));
+  EXPECT_EQ(shared().state.why(), Avoidance::ejected) << "its next request is its trial";
 }
 
 TEST_F(HealthChecks, ProbeNoServerThatHasNoPathForTokens) {
@@ -322,12 +322,12 @@ TEST_F(HealthChecks, ProbeNoServerThatHasNoPathForTokens) {
                            {"/v1/completions", {.status = 404, .body = ""}}});
   check(server.endpoint(), generic({"a"}));
   ASSERT_TRUE(settles(CheckResult::passed));
-  load().eject(EjectionReason::consecutive, 0ms, Clock::now());
+  shared().state.eject(EjectionReason::consecutive, 0ms, Clock::now());
 
-  ASSERT_TRUE(eventually(loop, [&] { return !load().is_probed(); }));
+  ASSERT_TRUE(eventually(loop, [&] { return !shared().state.is_probed(); }));
   const std::uint64_t passed = count(CheckResult::passed);
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= passed + 3; }));
-  EXPECT_FALSE(load().is_probed());
+  EXPECT_FALSE(shared().state.is_probed());
   EXPECT_EQ(std::ranges::count(server.requests(), "POST /v1/completions"), 1);
 }
 
@@ -335,7 +335,7 @@ TEST_F(HealthChecks, ProbeNoServerOfUnknownApiWithoutModels) {
   TestServer server(loop, {{"/ready", {.body = ""}}, {"/v1/models", {.body = models("a")}}});
   check(server.endpoint(), generic({}));
   ASSERT_TRUE(settles(CheckResult::passed));
-  EXPECT_FALSE(load().is_probed());
+  EXPECT_FALSE(shared().state.is_probed());
 }
 
 TEST_F(HealthChecks, FailIfTheyTakeLongerThanTheLimit) {
@@ -372,12 +372,12 @@ TEST_F(HealthChecks, EndTheBackoffOnceTheBackendAcceptsConnections) {
   check(server.endpoint(), spec);
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
 
-  backend->connect_failed(Clock::now());
-  ASSERT_TRUE(load().in_backoff(Clock::now()));
+  backend->state().connect_failed(Clock::now());
+  ASSERT_TRUE(shared().state.avoided(Clock::now()));
 
   ASSERT_TRUE(eventually(loop, [&] {
     checker->check_triggers();
-    return !load().needs_trial();
+    return shared().state.serving();
   }));
   EXPECT_EQ(server.connections(), 2u);  // an existing connection proves nothing
 }
@@ -389,7 +389,7 @@ TEST_F(HealthChecks, UseANewConnectionAtOnceWhenRequestsFail) {
   check(server.endpoint(), spec);
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
 
-  load().count_error(Fault::backend_closed);
+  shared().stats.count_error(Fault::backend_closed);
   ASSERT_TRUE(eventually(loop, [&] {
     checker->check_triggers();
     return count(CheckResult::passed) == 2;
@@ -404,8 +404,8 @@ TEST_F(HealthChecks, DoNotHurryWhenRequestsTimeOut) {
   check(server.endpoint(), spec);
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) == 1; }));
 
-  load().count_error(Fault::first_byte_timeout);
-  load().count_error(Fault::idle_timeout);
+  shared().stats.count_error(Fault::first_byte_timeout);
+  shared().stats.count_error(Fault::idle_timeout);
   const auto of_health = [&] { return std::ranges::count(server.requests(), "GET /health"); };
   EXPECT_FALSE(eventually(
       loop,
@@ -436,7 +436,7 @@ TEST_F(HealthChecks, UseANewConnectionEvenAtTheFastIntervalWhenRequestsFail) {
   ASSERT_TRUE(eventually(loop, [&] { return count(CheckResult::passed) >= 2; }));
   ASSERT_EQ(server.connections(), 1u);
 
-  load().count_error(Fault::backend_closed);
+  shared().stats.count_error(Fault::backend_closed);
   checker->check_triggers();
   ASSERT_TRUE(eventually(loop, [&] { return server.connections() == 2; }));
 }

@@ -194,7 +194,7 @@ TEST(MetricsPoller, NotesHowManyRequestsWereInFlightAtThePoll) {
 
   ASSERT_TRUE(polling.until_running(4));
 
-  EXPECT_EQ(polling.backend->load().signals().in_flight_at_poll(), 3u);
+  EXPECT_EQ(polling.backend->signals().in_flight_at_poll(), 3u);
 }
 
 TEST(MetricsPoller, PollsWhereTheFileSaysAndSendsTheKeyToTheBackendOnly) {
@@ -235,19 +235,19 @@ TEST(MetricsPoller, PublishesWhatTheEngineSaysOfItself) {
   Loop loop;
   ExpositionServer server(loop, vllm_started_at(1000, 100));
   Polling polling(loop, poll_spec("vllm"), server.endpoint());
-  const Load& load = polling.backend->load();
-  EXPECT_TRUE(std::isnan(load.signals().kv_capacity_tokens()));
+  const SharedBackend& shared = polling.backend->shared();
+  EXPECT_TRUE(std::isnan(shared.signals.kv_capacity_tokens()));
   ASSERT_TRUE(polling.until_running(1));
-  EXPECT_EQ(load.signals().kv_capacity_tokens(), 1600);
+  EXPECT_EQ(shared.signals.kv_capacity_tokens(), 1600);
 
   server.body = vllm_started_at(1000, 160);
-  ASSERT_TRUE(polling.until([&] { return load.signals().engine().prefix_cache()->queried > 0; }));
-  EXPECT_EQ(load.signals().engine().prefix_cache()->queried, 60u);
-  EXPECT_EQ(load.signals().engine().prefix_cache()->hit, 30u);
+  ASSERT_TRUE(polling.until([&] { return shared.signals.engine().prefix_cache()->queried > 0; }));
+  EXPECT_EQ(shared.signals.engine().prefix_cache()->queried, 60u);
+  EXPECT_EQ(shared.signals.engine().prefix_cache()->hit, 30u);
 
   polling.poller.reset();
-  EXPECT_TRUE(std::isnan(load.signals().kv_capacity_tokens()));
-  EXPECT_EQ(load.signals().engine().prefix_cache()->queried, 60u);
+  EXPECT_TRUE(std::isnan(shared.signals.kv_capacity_tokens()));
+  EXPECT_EQ(shared.signals.engine().prefix_cache()->queried, 60u);
 }
 
 TEST(MetricsPoller, CountsTheRestartsOfTheEngine) {
@@ -258,12 +258,12 @@ TEST(MetricsPoller, CountsTheRestartsOfTheEngine) {
 
   for (const std::uint64_t restarts : {1u, 2u}) {
     server.body = vllm_started_at(1000 + 100 * static_cast<int>(restarts));
-    ASSERT_TRUE(
-        polling.until([&] { return polling.backend->load().engine_restarts() == restarts; }));
+    ASSERT_TRUE(polling.until(
+        [&] { return polling.backend->shared().signals.engine().restarts() == restarts; }));
   }
   const std::size_t asked = server.requests().size();
   ASSERT_TRUE(polling.until([&] { return server.requests().size() >= asked + 3; }));
-  EXPECT_EQ(polling.backend->load().engine_restarts(), 2u);
+  EXPECT_EQ(polling.backend->shared().signals.engine().restarts(), 2u);
 }
 
 TEST(MetricsPoller, TakesAnEngineThatSleepsOutOfRotation) {
@@ -275,19 +275,19 @@ TEST(MetricsPoller, TakesAnEngineThatSleepsOutOfRotation) {
   Loop loop;
   ExpositionServer server(loop, page(0));
   Polling polling(loop, poll_spec("vllm"), server.endpoint());
-  const Load& load = polling.backend->load();
-  ASSERT_TRUE(polling.until([&] { return load.is_out(OutOfRotation::sleeping); }));
-  EXPECT_EQ(load.signals().engine().cache_clears(), 1u);
-  EXPECT_EQ(load.engine_restarts(), 0u);
+  const SharedBackend& shared = polling.backend->shared();
+  ASSERT_TRUE(polling.until([&] { return shared.state.is_out(OutOfRotation::sleeping); }));
+  EXPECT_EQ(shared.signals.engine().cache_clears(), 1u);
+  EXPECT_EQ(shared.signals.engine().restarts(), 0u);
 
   server.body = page(1);
-  ASSERT_TRUE(polling.until([&] { return load.in_rotation(); }));
-  EXPECT_EQ(load.signals().engine().cache_clears(), 1u);
+  ASSERT_TRUE(polling.until([&] { return shared.state.in_rotation(); }));
+  EXPECT_EQ(shared.signals.engine().cache_clears(), 1u);
 
   server.body = page(0);
-  ASSERT_TRUE(polling.until([&] { return !load.in_rotation(); }));
+  ASSERT_TRUE(polling.until([&] { return !shared.state.in_rotation(); }));
   polling.poller.reset();
-  EXPECT_TRUE(load.in_rotation()) << "unknown";
+  EXPECT_TRUE(shared.state.in_rotation()) << "unknown";
 }
 
 TEST(MetricsPoller, ReadsAnEngineThatReportsNoLoad) {
@@ -298,7 +298,8 @@ TEST(MetricsPoller, ReadsAnEngineThatReportsNoLoad) {
 
   server.body = "process_start_time_seconds 2000\n";
 
-  ASSERT_TRUE(polling.until([&] { return polling.backend->load().engine_restarts() == 1; }));
+  ASSERT_TRUE(
+      polling.until([&] { return polling.backend->shared().signals.engine().restarts() == 1; }));
 }
 
 TEST(MetricsPoller, PollsAtOnceWhenItsServerHasReturned) {

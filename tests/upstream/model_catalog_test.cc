@@ -52,8 +52,8 @@ class ModelCatalogs : public testing::Test {
     }
   }
   BackendStatus& status(std::size_t number) { return *statuses[number]; }
-  Load& load(std::size_t pool, std::size_t backend) {
-    return pool_set->pools()[pool].state->backends()[backend]->load();
+  SharedBackend& shared(std::size_t pool, std::size_t backend) {
+    return pool_set->pools()[pool].state->backends()[backend]->shared();
   }
   /// Whether the catalog has changed.
   bool update() {
@@ -84,15 +84,15 @@ TEST_F(ModelCatalogs, HaveTheNamesOfTheFileInItsOrderWhileABackendIsThere) {
   update();
   EXPECT_THAT(ids("a"), ElementsAre("z", "b"));
 
-  load(0, 0).take_out(OutOfRotation::unhealthy);
+  shared(0, 0).state.take_out(OutOfRotation::unhealthy);
   EXPECT_FALSE(update());
-  load(0, 1).take_out(OutOfRotation::draining);
+  shared(0, 1).state.take_out(OutOfRotation::draining);
   EXPECT_TRUE(update());
   EXPECT_THAT(ids("a"), IsEmpty());
   EXPECT_TRUE(catalog->find("a")->known);
   EXPECT_FALSE(catalog->find("a")->available);
 
-  load(0, 0).clear(OutOfRotation::unhealthy);
+  shared(0, 0).state.clear(OutOfRotation::unhealthy);
   EXPECT_TRUE(update());
   EXPECT_THAT(ids("a"), ElementsAre("z", "b"));
 }
@@ -109,7 +109,7 @@ TEST_F(ModelCatalogs, HaveWhatTheBackendsListByName) {
   EXPECT_THAT(ids("a"), ElementsAre("another", "base", "lora"));
   EXPECT_EQ(catalog->find("a")->find("base")->created, 5);
 
-  load(0, 0).take_out(OutOfRotation::unhealthy);
+  shared(0, 0).state.take_out(OutOfRotation::unhealthy);
   ASSERT_TRUE(update());
   EXPECT_THAT(ids("a"), ElementsAre("another", "base"));
 }
@@ -158,11 +158,11 @@ TEST_F(ModelCatalogs, FindAModelWithoutTheTagThatItsEngineImplies) {
 TEST_F(ModelCatalogs, CountASpareButNoUncheckedBackendThatCannotBeConnected) {
   pool("a", 1, {"m"});
   build();
-  load(0, 0).take_out(OutOfRotation::standby);
+  shared(0, 0).state.take_out(OutOfRotation::standby);
   update();
   EXPECT_TRUE(catalog->find("a")->available);
 
-  load(0, 0).back_off(Clock::now());
+  shared(0, 0).state.connect_failed(Clock::now());
   EXPECT_FALSE(update());  // its checks decide
   status(0).health.state = HealthState::unchecked;
   EXPECT_TRUE(update());
@@ -200,7 +200,7 @@ TEST_F(ModelCatalogs, KeepThePoolsThatHaveNotChanged) {
   build();
   update();
   const PoolModels* const before = catalog->find("a");
-  load(1, 0).take_out(OutOfRotation::unhealthy);
+  shared(1, 0).state.take_out(OutOfRotation::unhealthy);
   update();
   EXPECT_EQ(catalog->find("a"), before);
 }

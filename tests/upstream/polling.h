@@ -117,8 +117,8 @@ struct Polling {
   bool until(const std::function<bool()>& done) {
     return loop.run_until(done, Clock::now() + patience);
   }
-  LoadSample values() const { return backend->load().signals().values(); }
-  std::optional<Duration> age() const { return backend->load().signals().age(Clock::now()); }
+  LoadSample values() const { return backend->signals().values(); }
+  std::optional<Duration> age() const { return backend->signals().age(Clock::now()); }
   bool until_running(double running) {
     return until([&] { return values().running == running; });
   }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/balance/load.h"
 #include "evenkeel/balance/outcome.h"
+#include "evenkeel/balance/shared_backend.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 
@@ -31,7 +31,7 @@ struct BackendSpec {
 };
 
 /// A backend as one configuration describes it. Its spec never changes: a reload that changes it
-/// makes a new Backend, which shares the counters and the queue of its predecessor.
+/// makes a new Backend, which shares all but the spec with its predecessor.
 ///
 /// Thread: any.
 class Backend {
@@ -47,11 +47,15 @@ class Backend {
 
   const BackendSpec& spec() const { return spec_; }
   const std::string& id() const { return spec_.id; }
-  Load& load() const { return *load_; }
+  SharedBackend& shared() const { return *shared_; }
+  BackendState& state() const { return shared_->state; }
+  Slots& slots() const { return shared_->slots; }
+  BackendStats& stats() const { return shared_->stats; }
+  Signals& signals() const { return shared_->signals; }
+  BackendFindings& findings() const { return shared_->findings; }
 
-  /// Takes a slot for a request that begins now; false when the backend is full. On a backend that
-  /// needs a trial this request is the trial: the back-off starts again, so that no other request
-  /// follows it. Each success is paired with one `release`.
+  /// Takes a slot for a request that begins now; false when the backend is full. If a trial is due,
+  /// this request is it. Each success is paired with one `release`.
   bool try_acquire(Instant now) const;
   /// Returns a slot, and offers it to waiting requests.
   void release() const;
@@ -59,13 +63,8 @@ class Backend {
   /// How one attempt at this backend ended. The forwarder calls it once for each, when the outcome
   /// is known: for a success when the last byte of the response has passed. Failures and overload
   /// make the pickers avoid the backend; a client's error or departure never does. A success costs
-  /// one load while no failure is pending. `unreachable` is the same as `connect_failed`.
+  /// one load while the backend serves.
   void record_outcome(const AttemptResult& result, Instant now) const;
-  /// A connection attempt failed: starts or extends the back-off.
-  void connect_failed(Instant now, Fault fault = Fault::connect_failed) const {
-    load_->set_connect_fault(fault);
-    load_->back_off(now);
-  }
   /// Makes this spec's limit the one that applies, also to requests that queue under an older
   /// configuration.
   void activate() const;
@@ -76,24 +75,21 @@ class Backend {
   void put_back(OutOfRotation reason) const;
   /// Out of rotation while a source says that its engine sleeps. Thread: the control thread.
   void note_sleep(SleepSource source, bool sleeps) const;
-  /// As Load::end_park; waiting requests then get its slots.
-  void accepted(bool safe_method, Instant sent, Instant now) const;
-  /// A request of evenkeel's own has succeeded on it: if it is ejected, and has been for long
-  /// enough, it returns into rotation. Thread: the control thread.
+  /// Returns an ejected backend into rotation, if it has been ejected for long enough: a request of
+  /// evenkeel's own has succeeded on it. Thread: the control thread.
   void probe_succeeded(Instant now) const;
-  /// It answers again, as SilenceDetector has found. Thread: the control thread.
-  void end_silence() const;
-  /// A connection succeeded: ends the back-off for failed connections. Cheap when there is none.
+
+  // Events, as of BackendState; waiting requests then get the slots.
+  void accepted(bool safe_method, Instant sent, Instant now) const;
+  void answered(Instant sent) const;
   void connected() const;
-  /// As Load::end_connect_failures; waiting requests then get its slots.
-  void answered(Instant sent, Instant now) const;
+  void end_silence() const;
 
  private:
-  void count_failure(const AttemptResult& result, Instant now) const;
   void serve_queue() const;
 
   BackendSpec spec_;
-  std::shared_ptr<Load> load_;
+  std::shared_ptr<SharedBackend> shared_;
   std::shared_ptr<Admission> admission_;
   std::shared_ptr<OutlierDetector> outlier_detector_;
 };

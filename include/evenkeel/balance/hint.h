@@ -16,7 +16,7 @@
 namespace evenkeel {
 
 class Backend;
-class Load;
+struct SharedBackend;
 struct RequestCost;
 
 /// The backends that a request has already tried. A small list that never allocates: a request is
@@ -72,10 +72,11 @@ struct Hint {
   std::optional<SessionHint> session;  ///< only read by pools that pin sessions
   std::uint32_t subset = 0;  ///< PoolState::subset_number: only these, while some serve; 0: all
   std::uint32_t session_subset =
-      0;                         ///< a pin to a backend outside does not hold; 0: every one does
-  const Load* pinned = nullptr;  ///< only the backend with these counters; Pool::acquire sets it
+      0;  ///< a pin to a backend outside does not hold; 0: every one does
+  const SharedBackend* pinned =
+      nullptr;  ///< only the backend with these counters; Pool::acquire sets it
   /// expected-time: where its soft session was; Pool::acquire sets it. Null: it has none.
-  const Load* preferred = nullptr;
+  const SharedBackend* preferred = nullptr;
   Priority priority = Priority::standard;  ///< its place in the queue
   std::uint32_t tenant = 0;                ///< whose places in the queue it shares; 0: the client's
   std::string_view client;                 ///< its address; outlives `Pool::acquire`

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "evenkeel/balance/load.h"
+#include "evenkeel/balance/shared_backend.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
@@ -14,7 +14,7 @@ struct LearnedState {
   double latency_seconds = 0;         ///< as PeakEwma has it
   std::uint32_t latency_samples = 0;  ///< 0: nothing is known
   Duration latency_age{};             ///< since the last sample
-  double weight = 0;                  ///< Load::learned_weight; 0: none yet
+  double weight = 0;                  ///< BackendFindings::learned_weight; 0: none yet
   double speed = 0;  ///< that the weight comes from, in responses per request-second; 0: unknown
   std::uint32_t ejections = 0;            ///< that are not forgotten yet
   std::optional<EjectionReason> ejected;  ///< nothing: it is not ejected

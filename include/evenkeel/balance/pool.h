@@ -239,7 +239,7 @@ class PoolState {
     return hint.session_subset == 0 || in_subset(hint.session_subset, backend);
   }
   /// The backend with these counters, if it is in the subset; else null.
-  const BackendPtr* find(const Load& load, std::uint32_t subset) const;
+  const BackendPtr* find(const SharedBackend& shared, std::uint32_t subset) const;
   /// A backend that the request has not tried can take it now, when it has a free slot, or when the
   /// pool activates its standby backends. Of a subset: one that is in rotation.
   bool may_become_available(const Hint& hint) const;
@@ -249,8 +249,8 @@ class PoolState {
   /// A backend that the request has not tried is in rotation and not deprioritized.
   bool has_available(const Hint& hint, Instant now) const;
   /// Avoided while another backend is available: in back-off, or above the memory guard.
-  bool deprioritized(const Load& load, Instant now) const;
-  bool over_memory_guard(const Load& load) const;
+  bool deprioritized(const SharedBackend& shared, Instant now) const;
+  bool over_memory_guard(const SharedBackend& shared) const;
 
  private:
   PoolState();
@@ -260,7 +260,7 @@ class PoolState {
 
   PoolSpec spec_;
   std::shared_ptr<Backends> backends_;
-  std::unordered_map<const Load*, std::size_t> index_;
+  std::unordered_map<const SharedBackend*, std::size_t> index_;
   std::vector<Subset> subsets_;
   // Of the pool, then of each subset. The second ones only with a scheduler.
   std::vector<std::unique_ptr<SubsetQueue>> queues_;
@@ -327,7 +327,7 @@ class Pool {
   const BackendPtr* home_of(const Hint& hint, const SessionHint& session) const;
   bool is_saturated(const Backend& backend) const;
   Error session_lost_error() const;
-  Task<Result<Lease>> wait_for_pinned(Hint hint, const Load& pinned, Instant deadline);
+  Task<Result<Lease>> wait_for_pinned(Hint hint, const SharedBackend& pinned, Instant deadline);
   Task<Result<Lease>> wait_and_pin(Hint hint, Instant deadline);
   Task<Result<Lease>> queue_up(const Hint& hint, Instant deadline);
   Task<Result<Lease>> wait(std::shared_ptr<AdmissionTicket> ticket, Instant deadline);

@@ -26,7 +26,7 @@ class RecentFailures {
   /// Discards everything: the backend was out of rotation and may have changed.
   void forget() { value_.store(0, std::memory_order_relaxed); }
 
-  /// In requests; 0 without failures in the last 20 s.
+  /// The penalty, in requests; 0 without failures in the last 20 s.
   double value(Instant now) const {
     const float value = value_.load(std::memory_order_relaxed);
     if (value == 0) [[likely]]

@@ -24,7 +24,8 @@ class DescriptorBudget;
 class MonitoredBackend;
 
 /// Detects the engine of each backend, checks its health and polls its metrics on the control loop,
-/// and writes the results into its `Load`. Backends are independent: a slow one delays no other.
+/// and writes the results into its `SharedBackend`. Backends are independent: a slow one delays no
+/// other.
 ///
 /// Thread: the control loop's, except `snapshot`.
 class BackendMonitor {

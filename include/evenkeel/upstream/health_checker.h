@@ -64,7 +64,7 @@ class HealthChecker {
   ~HealthChecker();
 
   /// Applies from the next check on, which comes at once if the addresses differ; a check that is
-  /// running ends then. Results and counts are kept. `backend` shares the `Load` of
+  /// running ends then. Results and counts are kept. `backend` shares the state of
   /// the one before.
   void update(HealthCheckSpec spec, ServerAccess access, BackendPtr backend);
   /// Checks now, unless a check is running.

@@ -78,7 +78,7 @@ class MetricsPoller {
   PollStatus status() const;
   /// Differs from before whenever `status()` does.
   std::uint64_t revision() const;
-  /// `backend` is the same one in a new version of the file. REQUIRES: they share their Load.
+  /// `backend` is the same one in a new version of the file. REQUIRES: they share a SharedBackend.
   void replace(BackendPtr backend);
   /// True if a poller of this spec would do what this one does.
   bool polls(const MetricsPollSpec& spec, const ServerAccess& access, const Backend& backend) const;
