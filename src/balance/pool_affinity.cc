@@ -168,9 +168,9 @@ Task<Result<Lease>> Pool::wait_and_pin(Hint hint, Instant deadline) {
   if (!placed) co_return placed;
   const Affinity::Pin pin = affinity.find(*hint.session, loop_.now());
   const BackendPtr& backend = placed->backend();
-  const bool is_elsewhere = pin.backend != nullptr && &(*pin.backend)->shared() != &backend->shared() &&
-                            !hint.excluded.contains(pin.backend->get()) &&
-                            state_->counts_pin(hint, **pin.backend);
+  const bool is_elsewhere =
+      pin.backend != nullptr && &(*pin.backend)->shared() != &backend->shared() &&
+      !hint.excluded.contains(pin.backend->get()) && state_->counts_pin(hint, **pin.backend);
   if (!is_elsewhere && affinity.pin(*hint.session, pin, backend, loop_.now())) {
     placed->set_begins_session();
     co_return placed;

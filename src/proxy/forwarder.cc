@@ -291,7 +291,8 @@ AttemptOutcome Forwarder::complete(Request& request, Response& response, Lease& 
   if (lease.placed() != nullptr && wants_explanation(request)) [[unlikely]] {
     add_explanation(*lease.placed(), response);
   }
-  const bool finds_errors = options_.finds_stream_errors || backend.findings().detected_engine() != 0;
+  const bool finds_errors =
+      options_.finds_stream_errors || backend.findings().detected_engine() != 0;
   response.body = ForwardedBody::create(loop_, std::move(lease), std::move(link), request, response,
                                         result.outcome, json_error, *target.metrics, finds_errors);
   if (options_.reads_load_reports) [[unlikely]]

@@ -191,8 +191,12 @@ class StandbySimulation : public ::testing::Test {
     return spec;
   }
   static constexpr double baseline_rate = 0.16 * capacity * 0.3 * 6;
-  bool both_in() { return simulation.shared(6).state.in_rotation() && simulation.shared(7).state.in_rotation(); }
-  bool both_out() { return !simulation.shared(6).state.in_rotation() && !simulation.shared(7).state.in_rotation(); }
+  bool both_in() {
+    return simulation.shared(6).state.in_rotation() && simulation.shared(7).state.in_rotation();
+  }
+  bool both_out() {
+    return !simulation.shared(6).state.in_rotation() && !simulation.shared(7).state.in_rotation();
+  }
   // Thirty seconds of it. Returns when both standby backends were in service.
   VirtualSeconds run_burst() {
     const VirtualSeconds began = simulation.now();
