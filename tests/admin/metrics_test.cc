@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "evenkeel/config/shared.h"
+#include "evenkeel/config/load.h"
 #include "stats/temporary_directory.h"
 
 namespace evenkeel::testing {
@@ -86,8 +86,8 @@ TEST_F(MetricsOfPools, StartAtZero) {
 
 TEST_F(MetricsOfPools, ShowBackendsAsTheyAre) {
   configure(one_backend);
-  load().count_error(Fault::queue_timeout);
-  load().count_failed_response();
+  shared().stats.count_error(Fault::queue_timeout);
+  shared().stats.count_failed_response();
   BackendMetrics& metrics = metrics_registry_.worker_metrics(1).backend(index_);
   metrics.links_busy.add(3);
   metrics.count_status(200);
@@ -107,11 +107,11 @@ TEST_F(MetricsOfPools, ShowBackendsAsTheyAre) {
 
 TEST_F(MetricsOfPools, ShowTheDaemon) {
   configure(one_backend);
-  status_.update([](RuntimeStatus& status) { status.reshared_problems.emplace_back(); });
+  status_.update([](RuntimeStatus& status) { status.reload_problems.emplace_back(); });
 
-  EXPECT_EQ(value("evenkeel_config_last_reshared_successful"), 0);
+  EXPECT_EQ(value("evenkeel_config_last_reload_successful"), 0);
   EXPECT_EQ(value("evenkeel_last_upgrade_successful"), 1);
-  EXPECT_EQ(value("evenkeel_config_last_reshared_success_timestamp_seconds"), 1.7e9);
+  EXPECT_EQ(value("evenkeel_config_last_reload_success_timestamp_seconds"), 1.7e9);
   EXPECT_THAT(page(), HasSubstr("evenkeel_build_info{version=\"1.2.3\",compiler=\""));
 }
 
@@ -128,7 +128,7 @@ TEST_F(MetricsOfPools, HaveNoSeriesForUnknownValues) {
     EXPECT_THAT(nothing_known, Not(HasSubstr(word)));
   }
 
-  load().signals().publish({.waiting = 0, .gpu_memory_used_bytes = 64.0 * (1 << 30)}, Clock::now(),
+  shared().signals.publish({.waiting = 0, .gpu_memory_used_bytes = 64.0 * (1 << 30)}, Clock::now(),
                            0);
   EXPECT_EQ(value("evenkeel_backend_waiting_requests" + backend_ + "}"), 0);
   EXPECT_EQ(value("evenkeel_backend_gpu_memory_used_bytes" + backend_ + "}"), 68719476736);

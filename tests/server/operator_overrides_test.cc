@@ -92,10 +92,10 @@ TEST(OperatorOverrides, EndsADrainWhenItsTimeIsOver) {
   next.restore(std::move(saved), config);
 
   EXPECT_THAT(next.end_drains(*pool_set, now + 9min), IsEmpty());
-  EXPECT_TRUE(first.is_out(OutOfRotation::draining));
+  EXPECT_TRUE(first.state.is_out(OutOfRotation::draining));
   EXPECT_THAT(next.end_drains(*pool_set, now + 10min), ElementsAre(Key("chat", "127.0.0.1:1")));
-  EXPECT_TRUE(first.in_rotation());
-  EXPECT_TRUE(second.is_out(OutOfRotation::draining)) << "its drain has no end";
+  EXPECT_TRUE(first.state.in_rotation());
+  EXPECT_TRUE(second.state.is_out(OutOfRotation::draining)) << "its drain has no end";
   EXPECT_THAT(next.end_drains(*pool_set, now + 11min), IsEmpty());
 }
 

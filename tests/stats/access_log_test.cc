@@ -456,7 +456,7 @@ TEST(AccessLog, LosesNothingUncountedWhenManyWorkersWriteAndTheFileIsReopened) {
     });
   }
   int files = 1;
-  while (done.shared() < workers) {
+  while (done.load() < workers) {
     std::filesystem::rename(folder / "log", folder / ("log." + std::to_string(files++)));
     ASSERT_TRUE(log->reopen());
     ASSERT_TRUE(log->flush(soon));

@@ -73,10 +73,10 @@ TEST(DrainsOfAnUpgrade, EndOnlyIfAReportHasBegunThem) {
   other.state.take_out(OutOfRotation::draining);
 
   apply_drains({first}, {}, *pool_set);
-  EXPECT_TRUE(one.is_out(OutOfRotation::draining));
+  EXPECT_TRUE(one.state.is_out(OutOfRotation::draining));
 
   apply_drains({}, {first}, *pool_set);
-  EXPECT_FALSE(one.is_out(OutOfRotation::draining));
+  EXPECT_FALSE(one.state.is_out(OutOfRotation::draining));
   EXPECT_TRUE(other.state.is_out(OutOfRotation::draining)) << "the other process may not have it";
 }
 
