@@ -10,6 +10,7 @@
 #include "balance/slots_rule.h"
 #include "balance/subset_queue.h"
 #include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/backend_observers.h"
 #include "evenkeel/balance/hint.h"
 #include "evenkeel/balance/placed_request.h"
 #include "evenkeel/balance/pool.h"
@@ -68,7 +69,7 @@ struct AdmissionTicket : Node, std::enable_shared_from_this<AdmissionTicket> {
 /// same backends, and by schedulers.
 ///
 /// Thread: any.
-class Admission {
+class Admission final : public SlotQueue {
  public:
   using Stage = AdmissionTicket::Stage;
 
@@ -82,13 +83,7 @@ class Admission {
   bool has_waiting(const SubsetQueue& queue) const {
     return (waiting_marks() & (queue.mark | SubsetQueue::whole_pool)) != 0;
   }
-  /// True if requests wait that may use this backend: its slots that become free are offered.
-  bool is_awaited(const SharedBackend& shared) const {
-    const std::uint64_t waiting = waiting_marks();
-    return waiting != 0 && (waiting & shared.slots.queue_marks()) != 0;
-  }
-  /// Grants the free slots of a backend to the waiting requests that may use them, in order.
-  void offer(const SharedBackend& shared, Instant now);
+  void offer(const SharedBackend& shared, Instant now) override;
 
   /// The request arrives, and starts if it can. Else it waits, or the queue is full. The result is
   /// one of `waits`, `started`, `refused` and `full`.
@@ -141,11 +136,6 @@ class Admission {
   bool displace(const AdmissionTicket& ticket, Instant now);
   AdmissionTicket* least_urgent(const AdmissionTicket& ticket) const;
   AdmissionTicket* of_greediest(const AdmissionTicket& ticket) const;
-  std::uint64_t waiting_marks() const { return waiting_.load(std::memory_order_seq_cst); }
-
-  // The marks of the queues in which requests wait. Read by every request, written only while
-  // backends are full.
-  alignas(64) std::atomic<std::uint64_t> waiting_{0};
 
   alignas(64) mutable std::mutex mutex_;
   Node queues_;  // of SubsetQueue, in which requests wait

@@ -2,18 +2,16 @@
 
 #include <utility>
 
-#include "balance/admission.h"
-#include "balance/outlier_detector.h"
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
 
-Backend::Backend(BackendSpec spec, std::shared_ptr<Admission> admission,
-                 std::shared_ptr<OutlierDetector> detector)
+Backend::Backend(BackendSpec spec, std::shared_ptr<SlotQueue> queue,
+                 std::shared_ptr<FailureObserver> observer)
     : spec_(std::move(spec)),
       shared_(std::make_shared<SharedBackend>()),
-      admission_(std::move(admission)),
-      outlier_detector_(std::move(detector)) {
+      queue_(std::move(queue)),
+      observer_(std::move(observer)) {
   shared_->slots.set_limit(spec_.max_in_flight);
   if (spec_.standby) shared_->state.take_out(OutOfRotation::standby);
 }
@@ -21,8 +19,8 @@ Backend::Backend(BackendSpec spec, std::shared_ptr<Admission> admission,
 Backend::Backend(BackendSpec spec, const Backend& predecessor)
     : spec_(std::move(spec)),
       shared_(predecessor.shared_),
-      admission_(predecessor.admission_),
-      outlier_detector_(predecessor.outlier_detector_) {}
+      queue_(predecessor.queue_),
+      observer_(predecessor.observer_) {}
 
 bool Backend::try_acquire(Instant now) const {
   if (!shared_->slots.try_acquire()) return false;
@@ -105,7 +103,7 @@ void Backend::record_outcome(const AttemptResult& result, Instant now) const {
       stats.count_failure(now);
       if (!state.failed(result, now)) return;
       stats.count_failed();
-      if (outlier_detector_) outlier_detector_->on_failure(*shared_, now);
+      if (observer_) observer_->on_failure(*shared_, now);
       return;
     case AttemptOutcome::unreachable:
       stats.count_failure(now);
@@ -116,7 +114,7 @@ void Backend::record_outcome(const AttemptResult& result, Instant now) const {
 
 /// Gives free slots to waiting requests.
 void Backend::serve_queue() const {
-  if (admission_ && admission_->is_awaited(*shared_)) admission_->offer(*shared_, Clock::now());
+  if (queue_ && queue_->is_awaited(*shared_)) queue_->offer(*shared_, Clock::now());
 }
 
 }  // namespace evenkeel

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "evenkeel/balance/backend.h"
+#include "evenkeel/balance/backend_observers.h"
 #include "evenkeel/balance/pool.h"
 
 namespace evenkeel {
@@ -23,14 +24,13 @@ namespace evenkeel {
 ///
 /// Source: Envoy's outlier detection and panic threshold, with its success rate formula.
 /// Thread: any, except where noted. Locks only when a backend may have to be ejected.
-class OutlierDetector {
+class OutlierDetector final : public FailureObserver {
  public:
   /// Applies to these backends from now on. Thread: the control thread.
   void activate(std::string pool, const OutlierSpec& spec,
                 const std::shared_ptr<const Backends>& backends);
 
-  /// A request has failed on this backend.
-  void on_failure(SharedBackend& shared, Instant now) {
+  void on_failure(SharedBackend& shared, Instant now) override {
     const BackendState& state = shared.state;
     if (state.is_out(OutOfRotation::ejected) || panics()) return;
     const std::uint32_t limit = least_failures(consecutive_.load(std::memory_order_relaxed));

@@ -7,15 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/balance/backend_observers.h"
 #include "evenkeel/balance/outcome.h"
 #include "evenkeel/balance/shared_backend.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 
 namespace evenkeel {
-
-class Admission;
-class OutlierDetector;
 
 /// What the configuration says of a backend.
 struct BackendSpec {
@@ -36,10 +34,11 @@ struct BackendSpec {
 /// Thread: any.
 class Backend {
  public:
-  /// A backend without a predecessor. Without an `admission`, slots that become free are not
-  /// offered to waiting requests; without a `detector`, it is never ejected.
-  explicit Backend(BackendSpec spec, std::shared_ptr<Admission> admission = nullptr,
-                   std::shared_ptr<OutlierDetector> detector = nullptr);
+  /// A backend without a predecessor. Without a `queue`, slots that become free are not offered to
+  /// waiting requests; without an `observer`, nothing follows from its failures but that it is
+  /// avoided.
+  explicit Backend(BackendSpec spec, std::shared_ptr<SlotQueue> queue = nullptr,
+                   std::shared_ptr<FailureObserver> observer = nullptr);
   /// The same backend with another spec.
   Backend(BackendSpec spec, const Backend& predecessor);
   Backend(const Backend&) = delete;
@@ -90,8 +89,8 @@ class Backend {
 
   BackendSpec spec_;
   std::shared_ptr<SharedBackend> shared_;
-  std::shared_ptr<Admission> admission_;
-  std::shared_ptr<OutlierDetector> outlier_detector_;
+  std::shared_ptr<SlotQueue> queue_;
+  std::shared_ptr<FailureObserver> observer_;
 };
 
 using BackendPtr = std::shared_ptr<Backend>;

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "evenkeel/balance/learned_scheduler.h"
+#include "evenkeel/balance/engine_run.h"
 #include "evenkeel/base/engine_report.h"
 
 namespace evenkeel {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/balance/engine_run.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel {
@@ -26,14 +27,6 @@ struct LearnedModel {
   double relative_error = 0;
 
   bool operator==(const LearnedModel&) const = default;
-};
-
-/// One process of an engine: its caches end with it.
-struct EngineRun {
-  std::optional<double> start_time;  ///< EngineReport::start_time
-  std::optional<double> work_done;   ///< EngineReport::work_done; below an earlier one: another run
-
-  bool operator==(const EngineRun&) const = default;
 };
 
 /// Of one backend.
