@@ -2,7 +2,7 @@
 """The scheduler without one of its parts: what each part is worth.
 
     ablations.py --list                  # the names
-    ablations.py NAME SOURCE OUT         # src/balance/scheduling_pass.cc without the part
+    ablations.py NAME SOURCE OUT         # src/scheduler/scheduling_pass.cc without the part
 
 The product has no switches for this: bench/CMakeLists.txt compiles changed copies of one source file. A line that is not in
 the source exactly once is an error, so an ablation cannot silently be the whole scheduler."""

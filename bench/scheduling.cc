@@ -8,10 +8,10 @@
 #include <deque>
 #include <vector>
 
-#include "balance/prefix_index.h"
 #include "bench/flags.h"
-#include "evenkeel/balance/scheduler.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/scheduler/prefix_index.h"
+#include "evenkeel/scheduler/scheduler.h"
 
 namespace evenkeel::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include "admin/gzip.h"
 #include "admin/on_loop.h"
 #include "admin/requests_document.h"
-#include "evenkeel/balance/unavailable.h"
+#include "evenkeel/backend/unavailable.h"
 #include "evenkeel/json/value.h"
 #include "evenkeel/stats/metrics_page.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "evenkeel/balance/few_requests.h"
+#include "evenkeel/pool/few_requests.h"
 #include "evenkeel/upstream/backend_monitor.h"
 
 namespace evenkeel {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/balance/decision.h"
+#include "evenkeel/scheduler/decision.h"
 
 namespace evenkeel {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "evenkeel/balance/unavailable.h"
+#include "evenkeel/backend/unavailable.h"
 #include "evenkeel/upstream/backend_monitor.h"
 
 namespace evenkeel {

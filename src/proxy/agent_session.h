@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "evenkeel/balance/hint.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/picker/hint.h"
 
 namespace evenkeel {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "evenkeel/balance/backend.h"
-#include "evenkeel/balance/outcome.h"
+#include "evenkeel/backend/backend.h"
+#include "evenkeel/backend/outcome.h"
 #include "evenkeel/http/message.h"
 
 namespace evenkeel {

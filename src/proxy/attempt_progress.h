@@ -8,10 +8,10 @@
 #include <string_view>
 #include <utility>
 
-#include "evenkeel/balance/request_cost.h"
-#include "evenkeel/balance/retry_budget.h"
 #include "evenkeel/http/credentials.h"
+#include "evenkeel/pool/retry_budget.h"
 #include "evenkeel/proxy/forwarder.h"
+#include "evenkeel/scheduler/request_cost.h"
 
 namespace evenkeel {
 

@@ -5,11 +5,11 @@
 #include <optional>
 #include <string_view>
 
-#include "evenkeel/balance/lease.h"
-#include "evenkeel/balance/outcome.h"
+#include "evenkeel/backend/outcome.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/filter/stream_body.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/pool/lease.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/upstream/link_pool.h"
 #include "proxy/stream_pace.h"

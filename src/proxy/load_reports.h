@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "evenkeel/balance/backend.h"
+#include "evenkeel/backend/backend.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/http/message.h"
 

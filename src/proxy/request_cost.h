@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/request_cost.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/scheduler/request_cost.h"
 
 namespace evenkeel {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "evenkeel/balance/affinity_table.h"
-#include "evenkeel/balance/placed_request.h"
 #include "evenkeel/http/inference_info.h"
+#include "evenkeel/pool/affinity_table.h"
+#include "evenkeel/pool/placed_request.h"
 
 namespace evenkeel {
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/balance/affinity_table.h"
-#include "evenkeel/balance/hint.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/picker/hint.h"
+#include "evenkeel/pool/affinity_table.h"
 
 namespace evenkeel {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "evenkeel/balance/picker.h"
+#include "evenkeel/picker/picker.h"
 #include "evenkeel/replay/dispatcher.h"
 #include "evenkeel/replay/replay.h"
 

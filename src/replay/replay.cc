@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "evenkeel/balance/picker.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/picker/picker.h"
 #include "evenkeel/replay/replay.h"
 #include "replay/picker_dispatcher.h"
 #include "replay/report.h"

@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "evenkeel/balance/scheduler.h"
 #include "evenkeel/replay/dispatcher.h"
 #include "evenkeel/replay/replay.h"
+#include "evenkeel/scheduler/scheduler.h"
 
 namespace evenkeel {
 

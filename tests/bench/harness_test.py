@@ -420,7 +420,7 @@ class PickingReplayTest(unittest.TestCase):
 
     def test_every_ablation_changes_the_scheduler_that_is_in_the_source(self) -> None:
         root = Path(__file__).resolve().parents[2]
-        source = (root / "src/balance/scheduling_pass.cc").read_text()
+        source = (root / "src/scheduler/scheduling_pass.cc").read_text()
         for name in ablations.ABLATIONS:
             with self.subTest(name):
                 self.assertNotEqual(ablations.without(name, source), source)

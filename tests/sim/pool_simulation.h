@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "evenkeel/balance/lease.h"
-#include "evenkeel/balance/pool.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/pool/lease.h"
+#include "evenkeel/pool/pool.h"
 #include "evenkeel/sim/engine.h"
 #include "evenkeel/sim/presets.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/balance/backend.h"
+#include "evenkeel/backend/backend.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/proxy/plan.h"
 

@@ -1,7 +1,7 @@
-// The one list of pickers. A new picker is a line here and a file in src/balance.
+// The one list of pickers. A new picker is a line here and a file in src/picker.
 #pragma once
 
-/// Name in the file, and the function of namespace pickers (src/balance) that makes its factory; in
+/// Name in the file, and the function of namespace pickers (src/picker) that makes its factory; in
 /// the order of the configuration reference.
 #define EVENKEEL_PICKERS(PICKER)                 \
   PICKER("round-robin", round_robin)             \

@@ -9,13 +9,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "evenkeel/balance/outcome.h"
-#include "evenkeel/balance/pool.h"
+#include "evenkeel/backend/outcome.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/engine.h"
+#include "evenkeel/pool/pool.h"
 #include "evenkeel/proxy/retry_policy.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/upstream/link_pool.h"

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/balance/affinity_table.h"
-#include "evenkeel/balance/learned_scheduler.h"
-#include "evenkeel/balance/learned_state.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/inference/token_estimates.h"
+#include "evenkeel/pool/affinity_table.h"
+#include "evenkeel/pool/learned_state.h"
+#include "evenkeel/scheduler/learned_scheduler.h"
 #include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {

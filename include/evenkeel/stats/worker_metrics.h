@@ -128,7 +128,7 @@ struct ListenerMetrics {
   std::array<Counter, shed_reason_count> shed;        ///< closed to make room, by ShedReason
 };
 
-/// Metrics of a backend. Its picks, slots and errors are in balance::SharedBackend, where pickers
+/// Metrics of a backend. Its picks, slots and errors are in SharedBackend of backend, where pickers
 /// read them. Links in use are `busy`, kept ones `idle`.
 struct BackendMetrics {
   Gauge links_busy;

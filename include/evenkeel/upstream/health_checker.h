@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/balance/backend.h"
+#include "evenkeel/backend/backend.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/base/task.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/balance/backend.h"
+#include "evenkeel/backend/backend.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/upstream/backend_client.h"
 #include "evenkeel/upstream/health_checker.h"

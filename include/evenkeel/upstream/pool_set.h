@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/balance/pool.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
+#include "evenkeel/pool/pool.h"
 #include "evenkeel/upstream/link_pool.h"
 
 namespace evenkeel {

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "evenkeel/balance/subset.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/pool/subset.h"
 
 namespace evenkeel {
 

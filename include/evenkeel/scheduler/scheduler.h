@@ -1,0 +1,276 @@
+// Places requests to models by what they cost: when each one starts, and on which backend.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/load_sample.h"
+#include "evenkeel/base/priority.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/scheduler/learned_scheduler.h"
+
+namespace evenkeel {
+
+class PrefixIndex;
+struct Decision;
+
+struct SchedulerOptions {
+  std::uint32_t slots = 64;                              ///< the most backends at a time
+  std::size_t index_bytes = PickerConfig{}.index_bytes;  ///< memory of the prefix index
+  std::optional<Duration> ttft_target;  ///< of requests without one; nothing: learned
+  std::optional<Duration> tpot_target;  ///< likewise, per output token
+  /// A request is refused when its age and its prefill exceed its TTFT target this many times;
+  /// batch requests four times as many. 0: never.
+  double shed_factor = 0;
+  /// The first that waits of a priority rises by one class with each third of this. 0: never.
+  Duration patience{};
+  /// Others send requests to the same backends: reports of the engines tell how many.
+  bool foreign_traffic = false;
+};
+
+/// What an engine says of itself.
+struct EngineFacts {
+  std::uint64_t identity = 0;   ///< a hash that is the same in every process, as of its address
+  std::uint64_t kv_tokens = 0;  ///< that its KV cache holds; 0: unknown, memory is not considered
+  std::uint32_t step_tokens = 8192;  ///< of one step: vLLM's `max_num_batched_tokens`
+};
+
+/// Some of the slots of a scheduler.
+class SlotSet {
+ public:
+  void add(std::uint32_t slot) {
+    if (slot / bits >= words_.size()) words_.resize(slot / bits + 1);
+    words_[slot / bits] |= std::uint64_t{1} << slot % bits;
+  }
+  void clear() { words_.assign(words_.size(), 0); }
+  bool intersects(const SlotSet& other) const {
+    for (std::size_t i = 0; i < words_.size() && i < other.words_.size(); ++i) {
+      if ((words_[i] & other.words_[i]) != 0) return true;
+    }
+    return false;
+  }
+  bool contains(std::uint32_t slot) const {
+    return slot / bits < words_.size() && (words_[slot / bits] >> slot % bits & 1) != 0;
+  }
+
+ private:
+  static constexpr std::uint32_t bits = 64;
+  std::vector<std::uint64_t> words_;
+};
+
+/// A request as it arrives.
+struct Arrival {
+  std::uint32_t prompt_tokens = 1;  ///< known or estimated
+  /// A hash for each block of the prompt, over all that precedes the block's end. Copied.
+  std::span<const std::uint64_t> prefix_blocks;
+  double tokens_per_block = 0;   ///< without tokens that no block has, such as those of images
+  std::uint32_t max_tokens = 0;  ///< of the output; 0: unknown. Only to find outputs alike
+  std::uint32_t choices = 1;     ///< outputs, which are generated side by side
+  bool streams = true;           ///< `first_token` will be called
+  Priority priority = Priority::standard;
+  std::uint64_t tenant = 0;  ///< a hash of what names the tenant
+  double tenant_weight = 1;  ///< its share, against others that wait
+  std::optional<Duration> ttft_target;
+  std::optional<Duration> tpot_target;
+  /// Since when it has waited, if it did so before it arrived here; a default Instant: it did not.
+  Instant waiting_since{};
+  Instant waits_since(Instant now) const {
+    return waiting_since != Instant{} ? waiting_since : now;
+  }
+  /// A hash of the name of the LoRA adapter that it asks for; 0: none. An engine that has not
+  /// loaded it does so first, which takes a second or as long as it took there before.
+  std::uint64_t adapter = 0;
+  /// The backends that it may go to; null: all. Outlives its wait.
+  const SlotSet* allowed = nullptr;
+  static constexpr std::uint32_t any_slot = ~std::uint32_t{0};
+  std::uint32_t pinned = any_slot;          ///< it may only go there
+  std::uint32_t preferred = any_slot;       ///< where its session was: costs there weigh less
+  std::span<const std::uint32_t> excluded;  ///< never go there; the first `max_excluded` count
+  static constexpr std::size_t max_excluded = 8;
+  /// Where to record why it is placed as it is; null: nowhere. Outlives the ticket.
+  Decision* decision = nullptr;
+};
+
+/// Whether requests may start on a backend, as far as its owner knows.
+enum class SlotState : std::uint8_t {
+  out,      ///< it is out of rotation
+  full,     ///< it has no slot for another request
+  avoided,  ///< it failed lately: only for requests that all others are avoided for too
+  open,
+};
+
+/// How far the signals of a backend carry, from all to none: the rung of the ladder on which the
+/// scheduler stands. Each one costs some precision.
+enum class Rung : std::uint8_t {
+  confirmed,            ///< responses also confirm what the prefix index predicts
+  assumed_hits,         ///< no response reports cached tokens: the index is not corrected
+  unseen_first_tokens,  ///< responses are not streamed: prefills end when they are predicted to,
+                        ///< and only whole responses tell how fast the engine is
+  unknown_prompts,      ///< bodies are not read: no prefixes, sizes are guesses
+  cold,                 ///< too few requests: speeds are those of the pool, or of no engine
+};
+
+/// The stable word, such as "assumed_hits".
+const char* to_string(Rung rung);
+
+/// The expected-time scheduler: late binding and marginal predicted cost.
+///
+/// A request waits here until a backend can start its prefill at once (predicted backlog W below
+/// two steps). Waiting requests are ordered by priority, then by what their tenant has had, then
+/// by predicted prefill, less half of the time they have waited. Each goes to the backend of least
+///
+///   cost = TTFT + min(4, ((age + TTFT) / target)^2) + 0.5 S + 2 X + 0.1 D + M + L   in seconds
+///
+/// TTFT: backlog + promises to requests before it + S. S: its own prefill, which depends on what
+/// the backend has cached. X: streams there that are expected to miss their target for time per
+/// output token because of it. D: longer decoding. M: memory pressure. L: the time to load the LoRA
+/// adapter again that makes room for the request's, if it is likely to be asked for soon. Costs
+/// within 5 % are ties: where it can start now comes first, then rendezvous hashing of the prompt's
+/// prefix decides. A request is also held while X is large and it has TTFT budget left.
+///
+/// Everything is learned from events of this process: predicted speeds from first tokens and from
+/// gaps between tokens, cache content from what was sent. All times come in as arguments.
+///
+/// Thread: one at a time; a short lock around each call is enough. No call blocks. After warm-up no
+/// call allocates, except that a longer prompt than any before makes its slot grow.
+class Scheduler {
+ public:
+  using Ticket = std::uint32_t;
+  static constexpr std::uint32_t no_backend = ~std::uint32_t{0};
+
+  explicit Scheduler(const SchedulerOptions& options);
+  /// Changes all options but `slots` and `index_bytes`.
+  void configure(const SchedulerOptions& options);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // ---- Backends, by slot: 0 <= slot < options.slots ----
+
+  /// A backend takes the slot and is open. Its speed is predicted as the mean of the others',
+  /// half as slow again. REQUIRES: nothing is in flight in the slot.
+  void add_backend(std::uint32_t slot, const EngineFacts& facts);
+  /// The backend leaves the slot. REQUIRES: nothing is in flight in the slot.
+  void remove_backend(std::uint32_t slot);
+  /// What its engine has told of itself since then; values that are 0 change nothing.
+  void describe(std::uint32_t slot, std::uint64_t kv_tokens, std::uint32_t step_tokens);
+  void set_state(std::uint32_t slot, SlotState state);
+  /// Its engine held these adapters at that time, the last used first, of which it keeps so many;
+  /// 0: unknown. What has been sent there since counts as held too, and takes the place of what
+  /// was not used for longest.
+  void adapters(std::uint32_t slot, std::span<const std::uint64_t> held, std::uint32_t slots,
+                Instant as_of);
+  /// Its engine has restarted: its cache is empty, and it has loaded no adapter.
+  void backend_cleared(std::uint32_t slot);
+  /// Its engine's load was polled. Only read with `foreign_traffic`. A report that says too little
+  /// changes nothing. `in_flight_at_poll`: requests of this process that were there then; nothing:
+  /// as many as are there now.
+  void polled(std::uint32_t slot, const LoadSample& report, Instant now,
+              std::optional<std::uint32_t> in_flight_at_poll = std::nullopt);
+
+  // ---- Requests ----
+
+  Ticket arrive(const Arrival& arrival, Instant now);
+
+  struct Placement {
+    Ticket ticket = 0;
+    std::uint32_t backend = no_backend;  ///< `no_backend`: refused, and the ticket is void
+    /// For a refused one: when the requests that wait now are predicted to have started.
+    Duration retry_after{};
+    Duration predicted_ttft{};  ///< from now
+    /// What it is predicted to cost: the engine's time for its prompt, and the time that it then
+    /// decodes, one stream among others. Of a refused one, on the best backend.
+    Duration prefill{};
+    Duration decode{};
+  };
+  /// Takes slots on backends for requests that start.
+  class SlotTaker {
+   public:
+    virtual ~SlotTaker() = default;
+    /// False: the backend is full, and gets no request in this pass.
+    virtual bool take(std::uint32_t slot) = 0;
+  };
+  /// Starts and refuses requests. Call it after each event, and at `next_pass`. What it starts
+  /// counts on its backend from now on. The result is valid until the next call. Without `slots`
+  /// every backend that is open takes what it gets.
+  std::span<const Placement> place(Instant now, SlotTaker* slots = nullptr);
+  /// When `place` is due although nothing happens: predictions age. `never` while nothing waits.
+  Instant next_pass(Instant now) const;
+  std::size_t waiting() const;
+
+  // Events of placed requests, in this order; others than `finished` may be missing.
+
+  void first_token(Ticket ticket, Instant now);
+  /// Its first token will not be seen.
+  void unseen(Ticket ticket);
+  /// Of one in so many tokens of a stream: it has `generated` tokens in all its choices, and the
+  /// last came `gap` after the one before it.
+  static constexpr std::uint32_t sampled_tokens = 10;
+  void token(Ticket ticket, std::uint32_t generated, Duration gap, Instant now);
+
+  struct Outcome {
+    std::optional<std::uint64_t> output_tokens;  ///< of all choices
+    std::optional<std::uint64_t> cached_tokens;  ///< of the prompt, as the engine reports them
+    std::optional<std::uint64_t> prompt_tokens;  ///< of all of the prompt, likewise
+  };
+  /// The response has ended. The ticket is void.
+  void finished(Ticket ticket, const Outcome& outcome, Instant now);
+  /// It failed, or its client left, placed or not. The ticket is void.
+  void abandoned(Ticket ticket, Instant now);
+
+  // ---- Estimates ----
+
+  Rung rung(std::uint32_t slot) const;
+  /// Predicted seconds until a prompt that is sent there now is begun.
+  Duration predicted_wait(std::uint32_t slot, Instant now) const;
+  /// Predicted time of a prefill on the backend as it is now.
+  Duration predicted_prefill(std::uint32_t slot, std::uint32_t uncached_tokens,
+                             std::uint32_t cached_tokens) const;
+  /// Tokens of prompts that were cached at the backend, of all responses that reported theirs.
+  struct CachedTokens {
+    std::uint64_t predicted = 0;  ///< when the requests were placed
+    std::uint64_t reported = 0;
+  };
+  CachedTokens cached_tokens(std::uint32_t slot) const;
+  /// The prefix index's memory; only `exchange_index` changes it.
+  std::size_t index_bytes() const;
+  /// An empty prefix index of the smallest size. Thread: any.
+  std::shared_ptr<PrefixIndex> smallest_index() const;
+  /// Goes on with this index, and leaves the former one there, whose release may take a second.
+  void exchange_index(PrefixIndex& index);
+
+  // ---- What outlives the process (scheduler_learned.cc) ----
+
+  /// What is known of a backend, but for its prefixes and its run. Allocates nothing if there is
+  /// room for `max_learned_adapters`.
+  void learned(std::uint32_t slot, LearnedEngine& into, Instant now) const;
+  static constexpr std::size_t max_learned_adapters = 32;
+  /// What is known of all requests, likewise with `max_learned_classes` and `max_learned_lengths`.
+  void learned(LearnedTraffic& into) const;
+  static constexpr std::size_t max_learned_classes = 4096;
+  static constexpr std::size_t max_learned_lengths = 400;
+  /// See PrefixIndex.
+  void begin_prefix_copy(std::uint32_t slot);
+  std::size_t copy_prefixes(std::span<std::uint64_t> hashes);
+
+  /// Continues with what another process has learned. Numbers that nothing can have taught are
+  /// ignored. REQUIRES: after `add_backend`, before the first request.
+  void restore(std::uint32_t slot, const LearnedEngine& learned, Instant now);
+  void restore(const LearnedTraffic& learned);
+  /// These blocks, the last used first, were used after all that are known. REQUIRES: not more than
+  /// 1024.
+  void restore_prefixes(std::uint32_t slot, std::span<const std::uint64_t> hashes);
+  std::size_t prefix_capacity(std::uint32_t slot) const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,104 @@
+// The pinned sessions of one version of a pool.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/backend/backend.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/picker/hint.h"
+#include "evenkeel/pool/affinity_table.h"
+
+namespace evenkeel {
+
+/// The table of pins, which passes from version to version, and the backends that its tags mean in
+/// this one.
+///
+/// Thread: any; `tick`: the control thread.
+class Affinity {
+ public:
+  /// A pin as `find` saw it. Without a backend: there is none, or it does not hold.
+  struct Pin {
+    AffinityTable::Tag tag = AffinityTable::none;
+    const BackendPtr* backend = nullptr;
+    bool confirmed = false;
+
+    /// Only the backend that it is pinned to knows what the session is about.
+    bool has_state() const { return (tag & AffinityTable::state_bit) != 0; }
+  };
+
+  Affinity(const AffinityConfig& spec, std::shared_ptr<const Backends> backends,
+           const Affinity* predecessor);
+
+  /// Makes this the active version: the table gets its size.
+  void activate();
+  /// No version of the pool has sessions any more.
+  void close() { table_->close(); }
+  /// AffinityTable::take_former.
+  std::shared_ptr<const void> take_former() { return table_->take_former(); }
+
+  Pin find(const SessionHint& session, Instant now) const;
+  /// Pins a session to the backend that was picked for it. False if another request has pinned it
+  /// since `before`.
+  bool pin(const SessionHint& session, const Pin& before, const BackendPtr& backend,
+           Instant now) const;
+  /// A request of the session was answered by the backend that it was placed on.
+  void confirm(const SessionHint& session, const Backend& backend, Instant now) const;
+  void count_hit(const SessionHint& session) const {
+    table_->count(session.key, AffinityTable::Use::hit);
+  }
+  /// A soft session was placed there, wherever it was before. True if it is confirmed there.
+  bool follow(const SessionHint& session, const BackendPtr& backend, Instant now) const;
+  /// One of its requests finds the backend gone that alone knows what it is about.
+  void count_lost() const { lost_.fetch_add(1, std::memory_order_relaxed); }
+  bool knows(std::uint64_t session, Instant now) const {
+    return (table_->find(session, spec_.ttl, now) & AffinityTable::state_bit) != 0;
+  }
+  AnswerPins answer_pins(const Backend& backend) const {
+    return {table_, AffinityTable::tag_of(backend.id()), spec_.ttl};
+  }
+  std::vector<AffinityTable::Saved> saved(Instant now) const {
+    return table_->saved(spec_.ttl, now);
+  }
+  void restore(std::span<const AffinityTable::Saved> sessions, Instant now) const {
+    table_->restore(sessions, spec_.ttl, now);
+  }
+  AffinityStats stats() const { return table_->stats(); }
+
+  /// Releases the sessions of backends that are gone since the last tick, with one line in the log
+  /// for each, and forgets some of the idle ones. Those whose state is at the backend stay: it may
+  /// come back with it, and until then their requests are refused.
+  void tick(std::string_view pool, Instant now);
+
+  /// A backend keeps its sessions while it is in rotation. An operator's drain and the leave of a
+  /// standby backend end only the arrival of new ones. A session moves from a backend that cannot
+  /// be connected, but a sequence, whose state is there, only if connecting fails again and again.
+  static bool holds(const SharedBackend& shared, bool has_state, Instant now);
+
+ private:
+  using Tag = AffinityTable::Tag;
+  /// A backend of a former version, which this one does not have.
+  struct Removed {
+    Tag tag;
+    std::string id;
+  };
+
+  AffinityConfig spec_;
+  std::shared_ptr<const Backends> backends_;
+  std::vector<std::pair<Tag, std::size_t>> by_tag_;  // sorted
+  std::shared_ptr<AffinityTable> table_;
+  AffinityTable::Room room_;                    // until `activate`; null: the table has its size
+  std::vector<Removed> removed_;                // until the next tick
+  std::vector<bool> gone_;                      // of each backend, at the last tick
+  mutable std::atomic<std::uint32_t> lost_{0};  // requests, since the last line in the log
+  Instant lost_logged_{};
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,142 @@
+#include "pool/pool_maintenance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "pool/admission.h"
+
+namespace evenkeel {
+namespace {
+
+// In units of significant_latency_rise: a rise adds at most half as many backends as serve.
+constexpr double max_latency_rise = 1.5;
+
+/// It can serve, unless it is on standby.
+bool ready(const Backend& backend, Instant now) {
+  const SharedBackend& shared = backend.shared();
+  return shared.state.other_reasons(OutOfRotation::standby) == 0 && !shared.state.unreachable(now);
+}
+
+bool in_service(const Backend& backend, Instant now) {
+  return ready(backend, now) && !backend.state().is_out(OutOfRotation::standby);
+}
+
+/// A backend that is starting counts as down only while requests queue.
+bool down(const Backend& backend, bool has_queue, Instant now) {
+  const SharedBackend& shared = backend.shared();
+  const bool starts = shared.state.is_out(OutOfRotation::starting) &&
+                      !shared.state.is_out(OutOfRotation::unhealthy);
+  return !ready(backend, now) && (has_queue || !starts);
+}
+
+BackendUtilization sample_load(const Backend& backend) {
+  const SharedBackend& shared = backend.shared();
+  const LoadSample values = shared.signals.values();
+  const double limit = backend.spec().max_in_flight;
+  return {.in_flight_ratio = limit > 0 ? shared.slots.in_flight() / limit : LoadSample::unknown,
+          .kv_cache_ratio = values.kv_cache_ratio,
+          .waiting = values.waiting};
+}
+
+/// Mean time to the first byte over the backends in service that respond, in seconds. NaN while the
+/// pool is nearly idle: then one long prompt would dominate it.
+double first_byte_seconds(const PoolState& pool, Instant now) {
+  constexpr double few_requests = 2;  // in flight on each backend
+  constexpr Duration lately = std::chrono::seconds(2);
+  constexpr std::uint32_t few_samples = 4;
+  constexpr std::uint64_t few_in_all = 60;
+  double sum = 0;
+  double known = 0;
+  double in_flight = 0;
+  std::uint64_t samples = 0;
+  for (const auto& backend : pool.backends()) {
+    if (!in_service(*backend, now)) continue;
+    const PeakEwma& latency = backend->stats().latency();
+    if (latency.samples() < few_samples || latency.age(now) > lately) continue;
+    sum += latency.seconds();
+    known += 1;
+    samples += latency.samples();
+    in_flight += backend->slots().in_flight();
+  }
+  return samples >= few_in_all && in_flight >= few_requests * known ? sum / known
+                                                                    : LoadSample::unknown;
+}
+
+PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) {
+  PoolDemand sample;
+  const auto scheduler = pool.scheduler_stats();
+  // A scheduler holds requests also where there are enough backends.
+  const bool is_busy = !scheduler || scheduler->busy_ratio >= pool.spec().standby.enter;
+  sample.has_queue = pool.admission().has_waiting_for_slots() || (is_busy && pool.has_waiting());
+  const double waiting = sample.has_queue ? pool.queue().waiting : 0;
+  sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);
+  double known = 0;
+  double slots = 0;
+  for (const auto& backend : pool.backends()) {
+    if (backend->spec().standby) {
+      sample.standby += ready(*backend, now);
+    } else {
+      sample.active += in_service(*backend, now);
+      sample.down += down(*backend, sample.has_queue, now);
+    }
+    if (!in_service(*backend, now)) continue;
+    sample.in_service += 1;
+    slots += backend->spec().max_in_flight;
+    const double load = load_of(sample_load(*backend), pool.spec().standby.enter);
+    if (std::isnan(load)) continue;
+    sample.load += load;
+    known += 1;
+  }
+  if (known > 0) sample.load *= sample.in_service / known;
+  if (slots > 0) sample.load += waiting * sample.in_service / slots;
+  if (scheduler) sample.load = std::max(sample.load, scheduler->busy_ratio * sample.in_service);
+  if (latency_rise >= significant_latency_rise) {
+    sample.load = std::max(sample.load,
+                           pool.spec().standby.enter * sample.in_service *
+                               std::min(latency_rise / significant_latency_rise, max_latency_rise));
+  }
+  return sample;
+}
+
+/// True if the pool has standby backends. One that a reload made a regular one goes into rotation.
+bool has_standby(const PoolState& pool) {
+  bool any = false;
+  for (const auto& backend : pool.backends()) {
+    any = any || backend->spec().standby;
+    if (!backend->spec().standby && backend->state().is_out(OutOfRotation::standby)) {
+      backend->put_back(OutOfRotation::standby);
+    }
+  }
+  return any;
+}
+
+}  // namespace
+
+void PoolMaintenance::tick(const PoolState& pool, Instant now) {
+  control_standby(pool, now);
+  slow_start_.tick(pool, now);
+  silence_detector_.tick(pool, now);
+  slowness_detector_.tick(pool, now);
+  if (pool.spec().picker.weights == WeightSource::observed)
+    weight_learner_.tick(pool.backends(), now);
+}
+
+void PoolMaintenance::control_standby(const PoolState& pool, Instant now) {
+  if (!has_standby(pool)) return;
+
+  const double latency_rise = latency_rise_.tick(first_byte_seconds(pool, now), now);
+  std::uint32_t left =
+      standby_controller_.tick(sample_load(pool, latency_rise, now), pool.spec().standby, now);
+  // Those in service stay before others enter; among equals the order of the file decides.
+  for (const bool serving : {true, false}) {
+    for (const auto& backend : pool.backends()) {
+      if (!backend->spec().standby || in_service(*backend, now) != serving) continue;
+      const bool serves = left > 0 && ready(*backend, now);
+      left -= serves;
+      if (!serves) backend->state().take_out(OutOfRotation::standby);
+      if (serves && !serving) backend->put_back(OutOfRotation::standby);
+    }
+  }
+}
+
+}  // namespace evenkeel

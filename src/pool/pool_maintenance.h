@@ -1,0 +1,40 @@
+// The periodic work for a pool.
+#pragma once
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/pool/pool.h"
+#include "pool/silence_detector.h"
+#include "pool/slow_start.h"
+#include "pool/slowness_detector.h"
+#include "pool/standby_controller.h"
+#include "pool/weight_learner.h"
+
+namespace evenkeel {
+
+/// Moves standby backends in and out of rotation, ramps up backends that return, notices silent
+/// ones, and
+/// learns weights. Notices what is slower than its pool, and what gets fewer requests. A pool's
+/// state hands it to its successor. Thread: the control thread's.
+class PoolMaintenance {
+ public:
+  void tick(const PoolState& pool, Instant now);
+  /// As WeightLearner's.
+  double learned_speed(const SharedBackend& shared) const {
+    return weight_learner_.learned_speed(shared);
+  }
+  void restore_speed(const SharedBackend& shared, double speed, Instant now) {
+    weight_learner_.restore_speed(shared, speed, now);
+  }
+
+ private:
+  void control_standby(const PoolState& pool, Instant now);
+
+  LatencyRise latency_rise_;
+  StandbyController standby_controller_;
+  SlowStart slow_start_;
+  SilenceDetector silence_detector_;
+  SlownessDetector slowness_detector_;
+  WeightLearner weight_learner_;
+};
+
+}  // namespace evenkeel
