@@ -37,7 +37,7 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
     if (serves || entry.serves) entry.left = now;
     entry.was_out = !serves && (entry.was_out || !shared.state.in_rotation());
     entry.serves = serves;
-    if (!serves || now - entry.began >= entry.time) entry.began = Instant{};
+    if (!serves || now - entry.began >= std::min(entry.time, duration)) entry.began = Instant{};
     serving += serves;
     some_without_ramp |= serves && entry.began == Instant{};
     entries.emplace(&shared, entry);

@@ -39,7 +39,10 @@ class SlownessTest : public ::testing::Test {
   }
   void pick(const std::vector<int>& times) {
     for (std::size_t i = 0; i < times.size(); ++i) {
-      for (int j = 0; j < times[i]; ++j) EXPECT_TRUE(shared(i).slots.try_acquire());
+      for (int j = 0; j < times[i]; ++j) {
+        EXPECT_TRUE(shared(i).slots.try_acquire());
+        shared(i).slots.release();
+      }
     }
     now_ += 1s;
     state_->tick(now_);
