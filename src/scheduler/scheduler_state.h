@@ -274,13 +274,6 @@ struct Scheduler::State {
 };
 
 inline double seconds_since_epoch(Instant now) { return seconds_of(now.time_since_epoch()); }
-/// At most a day: no prediction is of use beyond.
-inline Duration duration_of(double seconds) {
-  constexpr double day = 86'400;
-  return std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(std::min(seconds, day)));
-}
-
 /// From now on the request is held for this reason.
 inline void note_hold(Decision& decision, HeldBy held_by, double now) {
   decision.held_seconds[static_cast<std::size_t>(decision.held_by)] += now - decision.held_since;

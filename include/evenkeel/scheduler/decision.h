@@ -15,6 +15,13 @@
 
 namespace evenkeel {
 
+/// At most a day: no prediction is of use beyond.
+inline Duration duration_of(double seconds) {
+  constexpr double day = 86'400;
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(std::min(seconds, day)));
+}
+
 /// Why a request that was looked at did not start.
 enum class HeldBy : std::uint8_t {
   order,     ///< no backend was ready, or others came before it: it was not looked at
