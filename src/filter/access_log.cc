@@ -193,7 +193,7 @@ void RequestRecorder::record_recent(const RequestInfo& info, Instant ended, int 
   const std::size_t count = outcome.attempts.size();
   const std::size_t kept = std::min(count, RecentRequest::max_attempts);
   for (std::size_t i = 0; i < kept; ++i) {
-    const Attempt& attempt = outcome.attempts[count - kept + i];
+    const AttemptRecord& attempt = outcome.attempts[count - kept + i];
     const bool last = i + 1 == kept;
     record.attempts[i] = {.backend = attempt.backend,
                           .outcome = outcome_of(attempt, last, reason),

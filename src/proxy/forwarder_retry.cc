@@ -87,7 +87,7 @@ Task<Forwarder::Next> Forwarder::replace_answer(Request& request, Progress& prog
   const bool overloaded = answer.status == too_many_requests || answer.status == 503;
   const auto detached = co_await detach_answer(loop_, response);
   if (!detached || !rewind(request) || !spend_budget(progress)) co_return Next::done;
-  Attempt& attempt = request.info.outcome.attempts.back();
+  AttemptRecord& attempt = request.info.outcome.attempts.back();
   attempt.status = static_cast<std::uint16_t>(answer.status);
   attempt.fault = overloaded ? Fault::overloaded : Fault::server_error;
   progress.waits = true;

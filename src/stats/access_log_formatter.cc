@@ -109,7 +109,7 @@ void write_target(Writer& line, const AccessLogEntry& entry) {
 
 void write_attempts(Writer& line, const AccessLogEntry& entry) {
   line.text(",\"attempts\":[");
-  for (const Attempt& attempt : entry.attempts) {
+  for (const AttemptRecord& attempt : entry.attempts) {
     const bool last = &attempt == &entry.attempts.back();
     line.text("{\"backend\":");
     line.string(attempt.backend, max_backend_bytes);
@@ -203,7 +203,7 @@ std::array<char, 20> date_of(std::chrono::sys_seconds time) {
 
 }  // namespace
 
-std::string_view outcome_of(const Attempt& attempt, bool last, std::string_view reason) {
+std::string_view outcome_of(const AttemptRecord& attempt, bool last, std::string_view reason) {
   if (attempt.fault) return to_string(*attempt.fault);
   return last && !reason.empty() ? reason : "answered";
 }

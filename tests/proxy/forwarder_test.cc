@@ -76,7 +76,7 @@ class ForwarderTest : public ::testing::Test {
   static std::vector<std::pair<std::string, std::optional<Fault>>> attempts_of(
       const Request& request) {
     std::vector<std::pair<std::string, std::optional<Fault>>> attempts;
-    for (const Attempt& each : request.info.outcome.attempts) {
+    for (const AttemptRecord& each : request.info.outcome.attempts) {
       attempts.emplace_back(each.backend, each.fault);
     }
     return attempts;

@@ -21,7 +21,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const Attempt answered{.backend = "gpu1.internal:8000", .connect = 250us};
+const AttemptRecord answered{.backend = "gpu1.internal:8000", .connect = 250us};
 
 AccessLogEntry ordinary() {
   return {.time = std::chrono::system_clock::time_point(1'795'260'631s + 4'205us),
@@ -101,7 +101,7 @@ TEST(AccessLogFormatter, WritesAPriorityThatIsGiven) {
 }
 
 TEST(AccessLogFormatter, GivesEveryAttemptItsOutcomeAndTheLastOneTheReason) {
-  const Attempt attempts[] = {
+  const AttemptRecord attempts[] = {
       {.backend = "a:1", .connect = 3s, .fault = Fault::connect_timeout},
       {.backend = "b:1", .fault = Fault::connect_failed},
       {.backend = "c:1"},
@@ -240,7 +240,7 @@ AccessLogInference inference_filled_with(std::string_view bytes) {
           .max_gap = Duration::max()};
 }
 
-AccessLogEntry filled_with(std::string_view bytes, std::span<const Attempt> attempts) {
+AccessLogEntry filled_with(std::string_view bytes, std::span<const AttemptRecord> attempts) {
   return {.time = std::chrono::system_clock::time_point(9'223'372'036s),
           .request_id = bytes,
           .client = bytes,
@@ -273,8 +273,8 @@ TEST(AccessLogFormatter, FitsItsBufferWhateverItIsGiven) {
   for (const char byte : {'x', '"', '\x01', '\xff'}) {
     const std::string bytes(70'000, byte);
 
-    const std::vector<Attempt> attempts(AttemptList::capacity,
-                                        Attempt{.backend = bytes, .connect = Duration::max()});
+    const std::vector<AttemptRecord> attempts(
+        AttemptList::capacity, AttemptRecord{.backend = bytes, .connect = Duration::max()});
 
     const AccessLogInference inference = inference_filled_with(bytes);
     AccessLogEntry entry = filled_with(bytes, attempts);
@@ -297,8 +297,8 @@ TEST(AccessLogFormatter, IsOneLineOfValidJsonForAnyBytes) {
       byte = chance() % 2 ? telling[chance() % telling.size()] : static_cast<char>(chance());
     }
 
-    const std::vector<Attempt> attempts(AttemptList::capacity,
-                                        Attempt{.backend = bytes, .connect = Duration::max()});
+    const std::vector<AttemptRecord> attempts(
+        AttemptList::capacity, AttemptRecord{.backend = bytes, .connect = Duration::max()});
 
     const AccessLogInference inference = inference_filled_with(bytes);
     AccessLogEntry entry = filled_with(bytes, attempts);

@@ -16,7 +16,7 @@
 namespace evenkeel {
 
 /// One offer of a request to a backend.
-struct Attempt {
+struct AttemptRecord {
   std::string_view backend;    ///< its address
   Duration connect{};          ///< until a link was ready: dialling and TLS; near 0 on a kept link
   std::uint16_t status = 0;    ///< of an answer that was not passed on; 0: none
@@ -44,25 +44,25 @@ class AttemptList {
   bool empty() const { return count_ == 0; }
   bool full() const { return count_ == capacity; }
   std::size_t size() const { return count_; }
-  const Attempt* begin() const { return items_.data(); }
-  const Attempt* end() const { return items_.data() + count_; }
-  const Attempt& operator[](std::size_t index) const { return items_[index]; }
+  const AttemptRecord* begin() const { return items_.data(); }
+  const AttemptRecord* end() const { return items_.data() + count_; }
+  const AttemptRecord& operator[](std::size_t index) const { return items_[index]; }
 
   /// REQUIRES: !full().
-  void add(const Attempt& attempt) {
+  void add(const AttemptRecord& attempt) {
     assert(!full());
     std::construct_at(&items_[count_++], attempt);
   }
   /// The latest. REQUIRES: !empty().
-  Attempt& back() { return items_[count_ - 1]; }
-  const Attempt& back() const { return items_[count_ - 1]; }
+  AttemptRecord& back() { return items_[count_ - 1]; }
+  const AttemptRecord& back() const { return items_[count_ - 1]; }
 
  private:
-  static_assert(std::is_trivially_destructible_v<Attempt>);
+  static_assert(std::is_trivially_destructible_v<AttemptRecord>);
 
   std::size_t count_ = 0;
   union {
-    std::array<Attempt, capacity> items_;
+    std::array<AttemptRecord, capacity> items_;
   };
 };
 

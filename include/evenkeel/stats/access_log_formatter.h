@@ -15,7 +15,7 @@ namespace evenkeel {
 
 /// How an attempt ended: by its own fault, by the fault that ended the request, or answered.
 /// `last`: of the request; `reason`: why it failed, empty if it did not.
-std::string_view outcome_of(const Attempt& attempt, bool last, std::string_view reason);
+std::string_view outcome_of(const AttemptRecord& attempt, bool last, std::string_view reason);
 
 /// The line's part on a request to a model whose body was read. docs/observability.md describes
 /// the fields.
@@ -55,7 +55,7 @@ struct AccessLogEntry {
   int status = 0;                           ///< 0 or less: null
   std::optional<std::uint8_t> grpc_status;  ///< left out of the line if empty
   std::string_view reason;                  ///< the fault that ended it, as `to_string` has it
-  std::span<const Attempt> attempts;        ///< at most AttemptList::capacity
+  std::span<const AttemptRecord> attempts;  ///< at most AttemptList::capacity
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
   /// The whole request: the sum of the next six, and of the wait for a body that was read first.
