@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "proxy/attempt_progress.h"
+#include "proxy/credentials.h"
 
 namespace evenkeel {
 namespace {

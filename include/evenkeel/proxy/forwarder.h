@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "evenkeel/backend/outcome.h"
+#include "evenkeel/pool/pool.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
@@ -23,7 +23,9 @@
 namespace evenkeel {
 
 class HeldBodies;
+class RetryLoop;
 class SessionSources;
+struct RequestCost;
 
 /// A backend as one worker reaches it.
 struct Target {
@@ -103,54 +105,15 @@ class Forwarder final : public Handler {
   bool awaits_session(const Request& request) const;
 
  private:
-  /// What may follow an attempt.
-  enum class Next : std::uint8_t {
-    done,           ///< nothing: it answered, or its failure is the request's
-    same_backend,   ///< the link ended, but the backend may be up: try it on a fresh link
-    other_backend,  ///< this backend cannot take the request, another may
-  };
-  struct Progress;
-
   /// `lease`: the slot that the request has already; empty: none.
   Task<Result<Response>> forward(Request& request, Lease lease);
 
-  void begin_attempt(RequestInfo& info, const Backend& backend, const Progress& progress);
-  void begin_sending(Request& request, const Backend& backend, bool newly_connected,
-                     Progress& progress);
   const RouteRules* rules_of(const RequestIdentity& identity) const;
-  AttemptOutcome complete(Request& request, Response& response, Lease& lease, LinkLease& link,
-                          const Target& target);
-  const Engine& engine_of(const Backend& backend) const;
-  void ask_for_usage(Request& request, const Backend& backend) const;
-  Next next_after_failed_connect(const Error& error, const Backend& backend) const;
-  Next next_after_failure(Request& request, const Error& error, Link& link, const Backend& backend,
-                          Progress& progress);
-  void fail_attempt(RequestInfo& info, const Backend& backend, Error error,
-                    Progress& progress) const;
-
-  // ---- retries after an answer, or after a backend may have begun ----
-  void keep_body(Request& request, const Progress& progress);
-  bool may_retry(const Request& request, const Progress& progress, const Backend& backend) const;
-  bool spend_budget(Progress& progress);
-  Task<Next> replace_answer(Request& request, Progress& progress, const Backend& backend,
-                            Response& response);
-  bool has_timeout(const Request& request, const Progress& progress, const Backend& backend) const;
-  Task<void> limit_attempt(const Request& request, Progress& progress, const Backend& backend,
-                           Task<Result<Response>>& sending);
-  Instant retry_deadline(const Progress& progress) const;
-  Task<void> back_off(Progress& progress);
-
   Hint hint_of(const Request& request) const;
-  void find_session(Request& request, Progress& progress);
-  void learn_sessions(const Request& request, const Response& response, const Backend& backend,
-                      const Progress& progress) const;
-  Task<Result<Lease>> acquire(Request& request, Progress& progress);
+  std::optional<RequestCost> predict_cost(Request& request, const RouteRules* rules);
+  Task<Result<Lease>> acquire(Request& request, const Hint& hint, const RetryLoop& retries);
   Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, Request& request);
   Task<Result<Response>> forward_by_successor(Request& request, Lease lease) const;
-  void add_debug_headers(const Backend& backend, Response& response) const;
-  bool wants_explanation(const Request& request) const;
-  static void add_explanation(const PlacedRequest& placed, Response& response);
-  void explain_refusal(Request& request) const;
 
   Loop& loop_;
   Pool pool_;
