@@ -1,9 +1,9 @@
 // What a client is told of where its request went, and why.
 #pragma once
 
+#include "evenkeel/http/message.h"
 #include "evenkeel/pool/placed_request.h"
 #include "evenkeel/pool/pool.h"
-#include "evenkeel/http/message.h"
 
 namespace evenkeel {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "evenkeel/pool/pool.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/pool/pool.h"
 #include "proxy/session_sources.h"
 
 namespace evenkeel {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "evenkeel/pool/retry_budget.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/pool/retry_budget.h"
 #include "proxy/attempt.h"
 #include "proxy/credentials.h"
 

@@ -1,11 +1,11 @@
 // Which credentials the backends of one request get.
+#include "proxy/credentials.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
-
-#include "proxy/credentials.h"
 
 namespace evenkeel {
 namespace {

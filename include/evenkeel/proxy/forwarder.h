@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "evenkeel/pool/pool.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
