@@ -223,7 +223,7 @@ class Outlier(case.Case):
 
         self.assertEqual(statuses.count(429), 1)
         self.assertGreater(asked[1] - asked[0], 1.9)
-        self.assertEqual([each["reason"] for each in daemon.api("backends")], [None] * 3)
+        self.assertNotIn("overloaded", str(daemon.backend(self.backends[0].address)["reason"]))
 
     def test_where_the_engine_is_known_probes_take_the_place_of_trials(self):
         for models in (["m"], []):

@@ -35,8 +35,8 @@ class StandbyControllerOfEight : public ::testing::Test {
     }
     return wanted;
   }
-  static PoolDemand loaded(double shared, std::uint64_t outstanding) {
-    return {.load = shared, .active = 6, .standby = 2, .outstanding = outstanding};
+  static PoolDemand loaded(double load, std::uint64_t outstanding) {
+    return {.load = load, .active = 6, .standby = 2, .outstanding = outstanding};
   }
 
   StandbyController rule;
