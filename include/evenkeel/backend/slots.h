@@ -46,7 +46,7 @@ class Slots {
   bool ramps() const { return ramps_; }
   void set_ramps(bool ramps) { ramps_ = ramps; }
 
-  /// The sections of its pool's queue whose requests it may serve: see QueueSection. Marks are
+  /// Bits of the queues whose requests the backend may serve: see Admission. Marks are
   /// never taken away.
   std::uint64_t queue_marks() const { return queue_marks_.load(std::memory_order_relaxed); }
   void add_queue_mark(std::uint64_t mark) {
@@ -67,7 +67,7 @@ class Slots {
   std::atomic<std::uint32_t> in_flight_{0};
   std::atomic<std::uint32_t> limit_{0};
   std::atomic<std::uint64_t> picks_total_{0};
-  std::atomic<std::uint64_t> queue_marks_{1};  // QueueSection::whole_pool
+  std::atomic<std::uint64_t> queue_marks_{1};  // 1: of the whole pool
   SharedCount awaiting_clients_;
   bool ramps_ = false;
 };
