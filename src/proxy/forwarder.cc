@@ -98,8 +98,10 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
       auto response = co_await sending;
       if (response) {
         bool is_last = retries.accepts(attempt.complete(*response));
-        if (!is_last) [[unlikely]]
-          is_last = !co_await retries.replaces(attempt, *response);
+        if (!is_last) [[unlikely]] {
+          const bool replaced = co_await retries.replaces(attempt, *response);
+          is_last = !replaced;
+        }
         if (is_last) {
           retries.finish();
           session.on_answer(request, *response, attempt.backend(), loop_.now());
