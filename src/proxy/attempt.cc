@@ -60,12 +60,13 @@ const Engine& AttemptContext::engine_of(const Backend& backend) const {
   return detected == 0 ? *options.engine : engine_numbered(detected);
 }
 
-Attempt::Attempt(const AttemptContext& context, Request& request, Lease lease, const Target& target)
+Attempt::Attempt(const AttemptContext& context, Request& request, Lease& lease,
+                 const Target& target)
     : context_(context),
       request_(request),
       backend_(*lease.backend()),
       target_(target),
-      lease_(std::move(lease)) {
+      lease_(lease) {
   RequestOutcome& outcome = request.info.outcome;
   outcome.backend = backend_.spec().address;
   outcome.attempts.add({.backend = outcome.backend});

@@ -31,9 +31,10 @@ enum class NextAttempt : std::uint8_t {
 /// coroutine of its own: `connect`, `send`, and `complete` or `fail`.
 class Attempt {
  public:
-  /// Notes the offer to the backend. `lease` is of a backend of the pool, and `target` says how it
-  /// is reached. The request outlives the attempt.
-  Attempt(const AttemptContext& context, Request& request, Lease lease, const Target& target);
+  /// Notes the offer to the backend. `lease` is of a backend of the pool, and stays with the caller
+  /// unless there is a response; `target` says how the backend is reached. What is passed outlives
+  /// the attempt.
+  Attempt(const AttemptContext& context, Request& request, Lease& lease, const Target& target);
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
   ~Attempt() {
@@ -55,8 +56,6 @@ class Attempt {
   bool is_sent() const { return is_sent_; }
   /// True if the backend has ended the link. REQUIRES: is_sent, and no response.
   bool link_ended() const { return !link_->alive(false); }
-  /// The slot, for another attempt at the same backend. REQUIRES: no response.
-  Lease take_lease() { return std::move(lease_); }
 
  private:
   /// Records the time until a link is ready, the attempt fails, or the request is dropped.
@@ -68,7 +67,7 @@ class Attempt {
   Request& request_;
   const Backend& backend_;
   const Target& target_;
-  Lease lease_;
+  Lease& lease_;
   LinkLease link_;
   Instant connect_began_ = never;  // never: it does not connect
   bool is_sent_ = false;

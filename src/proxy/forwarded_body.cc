@@ -37,7 +37,7 @@ std::optional<ResponseFormat> format_of(const Request& request, const Response& 
 
 }  // namespace
 
-BodyPtr ForwardedBody::create(Loop& loop, Lease lease, LinkLease link, Request& request,
+BodyPtr ForwardedBody::create(Loop& loop, Lease&& lease, LinkLease&& link, Request& request,
                               Response& response, AttemptOutcome outcome,
                               std::string_view json_error, BackendMetrics& metrics,
                               bool finds_errors) {
@@ -45,8 +45,9 @@ BodyPtr ForwardedBody::create(Loop& loop, Lease lease, LinkLease link, Request& 
   const auto format = may_be_stream ? format_of(request, response) : std::nullopt;
   const bool has_events = response.status == 200 && (format == ResponseFormat::events ||
                                                      format == ResponseFormat::json_lines);
-  auto body = std::make_unique<ForwardedBody>(loop, std::move(lease), std::move(link), request,
-                                              response, outcome, json_error, metrics, format);
+  auto body =
+      std::make_unique<ForwardedBody>(loop, std::move(lease), std::move(link), request, response,
+                                      outcome, json_error, metrics, may_be_stream, format);
   const bool measures = body->pace_.has_value();
   if (!has_events && !measures) return body;
   ForwardedBody& source = *body;
@@ -57,9 +58,9 @@ BodyPtr ForwardedBody::create(Loop& loop, Lease lease, LinkLease link, Request& 
   return stream;
 }
 
-ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request,
+ForwardedBody::ForwardedBody(Loop& loop, Lease&& lease, LinkLease&& link, Request& request,
                              Response& response, AttemptOutcome outcome,
-                             std::string_view json_error, BackendMetrics& metrics,
+                             std::string_view json_error, BackendMetrics& metrics, bool is_stream,
                              std::optional<ResponseFormat> format)
     : loop_(loop),
       lease_(std::move(lease)),
@@ -75,7 +76,7 @@ ForwardedBody::ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& r
       tunnel_(response.status == 101),
       safe_method_(is_safe_method(request.method)) {
   metrics_.count_status(response.status);
-  if (is_stream(request, response.status, *body_)) {
+  if (is_stream) {
     info_.timings.first_byte = {};
     is_json_ = format == ResponseFormat::json;
     // What asks for a stream with GET subscribes to it: it may consist of comments.

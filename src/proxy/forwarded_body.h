@@ -38,13 +38,14 @@ class ForwardedBody final : public Body, public StreamListener {
   /// head says; recorded already if it counts against the backend, unless there is a
   /// `json_error`: it is a 500 of a server that answers wrong JSON so too, with this in the body.
   /// `finds_errors`: events of the server's engine are known, so that errors in them count.
-  static BodyPtr create(Loop& loop, Lease lease, LinkLease link, Request& request,
+  static BodyPtr create(Loop& loop, Lease&& lease, LinkLease&& link, Request& request,
                         Response& response, AttemptOutcome outcome, std::string_view json_error,
                         BackendMetrics& metrics, bool finds_errors);
 
-  ForwardedBody(Loop& loop, Lease lease, LinkLease link, Request& request, Response& response,
+  /// `is_stream`: the length was not announced; `format`: of a stream whose output is known.
+  ForwardedBody(Loop& loop, Lease&& lease, LinkLease&& link, Request& request, Response& response,
                 AttemptOutcome outcome, std::string_view json_error, BackendMetrics& metrics,
-                std::optional<ResponseFormat> format);
+                bool is_stream, std::optional<ResponseFormat> format);
   ~ForwardedBody() override;
 
   Task<Result<Chunk>> read() override { return looks_ ? read_and_look() : body_->read(); }

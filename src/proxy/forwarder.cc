@@ -89,7 +89,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
       co_return response;
     }
     session.on_placed(lease);
-    Attempt attempt = retries.begin(std::move(lease), target->second);
+    Attempt attempt = retries.begin(lease, target->second);
     auto link = co_await attempt.connect(retries.link_choice());
     if (link) {
       auto sending = attempt.send(std::move(*link));
@@ -114,7 +114,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
       retries.fail(attempt, std::move(link.error()));
     }
     if (!retries.goes_on(attempt)) co_return retries.give_up();
-    if (retries.keeps_backend()) lease = attempt.take_lease();
+    if (!retries.keeps_backend()) lease.release();
   }
 }
 

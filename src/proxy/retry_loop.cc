@@ -81,13 +81,13 @@ void RetryLoop::count_retry_time() const {
   timings.head_sent = timings.uploaded = timings.first_byte = {};
 }
 
-Attempt RetryLoop::begin(Lease lease, const Target& target) {
+Attempt RetryLoop::begin(Lease& lease, const Target& target) {
   if (last_fault_) [[unlikely]] {
     context_.metrics.retries.count(*last_fault_);
     count_retry_time();
   }
   credentials_.apply_to(request_, target.authorization);
-  return Attempt(context_, request_, std::move(lease), target);
+  return Attempt(context_, request_, lease, target);
 }
 
 void RetryLoop::on_sent() {
