@@ -39,6 +39,7 @@ void SchedulingPass::share_out_queue() {
   state_.queued_work.clear();
   for (Candidate& each : state_.candidates) each.queued = 0;
   for (const TenantLine& line : state_.lines) {
+    if (line.entries.empty()) continue;  // the backends that it was for may be gone
     double seconds = 0;
     for (const auto& entry : line.entries) {
       const ScheduledRequest& request = state_.request(entry.ticket);
