@@ -23,7 +23,10 @@ void StreamBody::remove_usage(bool removes_null) {
 Task<Result<Chunk>> StreamBody::read() {
   if (broken_) return Result<Chunk>(std::move(*broken_));
   auto next = body_->read();
-  if (!next.ready()) return read_until_some(std::move(next));
+  if (!next.ready()) {
+    has_waited_ = true;
+    return read_until_some(std::move(next));
+  }
   auto chunk = next.take();
   if (pass(chunk)) return chunk;
   return read_until_some(body_->read());
@@ -60,17 +63,18 @@ bool StreamBody::pass(Result<Chunk>& chunk) {
   return chunk->last || !chunk->bytes.empty();
 }
 
-/// The client gets what was held back, and an error event, before the error. Until something was
-/// read the head is not written either, and can still be an error's.
+/// Gives the client what was held back, and an error event, before the error. If the first read
+/// fails at once the head is not written, and can still be an error's.
 void StreamBody::break_off(Result<Chunk>& chunk) {
   if (usage_remover_ != nullptr) {
     usage_remover_->begin({});
     tail_ = usage_remover_->pass(true);
   }
-  if (error_format_ && reader_ != nullptr && chunk.error().side != Side::client) {
+  const bool has_head = reader_ != nullptr || has_waited_;
+  if (error_format_ && has_head && chunk.error().side != Side::client) {
     const bool lines = format_ == ResponseFormat::json_lines;
     // Half an event is ended, so that the error is one of its own.
-    if (!reader_->between_events()) tail_ += lines ? "\n" : "\n\n";
+    if (reader_ != nullptr && !reader_->between_events()) tail_ += lines ? "\n" : "\n\n";
     tail_ += lines ? error_line(chunk.error()) : error_event(chunk.error(), *error_format_);
   }
   if (tail_.empty()) return;

@@ -73,7 +73,8 @@ class StreamBody final : public Body {
   std::unique_ptr<UsageRemover> usage_remover_;
   std::optional<ErrorFormat> error_format_;
   std::optional<Error> broken_;
-  std::string tail_;  // what follows a stream that has broken
+  std::string tail_;         // what follows a stream that has broken
+  bool has_waited_ = false;  // for the first chunk: the head may have been written
   bool ended_ = false;
 };
 
