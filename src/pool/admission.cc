@@ -124,6 +124,7 @@ void Admission::move_locked(AdmissionTicket& ticket, const std::shared_ptr<const
   ticket.hint = *hint;
   ticket.queue = &to->queue_of(*hint);
   ticket.is_sample = false;
+  ticket.shadow = Arrival::any_slot;
   ticket.placed.reset();
   if (to->schedules(*hint)) ticket.placed.emplace(to->scheduled());
   enter(*ticket.queue);

@@ -197,6 +197,10 @@ void OutlierDetector::maintain(const Backend& backend, Instant now) {
     if (--record.ejections == 0) records_.erase(found);
   } else if (spec_.max_ejected <= 0) {
     shared.state.forget();
+    if (shared.state.in_rotation()) {
+      shared.stats.forget_latency();
+      backend.activate();  // serves the queue
+    }
   } else if (shared.state.is_out(OutOfRotation::ejected) && is_due(shared, record, now)) {
     backend.put_back(OutOfRotation::ejected);
   }

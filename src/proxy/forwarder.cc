@@ -72,7 +72,10 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
   if (options_.reads_load_reports) ask_for_load_report(request);
   const RetryPolicy& policy = rules != nullptr && rules->retry ? *rules->retry : options_.retry;
   RetryLoop retries({loop_, pool_.state(), metrics_, options_}, policy, hint, request);
+  if (lease) [[unlikely]]
+    session.on_moved(lease);
   while (true) {
+    bool is_moved = false;  // a later version of the pool sends it
     if (!lease) {
       if (retries.waits()) co_await retries.back_off(rng_);
       auto placed = co_await acquire(request, hint, retries);
@@ -82,9 +85,11 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
         co_return std::move(placed.error());
       }
       lease = std::move(*placed);
+      is_moved = successor_ != nullptr && hint.excluded.empty() && !retries.holds_result() &&
+                 successor_has(lease);
     }
     const auto target = targets_.find(lease.backend().get());
-    if (target == targets_.end()) [[unlikely]] {
+    if (is_moved || target == targets_.end()) [[unlikely]] {
       auto response = co_await forward_by_successor(request, std::move(lease));
       co_return response;
     }
@@ -191,6 +196,12 @@ void Forwarder::hand_queue_to(Forwarder* successor, const std::shared_ptr<const 
   successor_ = successor;
   successor_plan_ = plan;
   pool_.hand_queue_to(successor == nullptr ? nullptr : &successor->pool_);
+}
+
+/// True if the later version of the pool reaches the backend of the slot: by the address and with
+/// the key that the file has now.
+bool Forwarder::successor_has(const Lease& lease) const {
+  return !successor_plan_.expired() && successor_->targets_.contains(lease.backend().get());
 }
 
 /// Goes on in the version of the pool that has the backend. If that has been replaced in the same

@@ -35,6 +35,12 @@ void RequestSession::find_in_sources(Request& request, Rng& rng, Instant now) {
   if (hint_.session && !hint_.key) hint_.key = hint_.session->key;
 }
 
+void RequestSession::on_moved(Lease& lease) {
+  if (!hint_.session || !hint_.session->is_unconfirmed) return;
+  lease = pool_.followed(std::move(lease), *hint_.session);
+  lease.set_begins_session();
+}
+
 void RequestSession::pin(const Request& request, Response& response, const Backend& backend,
                          Instant now) {
   if (confirms_ && is_success(response.status)) pool_.confirm_session(*hint_.session, backend);

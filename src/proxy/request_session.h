@@ -25,6 +25,9 @@ class RequestSession {
     if (sources_ != nullptr) [[unlikely]]
       find_in_sources(request, rng, now);
   }
+  /// Pins a session whose name the client does not have yet to the slot that an earlier version of
+  /// the pool has found for the request.
+  void on_moved(Lease& lease);
   void on_placed(const Lease& lease) {
     if (!hint_.session) [[likely]]
       return;

@@ -315,6 +315,9 @@ class Pool {
   /// may be of a backend that this version does not have. Null: what waits stays.
   void hand_queue_to(const Pool* successor);
 
+  /// Has the session follow the request to the backend of its slot.
+  Lease followed(Lease lease, const SessionHint& session) const;
+
   const PoolState& state() const { return *state_; }
 
  private:
@@ -323,7 +326,6 @@ class Pool {
   Task<Result<Lease>> acquire_for_session(const Hint& hint, Instant deadline);
   Task<Result<Lease>> acquire_for_soft_session(Hint hint, Instant deadline);
   Task<Result<Lease>> follow_when_placed(Task<Result<Lease>> placed, SessionHint session);
-  Lease followed(Lease lease, const SessionHint& session) const;
   const BackendPtr* home_of(const Hint& hint, const SessionHint& session) const;
   bool is_saturated(const Backend& backend) const;
   Error session_lost_error() const;

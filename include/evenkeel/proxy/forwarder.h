@@ -112,6 +112,7 @@ class Forwarder final : public Handler {
   std::optional<RequestCost> predict_cost(Request& request, const RouteRules* rules);
   Task<Result<Lease>> acquire(Request& request, const Hint& hint, const RetryLoop& retries);
   Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, Request& request);
+  bool successor_has(const Lease& lease) const;
   Task<Result<Response>> forward_by_successor(Request& request, Lease lease) const;
 
   Loop& loop_;
