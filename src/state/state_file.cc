@@ -1,6 +1,8 @@
 #include "evenkeel/state/state_file.h"
 
 #include <cerrno>
+#include <cstddef>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -10,8 +12,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t max_bytes =
-    64 * 1024 * 1024;  // many backends, and the largest prefix index that is saved
+// Many backends, a million sessions in each of several pools, and the largest prefix index that is
+// saved.
+constexpr std::size_t max_bytes = std::size_t{512} << 20;
 
 void warn(const std::string& path, const std::string& why) {
   log::warning("the state in " + path + " is not used: " + why);
@@ -37,6 +40,10 @@ std::string StateFileWriter::write(const std::string& path, const std::string& b
                                    Instant taken) {
   const std::lock_guard lock(mutex_);
   if (taken < last_taken_) return "";
+  if (bytes.size() > max_bytes) {
+    return "cannot write " + path + ": " + std::to_string(bytes.size()) + " bytes are more than " +
+           std::to_string(max_bytes);
+  }
   last_taken_ = taken;
   const auto error = replace_file(path, bytes);
   return error ? "cannot write " + path + ": " + error->why : "";
