@@ -130,6 +130,26 @@ TEST(StreamBody, EndsHalfAnEventBeforeItsError) {
   }
 }
 
+TEST(StreamBody, EndsWithAnErrorEventIfTheHeadMayHaveBeenWritten) {
+  for (const bool waits : {false, true}) {
+    Loop loop;
+    auto feed = std::make_shared<BodyFeed>(loop);
+    RequestInfo info;
+    StreamBody body(loop, std::make_unique<ScriptedBody>(feed), ResponseFormat::events, info);
+    body.end_with_error(ErrorFormat::openai);
+    const auto fail = [&feed] {
+      feed->fail({.fault = Fault::backend_closed, .side = Side::backend});
+    };
+    if (!waits) fail();
+    Collected all;
+    Task<void> reading = collect(body, all);
+    EXPECT_EQ(reading.ready(), !waits);
+    if (waits) fail();
+    loop.run_until([&reading] { return reading.ready(); });
+    EXPECT_EQ(all.bytes.starts_with("data: "), waits);
+  }
+}
+
 /// Counts chunks, and what was known when they came.
 struct Listener final : StreamListener {
   explicit Listener(bool wanted) : wants(wanted) {}
