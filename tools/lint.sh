@@ -34,7 +34,7 @@ check_scripts() {
   for file; do
     if head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh\b|^# shellcheck shell='; then scripts+=("$file"); fi
   done
-  ((${#scripts[@]} == 0)) || shellcheck "${scripts[@]}"
+  ((${#scripts[@]} == 0)) || shellcheck -x "${scripts[@]}"
 }
 
 # clang-tidy needs clang's compile commands and the headers that protoc generates.
