@@ -192,10 +192,16 @@ Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, Request
   co_return lease;
 }
 
+/// Without a successor, requests that have moved to an earlier one are still sent by that.
 void Forwarder::hand_queue_to(Forwarder* successor, const std::shared_ptr<const void>& plan) {
+  pool_.hand_queue_to(successor == nullptr ? nullptr : &successor->pool_);
+  if (successor == nullptr) {
+    kept_plan_ = successor_plan_.lock();
+    return;
+  }
   successor_ = successor;
   successor_plan_ = plan;
-  pool_.hand_queue_to(successor == nullptr ? nullptr : &successor->pool_);
+  kept_plan_.reset();
 }
 
 /// True if the later version of the pool reaches the backend of the slot: by the address and with
@@ -208,7 +214,7 @@ bool Forwarder::successor_has(const Lease& lease) const {
 /// moment, the newest version places the request anew.
 Task<Result<Response>> Forwarder::forward_by_successor(Request& request, Lease lease) const {
   const auto plan = successor_plan_.lock();
-  if (successor_ == nullptr || plan == nullptr) {
+  if (plan == nullptr) {
     return Result<Response>(
         Error{.fault = Fault::no_backend, .detail = "the backend has left the pool"});
   }

@@ -242,6 +242,27 @@ TEST_F(QueueReload, StaysWhereTheNewFileHasNoSuchPool) {
   EXPECT_EQ(other.connections(), 0u);
 }
 
+TEST_F(QueueReload, IsSentByTheVersionThatItHasMovedToIfNoLaterOneHasSuchAPool) {
+  load();
+  fill_and_wait();
+  use({other.address()});
+  build_pools();
+  const BackendPtr second = pool_set->pools()[0].state->backends()[0];
+  second->state().take_out(OutOfRotation::ejected);
+  publish();
+  config.pools[0].name = "renamed";
+  config.routes[0].targets[0].pool = "renamed";
+  load();
+  drain_loop(loop);
+  EXPECT_EQ(waiting(), 1);
+
+  second->put_back(OutOfRotation::ejected);
+
+  EXPECT_TRUE(other.connection(0).read_message().starts_with("POST /queued "));
+  other.connection(0).send(answer);
+  EXPECT_TRUE(queued->read_message().ends_with("fine"));
+}
+
 TEST_F(QueueReload, WaitsNoLongerThanItsTimeoutOverAllVersions) {
   config.pools[0].limits.queue.timeout = 400ms;
   load();

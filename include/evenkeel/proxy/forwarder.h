@@ -125,6 +125,7 @@ class Forwarder final : public Handler {
   std::uint32_t picks_ = 0;
   Forwarder* successor_ = nullptr;
   std::weak_ptr<const void> successor_plan_;  // owns it
+  std::shared_ptr<const void> kept_plan_;     // the same, if no later version takes its requests
 };
 
 }  // namespace evenkeel
