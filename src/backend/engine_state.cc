@@ -9,7 +9,7 @@ namespace {
 /// Some servers derive the start time of their process from that of the kernel, which moves by a
 /// second when the clock is adjusted.
 constexpr double start_time_tolerance = 1.5;
-/// Of a server that has refused connections in between.
+/// The tolerance for a server that has refused connections in between.
 constexpr double precise_start_time = 0.05;
 
 /// What has been counted since the report before.

@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-/// As long as the values of a poll count at least.
+/// The values of a poll count for at least this long.
 constexpr Duration max_report_age = std::chrono::seconds(2);
 
 }  // namespace

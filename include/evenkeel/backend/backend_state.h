@@ -18,13 +18,13 @@ enum class OutOfRotation : std::uint8_t {
   starting,    ///< not checked yet, or it reports that it is loading
   unhealthy,   ///< its health checks fail
   draining,    ///< an operator drains it
-  standby,     ///< a spare that its pool does not need
+  standby,     ///< a standby backend that its pool does not need
   unresolved,  ///< its host name has no address
   ejected,     ///< avoided as `Avoidance::ejected`, before its trial
   sleeping,    ///< its engine sleeps: it holds all requests until it is woken
 };
 
-/// Who says that an engine sleeps.
+/// The source that says that an engine sleeps.
 enum class SleepSource : std::uint8_t { page, check };
 
 /// Why a backend is avoided.

@@ -20,15 +20,15 @@ namespace evenkeel {
 /// refused some.
 class RestartDetector {
  public:
-  /// A page has been read. True: since the one before, the engine has restarted.
+  /// Takes in a page that was read. True if the engine has restarted since the one before.
   bool on_report(const EngineReport& report);
-  /// Accepts connections after it refused some. True: it has restarted, as far as can be told;
-  /// false also where the next report will tell.
+  /// Notes that the engine accepts connections after it refused some. True if it has restarted, as
+  /// far as can be told; false also where the next report will tell.
   bool on_return();
   /// Which process of the engine the last report came from. REQUIRES of `resume`: no report yet.
   EngineRun run() const;
   void resume(const EngineRun& run);
-  /// No report has told whether the engine still is in the run that was resumed.
+  /// True if no report has told whether the engine still is in the run that was resumed.
   bool is_unconfirmed() const { return unconfirmed_; }
   /// Counters of the next report are others than those before.
   void forget_counters() { work_done_ = EngineReport::unknown; }
@@ -93,16 +93,16 @@ class EngineState {
   void returned() { count_restart(restart_.on_return()); }
   /// An engine that falls asleep gives up its caches.
   void fell_asleep() { cache_clears_.fetch_add(1, std::memory_order_relaxed); }
-  /// It lists these adapters.
+  /// Notes the adapters that the engine lists.
   void offers(OfferedAdapters adapters);
-  /// In another process, the engine was in this run; the next report may tell that it has restarted
-  /// since. REQUIRES: no report yet.
+  /// Goes on from the run that the engine was in for another process; the next report may tell that
+  /// it has restarted since. REQUIRES: no report yet.
   void resume(const EngineRun& run);
-  /// Which one it is in, as far as it tells. Thread: any.
+  /// The run that the engine is in, as far as it tells. Thread: any.
   EngineRun run() const;
-  /// No report has told whether it still is in the run that was resumed. Thread: that of `report`.
+  /// True if no report has told whether the resumed run still goes on. Thread: that of `report`.
   bool is_unconfirmed() const { return restart_.is_unconfirmed(); }
-  /// It is not polled any more, or as another engine. What was counted stays.
+  /// Forgets what the engine reported: it is not polled any more, or as another. Counts stay.
   void forget();
 
   /// Tokens that its KV caches hold, over all ranks; NaN: unknown.
@@ -113,15 +113,15 @@ class EngineState {
   std::uint64_t restarts() const { return restarts_.load(std::memory_order_relaxed); }
   /// How often its prefix cache has become empty: it restarted, or fell asleep.
   std::uint64_t cache_clears() const { return cache_clears_.load(std::memory_order_relaxed); }
-  /// Nothing: it does not say.
+  /// Nothing if the engine does not say.
   std::optional<PrefixCacheTokens> prefix_cache() const;
-  /// Null: it has no adapters, or does not say. As long as this object lives.
+  /// Null if the engine has no adapters, or does not say. Valid as long as this object lives.
   const LoadedAdapters* adapters() const { return adapters_.load(std::memory_order_acquire); }
   /// How often `report` was called.
   std::uint64_t reports() const { return reports_.load(std::memory_order_acquire); }
   /// How many adapters it keeps loaded; 0: unknown.
   std::uint32_t adapter_slots() const { return adapter_slots_.load(std::memory_order_relaxed); }
-  /// As it last listed them. Never null. Takes a lock for a moment.
+  /// The adapters as last listed. Never null. Takes a lock for a moment.
   std::shared_ptr<const OfferedAdapters> offered() const;
   /// Changes with `offered()`.
   std::uint64_t offered_revision() const {
@@ -138,7 +138,7 @@ class EngineState {
   void note_adapters(const AdapterReport& report);
   void forget_adapters();
 
-  // Of the thread that reports.
+  // Used by the thread that reports only.
   RestartDetector restart_;
   double prefix_queried_ = EngineReport::unknown;  // at the last report
   double prefix_hit_ = EngineReport::unknown;

@@ -13,8 +13,8 @@ inline double memory_ratio(const LoadSample& values) {
              : LoadSample::unknown;
 }
 
-/// The GPU memory or the KV cache is fuller than `guard`, 0..1; 0: no guard. An unknown ratio is
-/// not too full; the poller makes a ratio unknown when it is too old.
+/// True if the GPU memory or the KV cache is fuller than `guard`, 0..1; 0: no guard. An unknown
+/// ratio is not too full; the poller makes a ratio unknown when it is too old.
 inline bool over_memory_guard(const SharedBackend& shared, double guard) {
   if (guard <= 0) return false;
   const LoadSample values = shared.signals.values();

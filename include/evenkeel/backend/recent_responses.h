@@ -53,7 +53,7 @@ class RecentResponses {
   RecentSummary summary(Instant now) const;
 
  private:
-  // From 2^17 ns (131 us) to 2^39 ns (9 minutes), four per octave.
+  // Buckets from 2^17 ns (131 us) to 2^39 ns (9 minutes), four per octave.
   static constexpr int min_log2 = 17;
   static constexpr int max_log2 = 39;
   static constexpr std::size_t bucket_count = 4 * (max_log2 - min_log2);
