@@ -9,17 +9,17 @@
 
 namespace evenkeel {
 
-/// From the hash of a name to the adapter that it stands for: open addressing, at most half full.
+/// Maps the hash of a name to the adapter that it stands for: open addressing, at most half full.
 ///
 /// Thread: one at a time. `find` allocates nothing.
 class AdapterNames {
  public:
-  /// More are not added: no engine serves as many.
+  /// The most names that are added: no engine serves as many.
   static constexpr std::size_t capacity = 1u << 16;
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
-  /// 0: it is not the name of an adapter.
+  /// Returns 0 if it is not the name of an adapter.
   std::uint64_t find(std::uint64_t name) const {
     return size_ == 0 || name == 0 ? 0 : entries_[place_of(name)].adapter;
   }

@@ -50,7 +50,7 @@ struct AdmissionTicket : Node, std::enable_shared_from_this<AdmissionTicket> {
   Instant started_at{};
   BackendPtr backend;        // granted, and not yet taken
   Signal* signal = nullptr;  // the loop's thread only; null: nothing waits
-  // Only for a request that a scheduler starts:
+  // Set only for a request that a scheduler starts:
   std::optional<PlacedRequest> placed;
   Duration retry_after{};                    // when refused
   bool is_sample = false;                    // its placing is recorded as a sample

@@ -15,7 +15,7 @@ constexpr std::uint32_t failures_of_a_lost_server = 3;
 
 constexpr Duration lost_log_interval = std::chrono::seconds(10);
 
-/// It has lost the state of its sessions, or may not be used.
+/// True if the backend has lost the state of its sessions, or may not be used.
 bool is_gone(const SharedBackend& shared) {
   return shared.state.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0;
 }

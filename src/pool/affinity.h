@@ -30,7 +30,7 @@ class Affinity {
     const BackendPtr* backend = nullptr;
     bool confirmed = false;
 
-    /// Only the backend that it is pinned to knows what the session is about.
+    /// True if only the backend that the session is pinned to knows what it is about.
     bool has_state() const { return (tag & AffinityTable::state_bit) != 0; }
   };
 
@@ -54,9 +54,9 @@ class Affinity {
   void count_hit(const SessionHint& session) const {
     table_->count(session.key, AffinityTable::Use::hit);
   }
-  /// A soft session was placed there, wherever it was before. True if it is confirmed there.
+  /// Pins a soft session where it was placed, wherever it was. True if it is confirmed there.
   bool follow(const SessionHint& session, const BackendPtr& backend, Instant now) const;
-  /// One of its requests finds the backend gone that alone knows what it is about.
+  /// Counts a request of a session whose state is gone with its backend.
   void count_lost() const { lost_.fetch_add(1, std::memory_order_relaxed); }
   bool knows(std::uint64_t session, Instant now) const {
     return (table_->find(session, spec_.ttl, now) & AffinityTable::state_bit) != 0;
@@ -77,7 +77,7 @@ class Affinity {
   /// come back with it, and until then their requests are refused.
   void tick(std::string_view pool, Instant now);
 
-  /// A backend keeps its sessions while it is in rotation. An operator's drain and the leave of a
+  /// True if the backend keeps its sessions, as in rotation. An operator's drain and the leave of a
   /// standby backend end only the arrival of new ones. A session moves from a backend that cannot
   /// be connected, but a sequence, whose state is there, only if connecting fails again and again.
   static bool holds(const SharedBackend& shared, bool has_state, Instant now);

@@ -87,7 +87,7 @@ auto AffinityTable::read(const Bucket& bucket, const Look& look) {
   }
 }
 
-/// As they were at one moment.
+/// The entries as they were at one moment.
 std::array<AffinityTable::Entry, AffinityTable::ways> AffinityTable::entries_of(
     const Bucket& bucket) {
   return read(bucket, [&bucket] {

@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-/// While all places are taken, the client that has the most gives one up for a client that has
-/// fewer, so that no client keeps the others out. `client`: of `client_key`.
+/// Counts of waiting requests by client. While all places are taken, the client with the most gives
+/// one up for a client with fewer: none keeps the others out. `client`: of `client_key`.
 class ClientShares {
  public:
   void add(std::uint64_t client) {
@@ -35,9 +35,9 @@ class ClientShares {
     const auto found = counts_.find(client);
     return found == counts_.end() ? 0 : found->second;
   }
-  /// Those of the client that has the most.
+  /// The number of the client that has the most.
   std::uint32_t most() const { return most_; }
-  /// One that has the most gives way to a client that has so many: then that one still has no more.
+  /// True if `client` has the most, and gives way to one with `other`, which then has no more.
   bool gives_way(std::uint64_t client, std::uint32_t other) const {
     return most_ > other + 1 && of(client) == most_;
   }

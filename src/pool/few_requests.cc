@@ -123,7 +123,7 @@ class Comparison {
     return reason.empty() ? reason : "predicted slower";
   }
 
-  /// By the time per token where there are streams, else by the whole response.
+  /// Compares the time per token where there are streams, else that of the whole response.
   std::string of_duration() const {
     const auto median = [](const RecentLatency& latency) {
       return latency.median ? seconds_of(*latency.median) : unknown;

@@ -30,7 +30,7 @@ constexpr std::size_t min_backends = 5;
 constexpr double max_deviations = 1.9;
 constexpr double min_gap = 0.05;
 
-/// True if it counts when shares of the pool are computed: it is not out for another reason.
+/// True if shares of the pool are computed with the backend: it is not out for another reason.
 bool is_member(const SharedBackend& shared) {
   return shared.state.other_reasons(OutOfRotation::unhealthy, OutOfRotation::ejected) == 0;
 }
@@ -40,7 +40,7 @@ bool does_well(const BackendState& state, Instant now) {
          state.why() != Avoidance::ejected;
 }
 
-/// True if it has not had one failure in the last 20 s.
+/// True if the backend serves, and has not had one failure in the last 20 s.
 bool is_clean(const SharedBackend& shared, Instant now) {
   return shared.state.serving() && shared.stats.recent_failures(now) == 0;
 }
@@ -85,7 +85,7 @@ void OutlierDetector::try_eject(SharedBackend& shared, Instant now) {
   eject(shared, EjectionReason::consecutive, now);
 }
 
-/// True if it is on trial, or has failed `consecutive` times in a row. Fewer answers of 5xx suffice
+/// True if the backend is on trial, or has failed `consecutive` times in a row. Fewer 5xx suffice
 /// while every other backend in rotation is free of failures: then no request was at fault.
 bool OutlierDetector::has_failed_enough(const Backends& backends, const SharedBackend& shared,
                                         Instant now) const {
@@ -157,7 +157,7 @@ void OutlierDetector::restore(SharedBackend& shared, const LearnedState& learned
   shared.state.eject(*learned.ejected, learned.ejected_for, now);
 }
 
-/// True if it is not ejected, not down, and not in rotation only because the pool panics.
+/// True if the backend is not ejected, not down, and not in rotation only because the pool panics.
 bool OutlierDetector::is_fit(const BackendState& state) const {
   return state.in_rotation() && !(panics() && state.why() == Avoidance::ejected);
 }

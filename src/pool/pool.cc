@@ -21,8 +21,8 @@ namespace {
 // Lost races for the last slot of a backend before a request queues.
 constexpr int max_pick_attempts = 16;
 
-/// In rotation, or on standby, or ejected: a pool that loses its other backends ignores
-/// ejections.
+/// True if the backend is in rotation, on standby or ejected: a pool that loses its other backends
+/// ignores ejections.
 bool usable_or_standby(const SharedBackend& shared) {
   return shared.state.other_reasons(OutOfRotation::standby, OutOfRotation::ejected) == 0;
 }
@@ -175,7 +175,7 @@ std::size_t PoolState::available(Instant now) const {
 
 QueueStats PoolState::queue() const { return admission_->counts(); }
 
-/// Of what waits for any backend of the pool, a subset gets its share.
+/// A subset gets its share of what waits for any backend of the pool.
 Duration PoolState::wait_for(const Hint& hint) const {
   if (hint.subset == 0) return wait_forecast_->wait_for(std::uint64_t{queue().waiting} + 1);
   const Subset& subset = subsets_[hint.subset - 1];

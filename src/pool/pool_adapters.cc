@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-/// Some engines offer an adapter by a second name, too.
+/// True unless the name is a second one: some engines offer an adapter by two.
 bool is_own_name(const AdapterName& each) { return each.name == each.adapter; }
 
 /// Stops at `limit`: a list may be long, and the scheduler's lock is held.
@@ -68,7 +68,7 @@ void PoolScheduler::read_adapters(std::uint32_t slot, Instant as_of) {
   scheduler_.adapters(slot, std::span(held).first(count), room, as_of);
 }
 
-/// Since the table was begun: what engines offer or use.
+/// True if engines offer or use other adapters than when the table was begun.
 bool PoolScheduler::adapter_names_changed() {
   bool changed = !std::exchange(knows_adapter_names_, true);
   for (std::uint32_t i = 0; i < used_slots_; ++i) {

@@ -132,9 +132,9 @@ const BackendPtr* Pool::home_of(const Hint& hint, const SessionHint& session) co
   return may_go ? home : nullptr;
 }
 
-/// A soft session leaves the backend: it has no free slot, is avoided, or has more requests than
-/// `saturated_from` and 1.25 times its share of what all have, by weight. Looks at a few dozen of
-/// them.
+/// True if a soft session leaves the backend: it has no free slot, is avoided, or has more requests
+/// than `saturated_from` and 1.25 times its share of what all have, by weight. Looks at a few dozen
+/// backends.
 bool Pool::is_saturated(const Backend& backend) const {
   const SharedBackend& shared = backend.shared();
   if (!shared.slots.has_room() || state_->deprioritized(shared, loop_.now())) return true;

@@ -18,7 +18,7 @@ using NewestDecisions = std::array<const Decision*, max_attempts>;
 
 bool is_older(const Decision* a, const Decision* b) { return a->number < b->number; }
 
-/// In the place of the oldest one, if all `count` places are taken.
+/// Adds the decision, in the place of the oldest one if all `count` places are taken.
 void add_newer(NewestDecisions& newest, std::size_t& count, const Decision& decision) {
   if (count < newest.size()) {
     newest[count++] = &decision;

@@ -15,10 +15,10 @@ namespace {
 
 // Blocks copied under the lock at a time: each is a miss or two of the processor's cache.
 constexpr std::size_t copied_blocks = 256;
-// Between two copies: those that wait for the lock get it.
+// The pause between two copies, in which the lock is free for others.
 constexpr std::chrono::microseconds copy_pause(100);
 constexpr std::size_t restored_blocks = 512;  // likewise
-// That a scheduler takes over: a second of copying, and 8 MiB for the time of it.
+// The most blocks that a successor gets: a second of copying, and 8 MiB for the time of it.
 constexpr std::size_t max_continued_blocks = 1u << 20;
 // An engine that told when its process started tells it again by then: the first polls have ended.
 constexpr Duration confirmation_time = std::chrono::seconds(30);
@@ -35,7 +35,7 @@ std::vector<std::pair<std::uint32_t, BackendPtr>> PoolScheduler::taken_slots() c
   return taken;
 }
 
-/// Under the lock: no other backend has taken the slot.
+/// True if no other backend has taken the slot. REQUIRES: the lock is held.
 bool PoolScheduler::has(std::uint32_t slot, const BackendPtr& backend) const {
   return slots_[slot].users > 0 && &slots_[slot].backend->shared() == &backend->shared();
 }
@@ -74,7 +74,7 @@ LearnedScheduler PoolScheduler::learned(std::size_t max_prefixes, Instant now) {
   return learned;
 }
 
-/// Whatever emptied the caches of the engine is known to the scheduler.
+/// True if the scheduler knows whatever emptied the caches of the engine.
 bool PoolScheduler::knows_clears_of(std::uint32_t slot, const BackendPtr& backend) const {
   std::lock_guard lock(mutex_);
   return has(slot, backend) &&
@@ -169,7 +169,7 @@ void PoolScheduler::forget_caches(const SharedBackend& shared) {
   if (found != slot_of_.end()) scheduler_.backend_cleared(found->second);
 }
 
-/// At most once a tick, for a short time after the start.
+/// Forgets the restored caches of an engine that has not confirmed its run in time.
 void PoolScheduler::doubt_restored(std::uint32_t slot, Instant now) {
   Instant& until = slots_[slot].confirm_until;
   const bool unconfirmed = slots_[slot].backend->signals().engine().is_unconfirmed();

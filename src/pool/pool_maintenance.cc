@@ -8,10 +8,10 @@
 namespace evenkeel {
 namespace {
 
-// In units of significant_latency_rise: a rise adds at most half as many backends as serve.
+// A limit in units of significant_latency_rise: at most half as many backends as serve are added.
 constexpr double max_latency_rise = 1.5;
 
-/// It can serve, unless it is on standby.
+/// True if the backend can serve, unless it is on standby.
 bool ready(const Backend& backend, Instant now) {
   const SharedBackend& shared = backend.shared();
   return shared.state.other_reasons(OutOfRotation::standby) == 0 && !shared.state.unreachable(now);
@@ -21,7 +21,7 @@ bool in_service(const Backend& backend, Instant now) {
   return ready(backend, now) && !backend.state().is_out(OutOfRotation::standby);
 }
 
-/// A backend that is starting counts as down only while requests queue.
+/// True if the backend is down; one that is starting counts only while requests queue.
 bool down(const Backend& backend, bool has_queue, Instant now) {
   const SharedBackend& shared = backend.shared();
   const bool starts = shared.state.is_out(OutOfRotation::starting) &&

@@ -11,14 +11,14 @@
 
 namespace evenkeel {
 
-/// Moves standby backends in and out of rotation, ramps up backends that return, notices silent
-/// ones, and
-/// learns weights. Notices what is slower than its pool, and what gets fewer requests. A pool's
-/// state hands it to its successor. Thread: the control thread's.
+/// Moves standby backends in and out of rotation, ramps up backends that return, learns weights,
+/// and notices backends that are silent, slow or get few requests. A pool's state hands it on.
+///
+/// Thread: the control thread's.
 class PoolMaintenance {
  public:
   void tick(const PoolState& pool, Instant now);
-  /// As WeightLearner's.
+  /// See WeightLearner.
   double learned_speed(const SharedBackend& shared) const {
     return weight_learner_.learned_speed(shared);
   }

@@ -42,7 +42,7 @@ SchedulerOptions with_slots(SchedulerOptions options, std::uint32_t slots) {
   return options;
 }
 
-/// 0: unknown.
+/// Returns 0 if the number is unknown.
 std::uint64_t whole(double tokens) {
   return tokens > 0 && tokens < 1e9 ? static_cast<std::uint64_t>(tokens) : 0;
 }
@@ -175,7 +175,7 @@ void PoolScheduler::leave(AdmissionTicket& ticket, bool moves, Instant now) {
   end_record(request);
 }
 
-/// Its wait is over: what it was priced at does not change any more.
+/// Ends the request's wait: the costs of its candidates do not change any more.
 void PoolScheduler::end_placing(const PlacedRequest& request) {
   ShadowStats* const shadow = request.pool_->shadow_stats();
   if (request.decision_ != nullptr && shadow != nullptr)
@@ -226,7 +226,7 @@ void PoolScheduler::tick(Instant now) {
   if (read_reports(now)) learn_adapter_names();
 }
 
-/// True: the names of adapters have changed.
+/// True if the names of adapters have changed.
 bool PoolScheduler::read_reports(Instant now) {
   std::lock_guard lock(mutex_);
   now = in_order(now);

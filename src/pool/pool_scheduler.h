@@ -41,7 +41,7 @@ class PoolScheduler final : public AdmissionRule {
   PoolScheduler(const SchedulerOptions& options, std::size_t backends,
                 std::shared_ptr<Admission> admission);
 
-  /// It has room for these backends beside those that it has, and an index of this size.
+  /// True if there is room for these backends beside the present ones, and the index has this size.
   bool fits(const SchedulerOptions& options, const Backends& backends) const;
   void configure(const SchedulerOptions& options);
 
@@ -61,11 +61,11 @@ class PoolScheduler final : public AdmissionRule {
 
   /// `shadow`: of one version of the pool, or null.
   SchedulerStats stats(const ShadowStats* shadow) const;
-  /// As PoolState has them.
+  /// See PoolState.
   std::vector<ExplainedDecision> decisions(std::string_view name) const;
   std::optional<ExplainedDecision> last_decision(std::string_view name,
                                                  std::uint64_t request) const;
-  /// Nothing of a backend that has no slot.
+  /// Nothing if the backend has no slot.
   std::optional<BackendForecast> forecast(const SharedBackend& shared, Instant now) const;
 
   // ---- What outlives the process (pool_learned.cc) ----
@@ -73,13 +73,13 @@ class PoolScheduler final : public AdmissionRule {
   /// See PoolState. Holds the lock for some microseconds at a time.
   LearnedScheduler learned(std::size_t max_prefixes, Instant now);
   void restore(const LearnedScheduler& learned, Instant now);
-  /// As `restore`, with what another scheduler of this process has learned, whose backends may be
-  /// in use: of its prefixes the newest 2^20 blocks. Those take a second.
+  /// Restores what another scheduler of this process has learned, whose backends may be in use; of
+  /// its prefixes the newest 2^20 blocks. Those take a second.
   void continue_from(PoolScheduler& former);
-  /// Of a scheduler that no request will arrive at, but for those that were on their way: what they
-  /// find cached no longer matters. The result owns the memory; its release may take a second.
+  /// Gives up the prefix index. No request will arrive any more but those that were on their way,
+  /// whose hits no longer matter. The result owns the memory; its release may take a second.
   std::shared_ptr<const void> release_index();
-  /// It is not known to be the server that it was.
+  /// Forgets what the backend has cached: it may have returned as another server.
   void forget_caches(const SharedBackend& shared);
 
  private:
@@ -93,8 +93,8 @@ class PoolScheduler final : public AdmissionRule {
     std::uint64_t cache_clears = 0;  // of the engine, that are known
     std::uint64_t pages = 0;         // EngineState::reports, likewise
     std::uint64_t offered = 0;       // EngineState::offered_revision, likewise
-    /// What its caches hold is of another process; dropped unless the engine has told by then that
-    /// it has not restarted.
+    /// When the caches that another process knew of are forgotten, unless the engine has told by
+    /// then that it has not restarted.
     Instant confirm_until = never;
   };
 

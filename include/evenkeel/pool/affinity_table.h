@@ -51,8 +51,8 @@ class AffinityTable {
   using Tag = std::uint64_t;
   static constexpr Tag none = 0;
   static Tag tag_of(std::string_view backend_id);
-  /// In place of the 0: only that backend knows what the session is about, so the pin outlives its
-  /// absence.
+  /// The bit that a tag has in place of the 0 if only that backend knows what the session is about,
+  /// so that the pin outlives its absence.
   static constexpr Tag state_bit = 1;
 
   enum class Use : std::uint8_t { hit, miss, move };
@@ -114,7 +114,7 @@ class AffinityTable {
     bool operator==(const Saved&) const = default;
   };
   std::vector<Saved> saved(Duration ttl, Instant now) const;
-  /// Those that are unknown here are pinned as they were in the other process.
+  /// Pins the sessions that are unknown here as they were in the other process.
   void restore(std::span<const Saved> pins, Duration ttl, Instant now);
 
   void count(std::uint64_t session, Use use);

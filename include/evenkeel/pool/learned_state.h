@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-/// Its averages, its learned weight and its ejection. PoolState collects and restores it.
+/// A backend's averages, learned weight and ejection. PoolState collects and restores it.
 struct LearnedState {
   double latency_seconds = 0;         ///< as PeakEwma has it
   std::uint32_t latency_samples = 0;  ///< 0: nothing is known
@@ -20,7 +20,7 @@ struct LearnedState {
   std::optional<EjectionReason> ejected;  ///< nothing: it is not ejected
   Duration ejected_for{};                 ///< until it may be tried again
 
-  /// Nothing is known of it.
+  /// True if nothing is known of the backend.
   bool empty() const { return *this == LearnedState{}; }
   bool operator==(const LearnedState&) const = default;
 };

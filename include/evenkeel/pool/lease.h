@@ -49,10 +49,10 @@ class [[nodiscard]] Lease {
   const std::shared_ptr<PlacedRequest>& placed() const { return placed_; }
   /// How long the request queued for this slot.
   Duration waited() const { return waited_; }
-  /// The request's session (Hint::session) was pinned to the backend by this request.
+  /// True if this request has pinned its session (Hint::session) to the backend.
   bool begins_session() const { return begins_session_; }
   void set_begins_session() { begins_session_ = true; }
-  /// An earlier request of the session was answered by this backend.
+  /// True if this backend has answered an earlier request of the session.
   bool session_confirmed() const { return session_confirmed_; }
   void set_session_confirmed() { session_confirmed_ = true; }
 

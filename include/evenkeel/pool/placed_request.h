@@ -14,7 +14,7 @@ namespace evenkeel {
 class PoolScheduler;
 class ScheduledPool;
 
-/// From the request's arrival in its pool until its slot is returned. The reader of the response
+/// A request from its arrival in its pool until its slot is returned. The reader of the response
 /// tells the scheduler what comes. What is told after the slot was returned changes nothing.
 ///
 /// Thread: its loop's; another one may place it.
@@ -28,13 +28,13 @@ class PlacedRequest {
   void first_token(Instant now);
   /// The response is not read: its first output will not be seen.
   void unseen();
-  /// Of one in `Scheduler::sampled_tokens`: that many events of it had output, and the last one
-  /// came `gap` after the one before it. How many tokens an event has is learned.
+  /// Reports one in `Scheduler::sampled_tokens`: that many events of it had output, and the last
+  /// one came `gap` after the one before it. How many tokens an event has is learned.
   void output(std::uint32_t events, Duration gap, Instant now);
   /// The response has ended as it should. `events`: of a stream; else 0.
   void finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now);
-  /// Its slot was returned, however the response ended. `unfinished`: what its record says if it
-  /// has not finished.
+  /// Ends the request as its slot was returned, however the response ended. `unfinished`: what its
+  /// record says if it has not finished.
   void released(Decision::Fate unfinished = Decision::Fate::failed);
   /// Why it was placed there; nothing if that is not recorded, or no more.
   std::optional<ExplainedDecision> explanation() const;

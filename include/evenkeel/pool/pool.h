@@ -43,8 +43,8 @@ struct SubsetQueue;
 struct OutlierSpec {
   std::uint32_t consecutive = 5;  ///< failures in a row; 0: they eject no backend
   Duration first_ejection = std::chrono::seconds(2);
-  /// Of the second one, where a trial costs a client its request: ten times as long from then on.
-  /// Elsewhere the longest one: each takes twice as long as the last.
+  /// The second ejection, where a trial costs a client its request: later ones take ten times as
+  /// long. Elsewhere the longest one: each takes twice as long as the last.
   Duration ejection = std::chrono::seconds(30);
   bool trials_are_retried = false;  ///< a request that fails as a trial goes to another backend
   double max_ejected = 0.5;  ///< share of the backends, 0..1, but at least one; 0: none is ejected
@@ -59,7 +59,7 @@ struct PoolSpec {
   QueueConfig queue;  ///< its size is that of each subset, and of the pool as a whole
   StandbyConfig standby;
   OutlierSpec outlier;
-  /// Notices backends that answer nothing (see SilenceDetector): their health checks would not.
+  /// True if backends are watched for answering nothing, which checks miss (see SilenceDetector).
   bool notices_silence = false;
   std::optional<AffinityConfig> affinity;  ///< none: requests of a session go anywhere
   Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
@@ -149,22 +149,22 @@ class PoolState {
   bool has_waiting() const;
   /// None if the pool has no scheduler.
   std::optional<SchedulerStats> scheduler_stats() const;
-  /// Likewise.
+  /// None if the pool has no scheduler.
   std::optional<BackendForecast> forecast(const Backend& backend, Instant now) const;
   /// What is recorded of the requests of this name (Arrival::name), in order of their arrival: of
   /// all attempts, but no more than the 16 that came last.
   std::vector<ExplainedDecision> decisions(std::string_view name) const;
-  /// Of the last attempt of one of these requests (Arrival::request); nothing if that is not kept.
+  /// The decision on the last attempt of the request (Arrival::request); nothing if it is not kept.
   std::optional<ExplainedDecision> last_decision(std::string_view name,
                                                  std::uint64_t request) const;
   /// None if the pool does not pin sessions.
   std::optional<AffinityStats> affinity_stats() const;
-  /// One of its backends, up or not, alone knows what the session is about. REQUIRES: the pool pins
-  /// sessions.
+  /// True if one of the pool's backends, up or not, alone knows what the session is about.
+  /// REQUIRES: the pool pins sessions.
   bool knows(std::uint64_t session, Instant now) const;
-  /// For what an answer of the backend names. REQUIRES: the pool pins sessions.
+  /// Pins what an answer of the backend names. REQUIRES: the pool pins sessions.
   AnswerPins answer_pins(const Backend& backend) const;
-  /// Fewer than half of the backends are fit to serve, so ejections are ignored.
+  /// True if fewer than half of the backends are fit to serve, so that ejections are ignored.
   bool panics() const;
   RetryBudget& retry_budget() const { return *retry_budget_; }
   /// The time in which the backends that the request is for, all of the pool or a subset, complete
@@ -232,23 +232,23 @@ class PoolState {
     return hint.subset == 0 ? *backends_ : subsets_[hint.subset - 1].backends();
   }
   bool in_subset(std::uint32_t subset, const Backend& backend) const;
-  /// The pin of the request's session to this backend counts: the session does not begin anew, and
-  /// the route lets it stay there. No route moves a session whose state is there.
+  /// True if the pin of the request's session to this backend counts: the session does not begin
+  /// anew, and the route lets it stay. No route moves a session whose state is there.
   bool counts_pin(const Hint& hint, const Backend& backend) const {
     if (hint.session->has_state) return !hint.session->starts;
     return hint.session_subset == 0 || in_subset(hint.session_subset, backend);
   }
   /// The backend with these counters, if it is in the subset; else null.
   const BackendPtr* find(const SharedBackend& shared, std::uint32_t subset) const;
-  /// A backend that the request has not tried can take it now, when it has a free slot, or when the
-  /// pool activates its standby backends. Of a subset: one that is in rotation.
+  /// True if a backend that the request has not tried can take it now, when it has a free slot, or
+  /// when the pool activates its standby backends. In a subset: if one is in rotation.
   bool may_become_available(const Hint& hint) const;
-  /// The backend that `hint` is pinned to keeps its sessions; true without one. REQUIRES: it is one
-  /// of this pool's, or `hint` is pinned to none.
+  /// True if the backend that `hint` is pinned to keeps its sessions, or there is none. REQUIRES:
+  /// it is one of this pool's, or `hint` is pinned to none.
   bool pin_holds(const Hint& hint, Instant now) const;
-  /// A backend that the request has not tried is in rotation and not deprioritized.
+  /// True if a backend that the request has not tried is in rotation and not deprioritized.
   bool has_available(const Hint& hint, Instant now) const;
-  /// Avoided while another backend is available: in back-off, or above the memory guard.
+  /// True if the backend is in back-off or over the memory guard: avoided while another is there.
   bool deprioritized(const SharedBackend& shared, Instant now) const;
   bool over_memory_guard(const SharedBackend& shared) const;
 
@@ -262,7 +262,7 @@ class PoolState {
   std::shared_ptr<Backends> backends_;
   std::unordered_map<const SharedBackend*, std::size_t> index_;
   std::vector<Subset> subsets_;
-  // Of the pool, then of each subset. The second ones only with a scheduler.
+  // The queues of the pool, then of each subset; the second ones only with a scheduler.
   std::vector<std::unique_ptr<SubsetQueue>> queues_;
   std::vector<std::unique_ptr<SubsetQueue>> scheduled_queues_;
   std::shared_ptr<Admission> admission_;

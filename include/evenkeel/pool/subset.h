@@ -58,11 +58,11 @@ class Subset {
   void count_fallback() const { history_->fallbacks.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t fallbacks() const { return history_->fallbacks.load(std::memory_order_relaxed); }
 
-  /// Of a choice: the time in which its backends complete this many requests.
+  /// The time in which a choice's backends complete this many requests.
   Duration wait_for(std::uint64_t requests) const { return history_->forecast.wait_for(requests); }
 
-  /// Of a choice: logs when the last of its backends goes out of rotation, and when one is back;
-  /// learns how fast they complete requests.
+  /// Logs when the last backend of a choice goes out of rotation, and when one is back; learns how
+  /// fast they complete requests.
   void tick(std::string_view pool, Instant now) const;
 
  private:
