@@ -22,7 +22,7 @@ namespace evenkeel {
 /// Thread: one at a time.
 class CommonPrefixes {
  public:
-  /// For limits of about 1 / `backends`.
+  /// Sizes the table for limits of about 1 / `backends`.
   explicit CommonPrefixes(std::size_t backends);
 
   /// A request begins: what is counted from here on is of it.

@@ -28,7 +28,7 @@ namespace evenkeel {
 /// Thread: one worker's own.
 class ExpectedLatency {
  public:
-  /// In seconds.
+  /// The time in seconds.
   double operator()(const SharedBackend& shared, Instant now) {
     const PeakEwma& latency = shared.stats.latency();
     const double samples = latency.samples();

@@ -46,7 +46,8 @@ class Weighted final : public CandidatePicker {
     std::uint64_t pass;
     std::uint32_t index;
   };
-  /// All passes lie within one stride of each other, so the comparison survives the wrap of 2^64.
+  /// True if `a` comes later. All passes lie within one stride of each other, so a wrap does no
+  /// harm.
   static bool later(const Turn& a, const Turn& b) {
     return static_cast<std::int64_t>(a.pass - b.pass) > 0;
   }

@@ -50,7 +50,7 @@ PickerFactory picker_factory(PickerOptions options);
 /// One picker; null for an unknown name.
 std::unique_ptr<Picker> make_picker(PickerOptions options, std::uint64_t seed);
 
-/// In the order of the configuration reference.
+/// The names of the pickers, in the order of the configuration reference.
 std::vector<std::string_view> known_pickers();
 
 }  // namespace evenkeel
