@@ -25,7 +25,7 @@ constexpr double negligible_wait = 0.02;  // seconds of others' work that spoil 
 constexpr double fresh_report = 2;
 constexpr double stale_report = 10;
 
-// Of what another process has learned:
+// Limits on what another process has learned:
 constexpr double max_seconds = 3600;
 constexpr double max_context = 1e8;  // tokens
 
@@ -246,7 +246,7 @@ void BackendLedger::finishing(LedgerEntry& entry, double output_tokens, double n
   }
 }
 
-/// While the engine had the request, each of its steps but those of the prompt gave it a token.
+/// Learns from a whole response: each step but those of its prompt gave it one token.
 void BackendLedger::learn_response(const LedgerEntry& entry, double output_tokens, double now) {
   const EngineHistory& begin = entry.at_dispatch;
   const EngineHistory end = history(now);

@@ -82,8 +82,8 @@ class BackendLedger {
   /// The entry has `generated` tokens, the last of which came `gap` seconds after the one before
   /// it; 0: unknown.
   void token(LedgerEntry& entry, double generated, double gap, double now);
-  /// It has been served and is about to end, with so many tokens in all; 0: unknown. Of a response
-  /// that is not streamed, this is all that tells how fast the engine is.
+  /// Learns from an entry that was served and is about to end, with so many tokens in all; 0:
+  /// unknown. A response that is not streamed tells only by this how fast the engine is.
   void finishing(LedgerEntry& entry, double output_tokens, double now);
   /// Finished, failed or abandoned. Does nothing to an entry that is not here.
   void ended(LedgerEntry& entry, double now);
@@ -96,7 +96,7 @@ class BackendLedger {
   // ---- Predictions, in seconds ----
 
   double wait_seconds(double now) const;  ///< W
-  /// Of an adapter that is not loaded; nothing: it has loaded none yet.
+  /// The time to load an adapter; nothing: the engine has loaded none yet.
   std::optional<double> load_seconds() const { return load_seconds_; }
   /// tau
   double step_seconds() const { return speed_.step_seconds(streams(), context_tokens()); }
@@ -112,11 +112,11 @@ class BackendLedger {
   double memory_use(double mean_output) const;
   double kv_tokens() const { return kv_tokens_; }
 
-  /// The head of the queue is so late that its first token may never be seen: the engine shows
-  /// none, or the request was not complete. One more request may then be sent in spite of W. If its
-  /// first token comes, the engine is past the head.
+  /// True if the head of the queue is so late that its first token may never be seen: the engine
+  /// shows none, or the request was not complete. One more request may then be sent in spite of W.
+  /// If its first token comes, the engine is past the head.
   bool takes_probe(double now) const;
-  /// After this, `dispatched` and later events need no memory.
+  /// Reserves memory, so that `dispatched` and later events need none.
   void make_room();
 
   bool idle() const { return queue_.empty() && streams() < 1; }
@@ -138,7 +138,7 @@ class BackendLedger {
   /// An event, or a look at the predictions: the last report is older now.
   void age_report(double now);
   void integrate(double now);
-  /// Up to now, with the share of the head that is predicted to be computed.
+  /// True if the head of the queue is overdue: its first token has not come within `patience`.
   bool stuck(double now) const;
   double patience() const;
   EngineHistory history(double now);
@@ -146,7 +146,7 @@ class BackendLedger {
   void end_unseen_head(double at);
   void begin_stream(LedgerEntry& entry, double first_token_at);
   void learn_prefill(const LedgerEntry& head, double now);
-  /// Its first token came after so many seconds, in which its adapter was loaded.
+  /// Learns the time of loading an adapter from a first token that came after so many seconds.
   void learn_load(const LedgerEntry& head, double took);
   void learn_response(const LedgerEntry& entry, double output_tokens, double now);
   void reestimate();

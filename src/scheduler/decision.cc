@@ -14,7 +14,7 @@ double sum_of(const std::array<double, held_by_count>& seconds) {
   return sum;
 }
 
-/// What it waited for most.
+/// The cause for which the request was held longest.
 HeldBy main_cause(const Decision& decision) {
   const auto longest = std::ranges::max_element(decision.held_seconds);
   return static_cast<HeldBy>(longest - decision.held_seconds.begin());

@@ -22,7 +22,7 @@ LeastSquares<2>::Vector prefill_prior(const EngineSpeed::Coefficients& prior) {
   return {prior.per_prefill_token * prompt_unit, prior.per_attention_pair * pair_unit};
 }
 
-/// With what the model leaves out.
+/// The deviation of a prediction, with what the model leaves out.
 double deviation_of(const auto& prediction) {
   const double noise = response_noise * prediction.y;
   return std::sqrt(std::max(0.0, prediction.variance) + noise * noise);

@@ -97,8 +97,8 @@ class EngineSpeed {
     double uncached = 0;        ///< tokens of prompts that were computed in those steps
     double pairs = 0;           ///< of those prompts, as above
   };
-  /// That work took so long. It is all that a response tells whose tokens are not seen. Both models
-  /// take of the error what they are uncertain of: a decoupled Kalman filter (Puskorius and
+  /// Learns from the time of that work: all that a response tells whose tokens are not seen. Each
+  /// model takes its own uncertain part of the error: a decoupled Kalman filter (Puskorius,
   /// Feldkamp, Decoupled Extended Kalman Filter Training of Feedforward Layered Networks, 1991).
   void learn_response(const Work& work, double seconds);
 
@@ -116,7 +116,7 @@ class EngineSpeed {
 
   Coefficients coefficients_;  // of the models below, for predictions
   double steps_per_token_ = 0;
-  // In thousands of tokens and millions of pairs: numbers of similar size.
+  // The models, in thousands of tokens and millions of pairs: numbers of similar size.
   LeastSquares<3> step_;
   LeastSquares<2> prefill_;
 };

@@ -129,7 +129,7 @@ class LeastSquares {
     return sum;
   }
 
-  /// As uncertain as before the first sample.
+  /// Becomes as uncertain as before the first sample.
   void forget_all() {
     weight_ = 0;
     covariance_ = {};
@@ -139,7 +139,7 @@ class LeastSquares {
     }
   }
 
-  /// Several large errors in a row, all to one side: the server is not what it was.
+  /// True if several large errors in a row are all to one side: the server is not what it was.
   bool notice_change(double error, double large) {
     if (std::abs(error) < large) {
       surprises_ = 0;
@@ -205,7 +205,7 @@ class LeastSquares {
     }
     return std::isfinite(learned.relative_error) && is_positive(covariance);
   }
-  /// Cholesky's decomposition of the correlations exists.
+  /// True if Cholesky's decomposition of the correlations exists.
   static bool is_positive(const std::array<Vector, N>& covariance) {
     std::array<Vector, N> root{};
     for (std::size_t i = 0; i < N; ++i) {

@@ -34,7 +34,7 @@ class OutputLengths {
   void restore(const LearnedTraffic& learned);
   /// Tokens that an output of the class is expected to have yet, at least 1; `generated` so far.
   double remaining(std::uint64_t output_class, double generated) const;
-  /// Of the last outputs; 200 before the first.
+  /// The mean of the last outputs; 200 before the first.
   double mean() const;
 
  private:

@@ -68,8 +68,8 @@ void SchedulingPass::share_out_queue() {
   }
 }
 
-/// Until what waits now has started on the backends that the request may use. If none of them is in
-/// rotation: as long as its own prefill takes.
+/// The time until what waits now has started on the backends that the request may use; if none of
+/// them is in rotation, that of its own prefill.
 double SchedulingPass::drain_seconds(const ScheduledRequest& request) const {
   double work = 0;
   double backends = 0;

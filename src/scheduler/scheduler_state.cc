@@ -12,13 +12,13 @@ constexpr std::size_t tenant_count = 4096;
 constexpr double batch_patience = 4;  // times that of others
 constexpr double shrink = 0.98;       // of an index's capacity, for a predicted hit that missed
 constexpr double growth = 1.001;      // for a hit that was confirmed
-// Of 1 KiB of text, whatever the tokenizer.
+// Bounds for 1 KiB of text, whatever the tokenizer.
 constexpr double min_tokens_per_block = 64;
 constexpr double max_tokens_per_block = 1024;
 constexpr double block_smoothing = 0.02;  // of the tokens that a block has on average
 constexpr double clear_share = 0.2;       // of the larger of two hits, by which they clearly differ
 constexpr double clear_blocks = 2;        // and so many blocks
-// Of what was charged for an output: the most that a longer one is charged later.
+// The most that a longer output is charged later, in units of what was charged for it.
 constexpr double max_correction = 4;
 
 // Targets of requests that have none, when the configuration has none either.
@@ -165,7 +165,7 @@ void Scheduler::State::learn_hit(const ScheduledRequest& request, const Outcome&
   set_index_capacity(request.backend, backend.index_capacity * (missed ? shrink : growth));
 }
 
-/// If the index has no room it has evicted what the engine still had: it grows as fast as it
+/// Grows an index that has no room, and so has evicted what the engine still had, as fast as it
 /// shrinks, up to what the engine's whole cache would hold. Where others send requests too, they
 /// may have brought the prefix.
 void Scheduler::State::found_unpredicted(const ScheduledRequest& request) {

@@ -46,7 +46,7 @@ struct ScheduledRequest {
   std::uint32_t excluded_count = 0;
   std::uint32_t line = 0;  // where it waits
   double rank = 0;         // there
-  // Of the last time that it was held:
+  // Set when the request was last held:
   std::uint32_t held_for = Scheduler::no_backend;
   std::uint32_t held_events = 0;  // of that backend
   double held_at = 0;
@@ -55,7 +55,7 @@ struct ScheduledRequest {
   Scheduler::Ticket ticket = 0;
   Decision* decision = nullptr;
 
-  /// Whatever the state of the backend.
+  /// True if the request allows the backend, whatever the backend's state.
   bool may_use(std::uint32_t slot) const {
     const auto* const end = excluded.data() + excluded_count;
     return (pinned == Arrival::any_slot || pinned == slot) &&
@@ -79,7 +79,7 @@ struct ScheduledBackend {
   double confirms_hits = 0;
   double streams = 1;
   double has_blocks = 1;
-  // Of the responses that report cached tokens.
+  // Sums over the responses that report cached tokens.
   double predicted_cached = 0;
   double reported_cached = 0;
   // When one of its responses told something, and when its engine reported; only for records.
@@ -177,11 +177,11 @@ struct Scheduler::State {
   static double behind_match(const ScheduledRequest& request, double matched) {
     return std::clamp(request.entry.prompt_tokens - 1 - matched, 0.0, request.tokens_per_block);
   }
-  /// Its prompt has been computed; what is only announced may never come.
+  /// Learns from a prompt that has been computed; what is only announced may never come.
   void learn_prefill(const ScheduledRequest& request) {
     mean_prefill += 0.02 * (request.entry.prefill_seconds - mean_prefill);
   }
-  /// Its tenant has been charged for the output that was expected: it was of so many tokens.
+  /// Corrects the charge to the tenant, which was for the output expected, to so many tokens.
   void settle_output(const ScheduledRequest& request, double tokens);
   /// The engine reports how much of the prompt it had cached.
   void learn_hit(const ScheduledRequest& request, const Outcome& outcome);
@@ -225,7 +225,7 @@ struct Scheduler::State {
     std::uint32_t line;
     std::uint32_t index;    // in the line
     bool is_alone = false;  // what follows in the line has a turn of its own
-    /// By priority and share.
+    /// The priority and the tenant's share.
     std::pair<Priority, std::int64_t> turn() const { return {priority, bucket}; }
     bool operator>(const Turn& other) const { return other < *this; }
     bool operator<(const Turn& other) const {
@@ -250,7 +250,7 @@ struct Scheduler::State {
     bool is_new_and_idle = false;
     bool takes_probe = false;
     SlotState state = SlotState::open;
-    // For the request that is being placed:
+    // Set for the request that is being placed:
     double uncached = 0;
     double cached = 0;
     double load = 0;        // of its adapter, in seconds
@@ -274,7 +274,7 @@ struct Scheduler::State {
 };
 
 inline double seconds_since_epoch(Instant now) { return seconds_of(now.time_since_epoch()); }
-/// From now on the request is held for this reason.
+/// Notes that the request is held for this reason from now on.
 inline void note_hold(Decision& decision, HeldBy held_by, double now) {
   decision.held_seconds[static_cast<std::size_t>(decision.held_by)] += now - decision.held_since;
   decision.held_since = now;
@@ -345,7 +345,7 @@ class SchedulingPass {
   bool has_trials_ = false;  // an idle backend is new
   std::optional<std::uint64_t> last_late_tenant_;
   std::pair<Priority, std::int64_t> last_late_turn_;
-  // Of the request that is being placed: late ones of another tenant wait behind it. They will
+  // True if late requests of another tenant wait behind the one that is being placed. They will
   // disturb the streams anyway, so it does not wait for the sake of streams.
   bool hurries_ = false;
   double least_step_ = 0;
@@ -353,7 +353,7 @@ class SchedulingPass {
   double usual_load_ = 0;  // seconds, of an adapter on a backend that has loaded none
   double mean_output_ = 0;
   double slack_refresh_ = 0;  // seconds
-  // Of the request that is being placed:
+  // Set for the request that is being placed:
   std::uint64_t tie_key_ = 0;
   double output_ = 0;  // tokens that it is expected to get
 };

@@ -79,8 +79,8 @@ double Scheduler::State::rank_of(const ScheduledRequest& request) {
   return request.least_prefill + ageing * request.arrived_at;
 }
 
-/// What it was held for a moment ago has not changed. Most events change one backend, while many
-/// requests wait: estimating all of them each time would cost more than the requests themselves.
+/// True if the backend that the request was held for has not changed. Most events change one
+/// backend, while many requests wait: estimating them all each time would cost more than they do.
 bool SchedulingPass::stays_held(const ScheduledRequest& request) {
   if (request.held_for == Scheduler::no_backend || now_ - request.held_at > reconsidered_after) {
     return false;
@@ -93,8 +93,8 @@ bool SchedulingPass::stays_held(const ScheduledRequest& request) {
   return true;
 }
 
-/// It found too little room in all KV caches, and there is no more now: many such prompts do not
-/// keep others from being looked at.
+/// True if the request found too little room in all KV caches, and there is no more now: many such
+/// prompts do not keep others from being looked at.
 bool SchedulingPass::lacks_room(const ScheduledRequest& request) const {
   return request.needs_room > 0 && request.needs_room >= max_room_ &&
          now_ - request.arrived_at < max_held_age;
@@ -278,8 +278,8 @@ bool SchedulingPass::within_tie(double cost, double least) const {
   return cost <= least + std::abs(least) * tie_ratio + tie_seconds;
 }
 
-/// Null: it may go nowhere now. X is at least 0, so what costs more without it than the best costs
-/// with it is not looked at.
+/// Returns null if the request may go nowhere now. X is at least 0, so what costs more without it
+/// than the best costs with it is not looked at.
 SchedulingPass::Candidate* SchedulingPass::cheapest(const ScheduledRequest& request) {
   auto& candidates = state_.candidates;
   Candidate* best =
@@ -339,7 +339,7 @@ SchedulingPass::Candidate* SchedulingPass::trial_or(const ScheduledRequest& requ
   return trial;
 }
 
-/// Nothing: it may start there now.
+/// Returns nothing if the request may start there now.
 std::optional<HeldBy> SchedulingPass::reason_to_hold(const ScheduledRequest& request,
                                                      const Candidate& candidate) const {
   const BackendLedger& ledger = state_.backends[candidate.slot].ledger;

@@ -22,7 +22,7 @@ class StreamSlack {
   void add(double seconds) {
     if (seconds > 0) slack_.push_back(seconds);
   }
-  /// After the last `add`.
+  /// Sorts the slacks. REQUIRES: after the last `add`.
   void sort() {
     std::sort(slack_.begin(), slack_.end());
     inverse_above_.resize(slack_.size() + 1);

@@ -15,7 +15,7 @@
 
 namespace evenkeel {
 
-/// At most a day: no prediction is of use beyond.
+/// A duration of at most a day: no prediction is of use beyond.
 inline Duration duration_of(double seconds) {
   constexpr double day = 86'400;
   return std::chrono::duration_cast<Duration>(
@@ -75,7 +75,7 @@ struct Decision {
     failed,    ///< the attempt ended otherwise
   };
 
-  // What it asked for.
+  // The request.
   std::array<char, max_name> name_bytes{};  ///< the request's ID, cut
   std::size_t name_size = 0;
   std::uint64_t request = 0;  ///< Arrival::request: others may have the same ID
@@ -101,8 +101,8 @@ struct Decision {
   Fate fate = Fate::waits;
   std::uint32_t chosen = Scheduler::no_backend;  ///< slot
   Duration waited{};
-  /// Of one that was refused or left: the time of its prompt where it is the shortest, in seconds.
-  /// With its age it is what is compared with its target.
+  /// The time of the prompt where it is the shortest, in seconds, if the request was refused or
+  /// left. Together with the request's age it is compared with the target.
   double least_prefill = 0;
 
   // What was predicted, and what came true. Times from when it was sent.
@@ -135,8 +135,8 @@ struct ExplainedDecision {
   std::string_view backend(std::uint32_t slot) const;
 };
 
-/// On one line, as a dictionary of RFC 8941: for a response's field `x-evenkeel-decision`. Of a
-/// request that was placed, or that was not and will not be.
+/// The decision on one line, as a dictionary of RFC 8941: for a response's field
+/// `x-evenkeel-decision`. REQUIRES: the request was placed, or will not be.
 std::string compact_text(const ExplainedDecision& explained);
 
 }  // namespace evenkeel

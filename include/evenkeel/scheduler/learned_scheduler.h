@@ -29,7 +29,7 @@ struct LearnedModel {
   bool operator==(const LearnedModel&) const = default;
 };
 
-/// Of one backend.
+/// What was learned of one backend.
 struct LearnedEngine {
   LearnedModel<3> step;
   LearnedModel<2> prefill;
@@ -57,7 +57,7 @@ struct LearnedEngine {
   bool operator==(const LearnedEngine&) const = default;
 };
 
-/// Of the requests of one pool, whichever backend they go to.
+/// What was learned of the requests of one pool, whichever backend they go to.
 struct LearnedTraffic {
   double mean_prefill = 0;      ///< seconds; 0: unknown
   double tokens_per_event = 0;  ///< of streams; 0: unknown
@@ -75,7 +75,7 @@ struct LearnedTraffic {
   bool operator==(const LearnedTraffic&) const = default;
 };
 
-/// Of a scheduler.
+/// What a scheduler has learned.
 struct LearnedScheduler {
   LearnedTraffic traffic;
   std::map<std::string, LearnedEngine> engines;  ///< by backend id

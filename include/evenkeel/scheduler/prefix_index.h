@@ -19,10 +19,10 @@ namespace evenkeel {
 /// Thread: one at a time.
 class PrefixIndex {
  public:
-  /// Of a longer prompt the beginning is indexed.
+  /// The most blocks of a prompt that are indexed, from its beginning.
   static constexpr std::size_t max_prompt_blocks = 1024;
 
-  /// As many pairs as fit into `max_bytes`, and at least one for each backend.
+  /// Allocates as many pairs as fit into `max_bytes`, and at least one for each backend.
   PrefixIndex(std::uint32_t backends, std::size_t max_bytes);
 
   std::uint32_t backends() const { return static_cast<std::uint32_t>(lists_.size()); }

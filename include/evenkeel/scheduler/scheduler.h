@@ -29,7 +29,7 @@ struct SchedulerOptions {
   double shed_factor = 0;
   /// The first that waits of a priority rises by one class with each third of this. 0: never.
   Duration patience{};
-  /// Others send requests to the same backends: reports of the engines tell how many.
+  /// True if others send requests to the same backends: the engines' reports tell how many.
   bool foreign_traffic = false;
 };
 
@@ -157,19 +157,19 @@ class Scheduler {
   void add_backend(std::uint32_t slot, const EngineFacts& facts);
   /// The backend leaves the slot. REQUIRES: nothing is in flight in the slot.
   void remove_backend(std::uint32_t slot);
-  /// What its engine has told of itself since then; values that are 0 change nothing.
+  /// Updates what the backend's engine has told of itself; values that are 0 change nothing.
   void describe(std::uint32_t slot, std::uint64_t kv_tokens, std::uint32_t step_tokens);
   void set_state(std::uint32_t slot, SlotState state);
-  /// Its engine held these adapters at that time, the last used first, of which it keeps so many;
-  /// 0: unknown. What has been sent there since counts as held too, and takes the place of what
-  /// was not used for longest.
+  /// Notes that the engine held these adapters at that time, the last used first, and keeps `slots`
+  /// of them; 0: unknown. What has been sent there since counts as held too, and takes the place of
+  /// what was not used for longest.
   void adapters(std::uint32_t slot, std::span<const std::uint64_t> held, std::uint32_t slots,
                 Instant as_of);
-  /// Its engine has restarted: its cache is empty, and it has loaded no adapter.
+  /// Notes that the engine has restarted: its cache is empty, and it has loaded no adapter.
   void backend_cleared(std::uint32_t slot);
-  /// Its engine's load was polled. Only read with `foreign_traffic`. A report that says too little
-  /// changes nothing. `in_flight_at_poll`: requests of this process that were there then; nothing:
-  /// as many as are there now.
+  /// Takes in a poll of the engine's load. Only read with `foreign_traffic`. A report that says too
+  /// little changes nothing. `in_flight_at_poll`: requests of this process that were there then;
+  /// nothing: as many as are there now.
   void polled(std::uint32_t slot, const LoadSample& report, Instant now,
               std::optional<std::uint32_t> in_flight_at_poll = std::nullopt);
 
@@ -180,11 +180,11 @@ class Scheduler {
   struct Placement {
     Ticket ticket = 0;
     std::uint32_t backend = no_backend;  ///< `no_backend`: refused, and the ticket is void
-    /// For a refused one: when the requests that wait now are predicted to have started.
+    /// When the requests that wait now are predicted to have started, if this one is refused.
     Duration retry_after{};
     Duration predicted_ttft{};  ///< from now
-    /// What it is predicted to cost: the engine's time for its prompt, and the time that it then
-    /// decodes, one stream among others. Of a refused one, on the best backend.
+    /// The predicted cost: the engine's time for the prompt, and the time that it then decodes, one
+    /// stream among others. If the request is refused, on the best backend.
     Duration prefill{};
     Duration decode{};
   };
@@ -192,7 +192,7 @@ class Scheduler {
   class SlotTaker {
    public:
     virtual ~SlotTaker() = default;
-    /// False: the backend is full, and gets no request in this pass.
+    /// False if the backend is full, and gets no request in this pass.
     virtual bool take(std::uint32_t slot) = 0;
   };
   /// Starts and refuses requests. Call it after each event, and at `next_pass`. What it starts
@@ -206,10 +206,10 @@ class Scheduler {
   // Events of placed requests, in this order; others than `finished` may be missing.
 
   void first_token(Ticket ticket, Instant now);
-  /// Its first token will not be seen.
+  /// Notes that the first token of the request will not be seen.
   void unseen(Ticket ticket);
-  /// Of one in so many tokens of a stream: it has `generated` tokens in all its choices, and the
-  /// last came `gap` after the one before it.
+  /// The sampling interval of streams, in tokens: `token` tells that a stream has `generated`
+  /// tokens in all its choices, and that the last came `gap` after the one before it.
   static constexpr std::uint32_t sampled_tokens = 10;
   void token(Ticket ticket, std::uint32_t generated, Duration gap, Instant now);
 
@@ -220,7 +220,7 @@ class Scheduler {
   };
   /// The response has ended. The ticket is void.
   void finished(Ticket ticket, const Outcome& outcome, Instant now);
-  /// It failed, or its client left, placed or not. The ticket is void.
+  /// Ends a request that failed, or whose client left, placed or not. The ticket is void.
   void abandoned(Ticket ticket, Instant now);
 
   // ---- Estimates ----
@@ -262,7 +262,7 @@ class Scheduler {
   /// ignored. REQUIRES: after `add_backend`, before the first request.
   void restore(std::uint32_t slot, const LearnedEngine& learned, Instant now);
   void restore(const LearnedTraffic& learned);
-  /// These blocks, the last used first, were used after all that are known. REQUIRES: not more than
+  /// Adds blocks, the last used first, as used after all that are known. REQUIRES: not more than
   /// 1024.
   void restore_prefixes(std::uint32_t slot, std::span<const std::uint64_t> hashes);
   std::size_t prefix_capacity(std::uint32_t slot) const;
