@@ -17,7 +17,7 @@ struct KnownField {
   Role role = Role::session;
 };
 
-// In the order in which they count.
+// The fields, in the order in which they count.
 constexpr auto known_fields = std::to_array<KnownField>({
     {"x-claude-code-agent-id"},  // of a child
     {"x-claude-code-parent-agent-id", Role::parent},
@@ -38,7 +38,7 @@ constexpr auto known_fields = std::to_array<KnownField>({
 
 using Values = std::array<std::string_view, known_fields.size()>;
 
-/// Of these fields, in one pass: few requests have any.
+/// The values of the known fields, found in one pass: few requests have any.
 Values values_of(const Fields& fields) {
   Values values{};
   for (const Field& field : fields) {

@@ -14,7 +14,7 @@ namespace evenkeel {
 /// first that the request has, of its fields, then of its body. With the session whose prompt a
 /// child agent shares.
 std::optional<SessionHint> find_agent_session(const Request& request);
-/// Whether such a name may be the value of this field.
+/// True if such a name may be the value of this field.
 bool is_agent_field(std::string_view name);
 /// The key of the session with that name, which is none of those that other sources name.
 std::uint64_t agent_session_key(std::string_view session);

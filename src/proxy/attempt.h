@@ -15,7 +15,7 @@ struct AttemptContext {
   PoolMetrics& metrics;
   const ForwarderOptions& options;
 
-  /// With `engine: auto` the engine of the pool is none, and the backend's may be known.
+  /// The backend's engine: with `engine: auto` the pool's is none, and the backend's may be known.
   const Engine& engine_of(const Backend& backend) const;
 };
 

@@ -10,12 +10,12 @@
 
 namespace evenkeel {
 
-/// A refusal or a failure: it counts against the backend.
+/// True if the outcome is a refusal or a failure: it counts against the backend.
 inline bool counts_against_backend(AttemptOutcome outcome) {
   return outcome == AttemptOutcome::overloaded || outcome == AttemptOutcome::failed;
 }
 
-/// It changes nothing at the server (RFC 9110, section 9.2.1).
+/// True if the method changes nothing at the server (RFC 9110, section 9.2.1).
 inline bool is_safe_method(std::string_view method) {
   return method == "GET" || method == "HEAD" || method == "OPTIONS";
 }

@@ -22,15 +22,15 @@ class BodyMatch {
     yes,
   };
 
-  /// Of a request whose body is being read, as far as it does not depend on the prompt's size, of
-  /// which there is always an estimate.
+  /// Judges a request whose body is being read, as far as that does not depend on the prompt's
+  /// size, of which there is always an estimate.
   Verdict judge(const InferenceRequest& asked) const;
-  /// `rest_unread`: see InferenceInfo.
+  /// True if the request meets the conditions. `rest_unread`: see InferenceInfo.
   bool matches(const InferenceRequest& asked, bool rest_unread) const;
-  /// The size of the prompt matters.
+  /// True if the size of the prompt matters.
   bool depends_on_size() const { return prompt_tokens_.has_value(); }
   bool depends_on_model() const { return !models_.empty(); }
-  /// `matches` may hold for a request for this model.
+  /// True if `matches` may hold for a request for this model.
   bool takes_model(std::string_view model) const;
 
  private:

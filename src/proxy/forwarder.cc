@@ -192,7 +192,7 @@ Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, Request
   co_return lease;
 }
 
-/// Without a successor, requests that have moved to an earlier one are still sent by that.
+/// Keeps an earlier successor if there is none now: it still sends requests that moved to it.
 void Forwarder::hand_queue_to(Forwarder* successor, const std::shared_ptr<const void>& plan) {
   pool_.hand_queue_to(successor == nullptr ? nullptr : &successor->pool_);
   if (successor == nullptr) {

@@ -14,17 +14,17 @@ constexpr std::string_view format_name = "endpoint-load-metrics-format";
 constexpr std::string_view report_name = "endpoint-load-metrics";
 constexpr std::string_view binary_report_name = "endpoint-load-metrics-bin";
 
-/// In lower case, as Triton wants it. A request whose field has this very value, not an equal one,
-/// has it from us.
+/// The format in lower case, as Triton wants it. A request whose field has this very value, not an
+/// equal one, has it from us.
 constexpr char own_format[] = "text";
 
-/// The client did not ask for a report, but evenkeel did.
+/// True if the client did not ask for a report, but evenkeel did.
 bool asks_for_own_report(const Request& request) {
   const Field* const format = request.fields.find(format_name);
   return format != nullptr && format->value_begin == own_format;
 }
 
-/// Whether there was a report.
+/// True if there was a report.
 bool read_load_reports(const Fields& fields, const Backend& backend, Instant now) {
   const auto text = fields.value(report_name);
   const auto binary = fields.value(binary_report_name);

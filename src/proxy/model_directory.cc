@@ -41,7 +41,7 @@ std::string requested_id(const Request& request) {
   return id;
 }
 
-/// Anthropic's API has a list of models at the same path.
+/// True if the client wants Anthropic's list of models, which has the same path.
 bool wants_anthropic(const Request& request) {
   return request.fields.value("anthropic-version").has_value();
 }
@@ -94,7 +94,7 @@ Result<Response> json_response(const Request& request, std::string text) {
   return response;
 }
 
-/// Not a glob.
+/// True unless the pattern is a glob.
 bool is_name(std::string_view pattern) { return !is_glob(pattern); }
 
 }  // namespace
@@ -199,7 +199,7 @@ std::vector<ModelDirectory::Served> ModelDirectory::served_to(const Request& req
   return pools;
 }
 
-/// In the order of the pools, each model once. A model that no route takes to its pool is left out.
+/// The models in the order of the pools, each once; none that no route takes to its pool.
 std::vector<ModelDirectory::Listed> ModelDirectory::list(const std::vector<Served>& pools) const {
   std::vector<Listed> models;
   std::unordered_map<std::string_view, std::size_t> places;
@@ -228,7 +228,7 @@ std::vector<ModelDirectory::Listed> ModelDirectory::list(const std::vector<Serve
   return models;
 }
 
-/// By its id, or without the tag that an engine implies.
+/// Finds a model by its id, or without the tag that an engine implies.
 const ModelDirectory::Listed* ModelDirectory::find(const std::vector<Served>& pools,
                                                    const std::vector<Listed>& models,
                                                    std::string_view id) {

@@ -27,13 +27,13 @@ class ModelDirectory final : public Handler {
   /// `catalog`: where the worker keeps the present one; null inside: there is none yet.
   ModelDirectory(const Config& config, const std::shared_ptr<const ModelCatalog>& catalog);
 
-  /// The file has a host for which models may be listed or named. Otherwise nothing else may be
-  /// called.
+  /// True if the file has a host for which models may be listed or named. Otherwise nothing else
+  /// may be called.
   bool is_needed() const { return !reach_.pools_to_list().empty(); }
 
-  /// A GET or HEAD of /v1/models or below. Cheap for all other requests.
+  /// True for a GET or HEAD of /v1/models or below. Cheap for all other requests.
   static bool is_for(const Request& request);
-  /// Whether the answer to such a request is this directory's, rather than a backend's. `route`:
+  /// True if the answer to such a request is this directory's, rather than a backend's. `route`:
   /// which matches it.
   bool answers(const Request& request, std::optional<std::size_t> route) const;
 

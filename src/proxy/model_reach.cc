@@ -92,7 +92,7 @@ ModelReach::Paths ModelReach::paths_of(const RouteMatch& match) {
   return paths;
 }
 
-/// Those that match this host, in order.
+/// The routes that match this host, in order.
 ModelReach::Routes ModelReach::routes_of(std::string_view authority) const {
   const std::string host = normal_host(host_of(authority));
   Routes routes;
@@ -165,7 +165,7 @@ std::set<std::string> ModelReach::pools_to_list() const {
   return names;
 }
 
-/// With the pools that these fall back to.
+/// Adds the names of the pools to list, and of those that they fall back to.
 void ModelReach::add_to_list(std::string_view authority, bool always,
                              std::set<std::string>& names) const {
   const Pools openai = pools_for(Api::openai, authority, nullptr);

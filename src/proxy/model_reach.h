@@ -43,13 +43,13 @@ class ModelReach {
   /// REQUIRES: the file has this pool.
   const PoolConfig& pool(std::string_view name) const { return config_.pools[numbers_.at(name)]; }
 
-  /// The route takes requests to a model; others that match /v1/models do so on purpose.
+  /// True if the route takes requests to a model; others that match /v1/models do so on purpose.
   bool takes_requests(std::size_t route, Api api = Api::openai) const {
     return (paths_[route] & paths_of(api)) != 0;
   }
 
-  /// The client is better served with a list of evenkeel's own than with that of one backend: there
-  /// are several pools, or names that the backends do not know.
+  /// True if the client is better served with a list of evenkeel's own than with one backend's:
+  /// there are several pools, or names that the backends do not know.
   bool merges(const Pools& pools) const;
 
   /// The names of the pools whose models may have to be listed or named for some client. Empty:

@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-/// For a request that has begun to be counted. Any backend of the pool may get it. `pool` outlives
-/// the request.
+/// Assigns the pool to a request that has begun to be counted. Any backend of the pool may get it.
+/// `pool` outlives the request.
 inline void assign_pool(RequestIdentity& identity, std::string_view pool, std::uint32_t pool_index,
                         WorkerMetrics& worker_metrics) {
   worker_metrics.pool(identity.pool_index).in_flight.remove();

@@ -212,8 +212,8 @@ void RetryLoop::hold(Result<Response> result) {
   held_ = std::make_unique<Held>(Held{std::move(result), info.timings, info.outcome.backend});
 }
 
-/// A backend's answer says more than that another one takes nothing. So does the failure of one
-/// that may have begun: the request is not unprocessed because the next one has not seen it.
+/// True if the earlier result says more: a backend's answer, or the failure of one that may have
+/// begun. The request is not unprocessed because the next backend has not seen it.
 bool RetryLoop::outweighs(const Held& earlier, const Error& later) const {
   return earlier.result || (sent_ > 0 && later.not_processed);
 }

@@ -56,7 +56,7 @@ class RetryLoop {
   void fail(Attempt& attempt, Error error);
   /// True if another attempt follows a failure or a refusal.
   bool goes_on(const Attempt& attempt);
-  /// True if that is at the same backend, for which the request keeps its slot.
+  /// True if the next attempt is at the same backend, for which the request keeps its slot.
   bool keeps_backend() const { return next_ == NextAttempt::same_backend; }
 
   /// Restores the request for the client's answer: no further attempt is made.

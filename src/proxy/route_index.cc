@@ -13,7 +13,7 @@ constexpr std::uint64_t any_path = 0x2545f4914f6cdd1d;
 
 std::uint64_t exact_path(std::string_view path) { return hash_of(path) * exact_path_salt; }
 
-/// Of paths that begin with this segment.
+/// The key of paths that begin with this segment.
 std::uint64_t first_segment(std::string_view path) {
   const std::string_view rest = path.substr(1);
   return hash_of(rest.substr(0, rest.find('/'))) * segment_salt;

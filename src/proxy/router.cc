@@ -57,7 +57,7 @@ struct HeadClaims {
   bool needs_model = false;  // it has no body, but its API wants one with a model
   std::string model;         // without a body: as its path or its query names it
 
-  /// Without a body: of those conditions, only that on the model can fail.
+  /// True if a request without a body may meet `wanted`: only the condition on the model can fail.
   bool meet(const BodyMatch& wanted) const {
     if (!wanted.depends_on_model()) return true;
     return model.empty() ? !needs_model : wanted.takes_model(model);

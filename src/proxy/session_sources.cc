@@ -56,7 +56,7 @@ std::string id_in_path(const Request& request) {
   return {};
 }
 
-/// A response or a conversation.
+/// True if the request creates a response or a conversation.
 bool creates_response(const Request& request) {
   if (request.method != "POST") return false;
   std::string storage;
@@ -64,7 +64,7 @@ bool creates_response(const Request& request) {
   return path && (path->ends_with(responses) || path->ends_with(conversations));
 }
 
-/// Its body may name a session, as far as the API is known.
+/// True if the request's body may name a session, as far as the API is known.
 bool has_prompt(InferenceTask task) {
   return task == InferenceTask::chat || task == InferenceTask::completion ||
          task == InferenceTask::embedding;

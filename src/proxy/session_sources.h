@@ -21,28 +21,28 @@ class SessionSources {
   /// The cookie that evenkeel sets itself.
   static constexpr std::string_view own_cookie = "evenkeel-session";
 
-  /// As in the file: `agent-session`, `response-id`, `header:NAME`, `cookie:NAME`, `cookie`,
-  /// `session_id`, `sequence_id`. REQUIRES: `mode` is not `off`.
+  /// Parses the sources of the file: `agent-session`, `response-id`, `header:NAME`, `cookie:NAME`,
+  /// `cookie`, `session_id`, `sequence_id`. REQUIRES: `mode` is not `off`.
   explicit SessionSources(const std::vector<std::string>& by,
                           AffinityMode mode = AffinityMode::hard);
 
   /// Nothing if the request has none of the sources but `response-id`. Those of its body count only
   /// if that was inspected.
   std::optional<SessionHint> find(const Request& request) const;
-  /// Ids of responses and conversations lead to the servers that have handed them out.
+  /// True if ids of responses and conversations lead to the servers that have handed them out.
   bool by_response_id() const { return by_response_id_; }
-  /// Of a request whose body is being read: the rest may name the session. True only for sources
-  /// that the file names one by one.
+  /// True if the rest of the request's body, which is being read, may name the session. Only
+  /// sources that the file names one by one count.
   bool awaits_name(const Request& request) const;
-  /// A request without a session gets one, with a cookie that names it.
+  /// True if a request without a session gets one, with a cookie that names it.
   bool sets_cookie() const { return sets_cookie_; }
-  /// Answers may name a session.
+  /// True if answers may name a session.
   bool learns() const { return learns_; }
   /// Pins what the head of the answer names: a field or a cookie of `by` with a value that the
   /// request did not have.
   void learn(const Request& request, const Response& response, const AnswerPins& pins,
              Instant now) const;
-  /// The body of the answer is to be read for the id of a response or a conversation.
+  /// True if the body of the answer is to be read for the id of a response or a conversation.
   bool reads_answer(const Request& request) const;
 
  private:

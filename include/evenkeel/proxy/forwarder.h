@@ -53,7 +53,7 @@ struct ForwarderOptions {
   std::string pool;
   std::uint32_t pool_index = 0;            ///< of LabelIndex
   std::optional<std::string> hash_header;  ///< requests with the same value share a backend
-  /// The pool has a scheduler, which is told what requests to models cost.
+  /// True if the pool has a scheduler, which is told what requests to models cost.
   bool schedules = false;
   SloConfig slo;  ///< of the pool
   /// hash_of the model's name that its backends get, whatever its clients ask for; 0: they get
@@ -68,8 +68,8 @@ struct ForwarderOptions {
   /// forwarder.
   const std::vector<RouteRules>* rules = nullptr;
   const Engine* engine = &engine_named("generic");  ///< of its backends, as the file has it
-  /// Errors in the events of all its backends count as failures; else of those whose engine was
-  /// detected.
+  /// True if errors in the events of all its backends count as failures; else only of those whose
+  /// engine was detected.
   bool finds_stream_errors = false;
   /// The longest time from a request's first attempt to its last one.
   Duration max_retry_time = PoolTimeouts{}.first_byte;
@@ -97,10 +97,10 @@ class Forwarder final : public Handler {
   /// of a later version from now on, which sends them. `plan` owns it. Null: they stay.
   void hand_queue_to(Forwarder* successor, const std::shared_ptr<const void>& plan);
   const PoolState& state() const { return pool_.state(); }
-  /// A backend of the pool has handed out this id of a response or a conversation, a key as
+  /// True if a backend of the pool has handed out this id of a response or a conversation, a key as
   /// SessionHint has it, and alone knows what it stands for.
   bool knows(std::uint64_t response_id) const;
-  /// Of a request whose body is being read: the rest may name its session.
+  /// True if the rest of the request's body, which is being read, may name its session.
   bool awaits_session(const Request& request) const;
 
  private:

@@ -24,11 +24,11 @@ struct RetryPolicy {
 
   explicit RetryPolicy(const RetryRules& rules);
 
-  /// An answer with this status, from a server that runs an engine with these refusals.
+  /// True for an answer with this status from a server that runs an engine with these refusals.
   bool retries(const ErrorAnswer& answer, const EngineRefusals& refusals, bool idempotent) const;
-  /// An attempt without an answer, after which the backend may have begun.
+  /// True for an attempt without an answer, after which the backend may have begun.
   bool retries(const Error& error, bool idempotent) const;
-  /// Whether repeating the request has the same effect as sending it once (RFC 9110, 9.2.2).
+  /// True if repeating the request has the same effect as sending it once (RFC 9110, 9.2.2).
   bool is_idempotent(const Request& request) const;
 
   std::uint32_t attempts;
