@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-// Of a pool that does not name its sessions: 180 KB.
+// The table of a pool that does not name its sessions: 180 KB.
 constexpr std::uint32_t default_agent_sessions = 10'000;
 
 }  // namespace

@@ -109,8 +109,8 @@ bool is_wildcard(const Address& address) {
   return address.host == "0.0.0.0" || parse_ip(address.host) == IpBytes{};
 }
 
-// The only host name that counts as this machine is "localhost": the addresses of others may
-// change.
+// True if the address is this machine's. The only host name that counts as this machine is
+// "localhost": the addresses of others may change.
 bool is_this_machine(const Address& address, const Environment& environment) {
   if (normal_host(address.host) == "localhost" || is_wildcard(address)) return true;
   const auto ip = parse_ip(address.host);
@@ -158,7 +158,7 @@ void check_named_file(FileUse use, const std::string& key, const std::string& fi
   if (error) context.add(key, fmt::format("'{}' {}", file, *error), std::string{help});
 }
 
-/// Only a warning: the daemon serves without it.
+/// Warns of the file only: the daemon serves without it.
 void check_state_file(const std::string& file, ParseContext& context) {
   const std::string key = "state_file";
   if (file.empty() || context.report.has_problem(key)) return;

@@ -21,7 +21,7 @@ Tree map_of(const char* key, Tree value) {
 
 }  // namespace
 
-// Beside `pool`, a split names labels.
+// Requires `pool`, or a `split`; beside `pool`, a split names labels.
 void Fields<RouteConfig>::extend_schema(Tree& schema) {
   Tree pool = requires_key("pool");
   pool.put("properties",

@@ -9,7 +9,7 @@ constexpr std::string_view blanks = " \t\r\n";
 
 bool is_blank(char c) { return blanks.find(c) != blanks.npos; }
 
-/// Behind the text in quotes that begins here; behind the first quote if there is no second one.
+/// Skips the text in quotes that begins here, or only the first quote if there is no second one.
 std::size_t skip_quoted(std::string_view text, std::size_t at) {
   const std::size_t begin = at + 1;
   const char quote = text[at];
@@ -23,7 +23,7 @@ std::size_t skip_quoted(std::string_view text, std::size_t at) {
   return begin;
 }
 
-/// "---" or "..." on this line: what follows begins a value.
+/// True if "---" or "..." is on this line: what follows begins a value.
 bool is_marker(std::string_view text, std::size_t at) {
   const std::string_view three = text.substr(at, 3);
   const bool begins_line = at == 0 || text[at - 1] == '\n';

@@ -192,7 +192,7 @@ struct KeyHashForm : TextForm {
   void read(const Node& node, Value& value) const;
 };
 
-// One of a few words.
+// A choice of a few words.
 struct Words {
   std::string_view what;  // "picker"
   std::span<const std::string_view> names;

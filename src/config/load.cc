@@ -105,7 +105,7 @@ void read_text(std::string_view text, Config& config, ParseContext& context) {
   }
 }
 
-// Of what the file gives for later use: the other keys are checked with the file.
+// Adds the places of what is used later: the other keys are checked with the file.
 void add_places(Places& places, const ParseContext& context) {
   for (const auto& [path, mark] : context.marks) {
     const bool used_later = path.starts_with("listeners") || path.starts_with("admin") ||
@@ -114,7 +114,7 @@ void add_places(Places& places, const ParseContext& context) {
   }
 }
 
-// Not cached: interfaces come and go.
+// True if the address is this machine's. Not cached: interfaces come and go.
 bool is_local_ip(const IpBytes& ip) {
   constexpr std::uint8_t loopback_network = 127;
   const bool is_v4 = std::equal(ip.begin(), ip.begin() + 12, mapped_v4.begin());

@@ -25,7 +25,7 @@ class PoolModels {
   }
 
   const std::vector<std::string>& models() const { return models_; }
-  // Whether they leave room for this name, or for one that the glob matches.
+  // True if the pool's models leave room for this name, or for one that the glob matches.
   bool may_have(std::string_view model) const {
     if (models_.empty()) return true;
     if (model.find('*') == model.npos) return names_.contains(without_tag(model));

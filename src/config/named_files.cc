@@ -64,7 +64,7 @@ std::optional<std::string> access_log_error(const std::string& path) {
   return std::nullopt;
 }
 
-/// It is replaced by a new file, so its folder counts; for the next start it must be readable.
+/// The state file's error: a new file replaces it, in its folder; the next start must read it.
 std::optional<std::string> state_file_error(const std::string& path) {
   struct stat status{};
   if (stat(path.c_str(), &status) == 0) {

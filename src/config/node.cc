@@ -36,7 +36,7 @@ bool fits(Shape shape, const Tree& tree) {
   return false;
 }
 
-// Whether a key that is none of ours may be meant for a secret: for what this program takes only as
+// True if a key that is none of ours may be meant for a secret: for what this program takes only as
 // the name of a file, or as a hash.
 bool may_name_secret(std::string_view key) {
   const std::string word = lower(key);
@@ -68,7 +68,7 @@ std::string help_for_colon(std::string_view text, const KnownKey& key) {
                      shorten(text.substr(key.name.size() + 1)));
 }
 
-// Whether a word is another name for `meant` or a misspelling of it, not just a part of it.
+// True if a word is another name for `meant` or a misspelling of it, not just a part of it.
 bool is_near(std::string_view word, std::string_view meant, const std::vector<std::string>& names) {
   return edit_distance(word, meant, 3) < 3 || meaning_of(word, names).has_value();
 }

@@ -103,7 +103,7 @@ class Node {
   // have.
   void refuse_key(std::string_view key, std::span<const std::string_view> variants) const;
 
-  // Whether the key is there, whatever its value. REQUIRES: match_keys returned true.
+  // True if the key is there, whatever its value. REQUIRES: match_keys returned true.
   bool has(std::string_view key) const { return matched_.count(key) > 0; }
 
   // The value of a key, if it is there and of the right shape. REQUIRES: match_keys returned true.

@@ -107,7 +107,7 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 
 namespace {
 
-// Those of one file, warnings included, are fewer.
+// The most problems that are rendered: those of one file, warnings included, are fewer.
 constexpr std::size_t max_rendered = 2 * (Report::max_listed + 1);
 
 // A line for a terminal: only the part around the column if it is long, and a caret below.
@@ -143,7 +143,7 @@ bool is_word_character(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-// Whether `text` has the value at `at`; a short one only as a word.
+// True if `text` has the value at `at`; a short one only as a word.
 bool has_value_at(std::string_view text, std::size_t at, std::string_view value) {
   constexpr std::size_t min_secret = 4;
   if (!text.substr(at).starts_with(value)) return false;

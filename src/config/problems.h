@@ -25,8 +25,8 @@ class Report {
   // Adds a problem that does not keep the file from being used.
   void warn(Mark mark, std::string path, std::string message, std::string help = {});
 
-  // Whether there is a problem at this key or inside it: its value is no basis for further
-  // checks.
+  // True if there is a problem at this key or inside it. A value with a problem is no basis for
+  // further checks.
   bool has_problem(const std::string& path) const { return affected_paths_.count(path) > 0; }
 
   // Drops the problems at or below a line: after a syntax error they are guesswork.
@@ -41,8 +41,8 @@ class Report {
 
   std::size_t size() const { return problems_.list.size() + problems_.more; }
 
-  // In the order of the file; where there are more than `max_listed`, the last one is their number.
-  // Values from the environment and secrets are hidden.
+  // Returns the problems in the order of the file; after `max_listed` of them, the number of
+  // others. Values from the environment and secrets are hidden.
   std::vector<Problem> take();
   std::vector<Problem> take_warnings();
 

@@ -48,7 +48,7 @@ bool host_covers(const std::string& first, const std::string& second) {
          second.ends_with(first.substr(1));
 }
 
-// Whether each call in `second` is matched by `first`.
+// True if each call in `second` is matched by `first`.
 bool calls_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
   if (first.empty()) return true;
   const auto is_covered = [&](std::string_view call) {
@@ -59,7 +59,7 @@ bool calls_cover(const std::vector<std::string>& first, const std::vector<std::s
   return !second.empty() && std::ranges::all_of(second, is_covered);
 }
 
-// Whether each model in `second` is matched by `first`. A glob stands for itself there: what
+// True if each model in `second` is matched by `first`. A glob stands for itself there: what
 // matches its text matches all that it does.
 bool models_cover(const std::vector<std::string>& first, const std::vector<std::string>& second) {
   if (first.empty()) return true;

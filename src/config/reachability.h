@@ -12,7 +12,7 @@
 
 namespace evenkeel::config_file {
 
-// Whether `first` matches every request that `second` matches.
+// True if `first` matches every request that `second` matches.
 bool covers(const RouteMatch& first, const RouteMatch& second);
 
 // Finds the route that hides a later one, without comparing each pair: paths are a trie, and below

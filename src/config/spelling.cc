@@ -20,7 +20,7 @@ std::string without_separators(std::string_view word) {
   return out;
 }
 
-// "first_byte" begins with "first" and ends with "byte"; a part within does not count.
+// True for "first" and "byte" in "first_byte"; a part within does not count.
 bool begins_or_ends_with(std::string_view whole, std::string_view part) {
   if (part.size() < 2 || whole.size() <= part.size()) return false;
   const auto is_seam = [](char c) { return c == '_' || c == '-'; };
@@ -110,7 +110,7 @@ std::size_t rank_of_edits(std::string_view a, std::string_view b) {
   return edits <= allowed ? edits : no_rank;
 }
 
-/// 0: the same; the lower, the nearer.
+/// Returns 0 for the same name; the lower, the nearer.
 std::size_t rank_of(const ComparedName& wanted, const ComparedName& known) {
   constexpr std::size_t min_part = 3;
   if (wanted.whole == known.whole) return 0;

@@ -30,7 +30,7 @@ bool is_letter_or_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// A token of RFC 9110.
+// True if the text is a token of RFC 9110.
 bool is_token(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
     return is_letter_or_digit(c) ||

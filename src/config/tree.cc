@@ -113,7 +113,7 @@ bool is_number(std::string_view text) {
   return text.empty();
 }
 
-// YAML 1.1, which many tools still read, has more words for booleans, and dates, and 1:30 for 90.
+// True if YAML 1.1, which many tools still read, takes the text for a boolean, a date, or 1:30.
 bool is_special_in_yaml_1_1(std::string_view text) {
   std::string lower{text};
   std::ranges::transform(lower, lower.begin(),
@@ -123,7 +123,7 @@ bool is_special_in_yaml_1_1(std::string_view text) {
          text.find_first_not_of("0123456789_:+-.") == text.npos;
 }
 
-// Whether text needs no quotes anywhere, also inside [] and {}.
+// True if text needs no quotes anywhere, also inside [] and {}.
 bool stands_plain(std::string_view text) {
   if (type_of_plain(text) != PlainType::text || is_special_in_yaml_1_1(text)) return false;
   constexpr std::string_view first = "/._";

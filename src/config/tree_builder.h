@@ -1,4 +1,4 @@
-// From yaml-cpp's events to a tree.
+// A tree built from yaml-cpp's events.
 #pragma once
 
 #include <yaml-cpp/eventhandler.h>
@@ -33,8 +33,8 @@ inline constexpr char patch = '\x01';
 // The message of the exception for a scalar without its closing quote.
 inline constexpr const char* unclosed_quote = "a quoted text that never ends";
 
-// Whether the scalar that begins at `start` has one: where it is missing, yaml-cpp ends the text at
-// the end of the file.
+// True if the scalar that begins at `start` has a closing quote: without one, yaml-cpp ends the
+// text at the end of the file.
 bool has_closing_quote(std::string_view text, std::size_t start);
 
 // What a syntax error means, in terms of the file.
@@ -102,7 +102,7 @@ class TreeBuilder : public YAML::EventHandler {
   void open(Tree tree, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
             YAML::EmitterStyle::value style);
   void close();
-  // Of the value that comes next.
+  // The path of the value that comes next.
   std::string path() const;
   void attach(Tree value);
   void attach_key(Frame& frame, Tree value);

@@ -104,7 +104,7 @@ struct BoundAddress {
   Address address;
 };
 
-// Whether one connection could go to either. [::] takes IPv4 connections, too.
+// True if one connection could go to either. [::] takes IPv4 connections, too.
 bool overlap(const Address& a, const Address& b) {
   if (a.port == 0 || a.port != b.port) return false;
   const auto host = [](const Address& address) {
@@ -286,7 +286,7 @@ void check_reachability(const Config& config, ParseContext& context) {
   }
 }
 
-// What is right as a path, and probably meant as a regular expression or a template.
+// True if the text is right as a path, and probably meant as a regular expression or a template.
 bool looks_like_a_regex(const std::string& path) {
   return path.ends_with('$') || path.find_first_of("^|[]{}") != path.npos;
 }

@@ -150,7 +150,7 @@ void report_second_document(const YAML::Mark& at, const TextLines& lines, Report
   }
 }
 
-// Whether the mistake is in one scalar, which reads on once the character is another one.
+// True if the mistake is in one scalar, which reads on once the character is another one.
 bool can_be_patched(const YAML::Exception& error, const std::string& text) {
   const bool in_a_scalar = error.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR ||
                            error.msg == YAML::ErrorMsg::UNKNOWN_TOKEN ||

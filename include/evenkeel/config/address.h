@@ -31,7 +31,7 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
 // Reads where a name server is: an IP address, and a port if it is not 53.
 std::optional<Address> parse_name_server(std::string_view text, std::string& why);
 
-// What a Host field may be: "host" or "host:port"; false, and `why`: what is wrong.
+// True if the text may be a Host field: "host" or "host:port". If not, `why` says what is wrong.
 bool is_host_field(std::string_view text, std::string& why);
 
 // A block of addresses, such as 10.0.0.0/8, ::1 or fd00::/8.

@@ -369,8 +369,8 @@ struct RouteMatch {
   std::map<std::string, std::string> header;  // lower-case name -> exact value
   std::vector<std::string> method;            // any of these, upper case
   std::vector<std::string> grpc;  // calls of any of these: "package.Service" or one "/Method" of it
-  // Of the body, which is read before the route is chosen. They match no request whose body cannot
-  // be read.
+  // Conditions on the body, which is read before the route is chosen. They match no request whose
+  // body cannot be read.
   std::vector<std::string> model;            // names, or globs with '*': any of these
   std::vector<std::string> task;             // any of these: "chat"
   std::optional<TokenBounds> prompt_tokens;  // as estimated
@@ -385,7 +385,7 @@ struct RouteMatch {
 struct RouteTarget {
   std::string pool;
   std::uint32_t weight = 1;  // share of the sum over the route's targets; 0: none
-  // Its backends with all these labels; empty: all its backends.
+  // The labels that its backends must all have; empty: all its backends.
   BackendLabels labels{};
 
   bool operator==(const RouteTarget&) const = default;
@@ -412,18 +412,18 @@ struct RouteConfig {
   ModelListRule model_list = ModelListRule::automatic;
   StickyConfig sticky;  // only read with several targets
   SloConfig slo;        // instead of the pool's
-  // Of its requests: their default, and the most that they may name; none: as they name it.
+  // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
 
   bool operator==(const RouteConfig&) const = default;
 };
 
-// Whose requests they are: by their API key, or as a trusted proxy says.
+// The requests of one tenant: by their API key, or as a trusted proxy says.
 struct TenantConfig {
   std::string name;
   std::vector<std::string> keys_sha256;  // of its API keys, in lower-case hexadecimal
   double weight = 1;  // its share of the engines' time, against other tenants that wait
-  // Of its requests: their default, and the most that they may name; none: as they name it.
+  // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
 
   bool operator==(const TenantConfig&) const = default;
@@ -499,7 +499,7 @@ struct Config {
 const std::vector<std::string>& engine_names();
 const std::vector<std::string>& picker_names();
 
-// Whether the bodies of the pool's requests are read: if the file says so, or needs it.
+// True if the bodies of the pool's requests are read: if the file says so, or needs it.
 bool inspects(const PoolConfig& pool);
 
 // How the pool keeps sessions together: as the file says, else soft sessions of coding agents where

@@ -19,7 +19,7 @@ struct EngineTraits {
   /// Ray's proxy after 90 s. Servers of which nothing is known count as uvicorn.
   std::chrono::milliseconds keep_alive_idle{4'000};
   bool generates_tokens = true;  ///< there is a request that makes any of its models generate
-  /// In a pool with `protocol: h2` its health is checked over gRPC.
+  /// True if the health of such an engine is checked over gRPC in a pool with `protocol: h2`.
   bool checked_over_grpc = false;
   /// A path of metrics that must not be polled: reading consumes its data. Empty: none.
   std::string_view consumed_metrics_path = {};
@@ -43,7 +43,7 @@ inline constexpr EngineTraits all_engine_traits[] = {
     {.name = "auto", .health_timeout = std::chrono::seconds(5)},
 };
 
-/// Those of `generic` if the name is no engine's.
+/// The traits of this engine, or those of `generic` if the name is no engine's.
 constexpr const EngineTraits& engine_traits(std::string_view name) {
   const auto* found = std::ranges::find(all_engine_traits, name, &EngineTraits::name);
   if (found != std::end(all_engine_traits)) return *found;

@@ -108,11 +108,11 @@ LoadResult load_config(const std::string& file, const Environment& environment);
 LoadResult read_config(std::string_view text, const std::string& file,
                        const Environment& environment);
 
-// As text, one line per problem, each followed by its source line and a caret:
+// Renders problems as text, one per line, each followed by its source line and a caret:
 // `file:line:column: error: path: message; help`, or `warning` in place of `error`.
 std::string render_problems(const std::vector<Problem>& problems, std::string_view text);
 
-// For programs: a JSON list of {file, line, column, path, message, help, severity}.
+// Renders them for programs: a JSON list of {file, line, column, path, message, help, severity}.
 std::string problems_json(const std::vector<Problem>& problems);
 
 // Prints the config as a file, which read_config reads back to an equal Config. `with_defaults`:

@@ -26,7 +26,7 @@ std::optional<std::string> nearest_word(std::string_view word,
 inline constexpr std::size_t max_near_names = 3;
 inline constexpr std::size_t max_looked_at_names = 1000;
 
-/// Those of `names` that a client that wrote `name` may have meant, best first: the same but for
+/// Finds the names that a client that wrote `name` may have meant, best first: the same but for
 /// case and separators; the same behind its last '/' and before a ':' ("llama3" for
 /// "meta/llama3:8b"); a few edits away; one that it begins, or that begins it. For names of models.
 std::vector<std::string_view> near_names(std::string_view name,
