@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-/// Null: the body is not compressed, or it cannot be read.
+/// Returns null if the body is not compressed, or cannot be read.
 std::unique_ptr<Decompressor> decompressor_of(BodyForm form, WindowShare windows) {
   switch (form) {
     case BodyForm::gzip: return make_gzip_decompressor();

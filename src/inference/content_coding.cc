@@ -10,13 +10,13 @@ constexpr std::string_view skippable_magic = "\x2a\x4d\x18";  // behind a byte f
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/// RFC 1950, section 2.2.
+/// True if the bytes are a header of zlib (RFC 1950, section 2.2).
 bool has_zlib_header(unsigned char first, unsigned char second) {
   return (first & 0x0f) == 8 && first >> 4 <= 7 && (first * 256 + second) % 31 == 0;
 }
 
-/// The beginning of a JSON object or a form, in any encoding of Unicode: Python finds out which one
-/// it is.
+/// True if a JSON object or a form may begin like this, in any encoding of Unicode: Python finds
+/// out which one it is.
 bool may_begin_text(char first, char second) {
   const auto begins = [](char c) { return c == '{' || c == '\0' || is_space(c); };
   if (begins(first)) return begins(second) || second == '"' || second == '}';
@@ -27,7 +27,7 @@ bool may_begin_text(char first, char second) {
   return false;
 }
 
-/// A frame of zstd. Nothing: it may be one.
+/// True if the body is a frame of zstd. Nothing if it may be one.
 std::optional<bool> is_zstd(std::string_view begin) {
   const bool skippable = (begin.front() & 0xf0) == 0x50;
   const std::string_view magic = skippable ? skippable_magic : zstd_magic.substr(1);

@@ -23,7 +23,7 @@ class Decompressor {
   virtual ~Decompressor() = default;
   /// Removes bytes from the front of `bytes`, and writes the next text: its first `size` bytes.
   virtual Status next(std::string_view& bytes, std::span<char> text, std::size_t& size) = 0;
-  /// What was read is a whole. Bytes that follow may begin more of it.
+  /// True if what was read is a whole. Bytes that follow may begin more of it.
   virtual bool complete() const = 0;
 };
 

@@ -8,8 +8,8 @@
 namespace evenkeel {
 namespace {
 
-/// In the order of detection: the first engine whose evidence is found is the one. Ray serves other
-/// engines and passes their responses on, so it comes before them; SGLang has Ollama's API, too.
+/// The engines in the order of detection: the first whose evidence is found counts. Ray passes on
+/// the responses of others, so it comes before them; SGLang has Ollama's API, too.
 constexpr const Engine* table[] = {
     &ray_engine,    &triton_engine,    &mlserver_engine,   &sglang_engine,
     &trtllm_engine, &llamacpp_engine,  &vllm_engine,       &tgi_engine,

@@ -45,7 +45,7 @@ Readiness read_torchserve(const std::string& body) {
   return Readiness::loading;
 }
 
-/// {"choices":[{"text":"x","finish_reason":"length"}]}
+/// True for a response such as {"choices":[{"text":"x","finish_reason":"length"}]}.
 bool has_choice(const std::string& body) {
   const auto document = parse_json(body);
   return document && std::ranges::any_of((*document)["choices"].items(), [](const JsonValue& each) {
@@ -53,7 +53,7 @@ bool has_choice(const std::string& body) {
          });
 }
 
-/// {"model_name":"m","text_output":"x"}, without an "error".
+/// True for {"model_name":"m","text_output":"x"} and the like, without an "error".
 bool has_text_output(const std::string& body) {
   const auto document = parse_json(body);
   const auto has = [&](std::string_view key) {

@@ -14,7 +14,7 @@ constexpr std::string_view fallback_paths[] = {
     "/version", "/load", "/get_model_info", "/model_info", "/props", "/info", "/ping", "/"};
 constexpr std::span<const std::string_view> rounds[] = {identifying_paths, fallback_paths};
 
-/// Triton, MLServer and others: {"name": ..., "version": ..., "extensions": [...]}.
+/// True for Triton, MLServer and others: {"name": ..., "version": ..., "extensions": [...]}.
 bool has_kserve_metadata(const ProbeEvidence& evidence) {
   const ProbeEvidence::Keys& server = evidence.object_at("/v2");
   return server.contains("name") && server.contains("version") && server.contains("extensions");
@@ -34,7 +34,7 @@ std::vector<std::string> models_of(const ProbeEvidence& evidence) {
   return models;
 }
 
-/// Nothing but "not now", from the server or from a proxy in front of it.
+/// True if all say no more than "not now": the server, or a proxy in front of it.
 bool only_unavailable(const std::vector<ProbeResponse>& responses) {
   return !responses.empty() && std::ranges::all_of(responses, [](const ProbeResponse& response) {
     return response.status >= 502 && response.status <= 504;

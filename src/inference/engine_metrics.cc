@@ -51,7 +51,7 @@ double valid_or_unknown(double value, double max_value) {
 /// Some engines report slightly more than their capacity.
 double ratio(double value) { return std::min(valid_or_unknown(value, 1.5), 1.0); }
 
-/// Nothing: `text` is no number, such as Python's None.
+/// Returns nothing if `text` is no number, such as Python's None.
 std::optional<double> number_in(std::string_view text) {
   double value = 0;
   const char* const end = text.data() + text.size();
@@ -138,7 +138,7 @@ std::optional<double> EngineMetricsReader::value_of(const Series& series, const 
   return product;
 }
 
-/// Of the adapters that have been used, keeps the last ones.
+/// Keeps the adapters that were used last.
 void EngineMetricsReader::note_use(std::uint64_t adapter, double at) {
   auto use = std::ranges::find(adapter_uses_, adapter, &AdapterUse::adapter);
   if (use == adapter_uses_.end()) {

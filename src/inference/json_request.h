@@ -43,7 +43,7 @@ class JsonRequest final : public RequestReader {
     std::uint32_t images = 0;
   };
 
-  /// Read by Go's encoding/json.
+  /// True if Go's encoding/json reads the request.
   bool is_go() const { return api_ == InferenceApi::ollama || api_ == InferenceApi::ollama_model; }
   void on_token(json::Token token);
   void on_key_bytes(bool ended);

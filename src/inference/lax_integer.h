@@ -12,9 +12,9 @@ namespace evenkeel {
 // SGLang read their requests with (https://docs.pydantic.dev/latest/concepts/conversion_table/).
 // Both return nothing for what it refuses, and a magnitude of at most 2^64 - 1.
 
-/// From a JSON number with a fraction or an exponent: 500.0, 5e2. It must be less than 2^63.
+/// Reads a JSON number with a fraction or an exponent: 500.0, 5e2. It must be less than 2^63.
 std::optional<json::Number> lax_integer(std::string_view number);
-/// From the text of a string: "500", " +500 ", "5_000", "500.0".
+/// Reads the text of a string: "500", " +500 ", "5_000", "500.0".
 std::optional<json::Number> lax_integer_in_text(std::string_view text);
 
 }  // namespace evenkeel

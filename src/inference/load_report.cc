@@ -98,7 +98,7 @@ int base64_value(char c) {
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/// With or without padding, as gRPC's fields may have it.
+/// Decodes base64 with or without padding, as gRPC's fields may have it.
 std::optional<std::string> decode_base64(std::string_view text) {
   while (text.ends_with('=')) text.remove_suffix(1);
   std::string bytes;

@@ -23,13 +23,13 @@ class ProbeEvidence {
 
   /// The models that the server lists, in its order.
   const std::vector<ModelCard>& cards() const { return cards_; }
-  /// Some model in the list of models has this `owned_by`.
+  /// True if some model in the list of models has this `owned_by`.
   bool has_owner(std::string_view owner) const;
-  /// Null: that path was not probed, or not answered.
+  /// The response to that path; null if there is none.
   const ProbeResponse* at(std::string_view path) const;
   /// The JSON object in a successful response to that path; empty if there is none.
   const Keys& object_at(std::string_view path) const;
-  /// Whether some response matches. `matches` takes the response and its JSON object.
+  /// True if some response matches. `matches` takes the response and its JSON object.
   template <class Predicate>
   bool any(Predicate matches) const {
     static const Keys none;

@@ -20,9 +20,9 @@ class RequestFacts {
  public:
   explicit RequestFacts(InferenceRequest& into) : into_(into), default_stream_(into.stream) {}
 
-  /// Whether a fact is given as a string.
+  /// True if the fact is given as a string.
   static bool is_text(Slot slot);
-  /// Whether it is a number that engines also take in other forms (lax_integer.h).
+  /// True if the fact is a number that engines also take in other forms (lax_integer.h).
   static bool is_integer(Slot slot);
   /// Forgets a fact, or all of an object: its key was read, and a value of another type leaves it
   /// unset.

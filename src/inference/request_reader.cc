@@ -89,8 +89,8 @@ std::string_view without_version(std::string_view model) {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/// Of a path that says what is asked of a model, whatever its body: that model, as it stands there.
-/// Empty: it is no such path.
+/// The model, as it stands there, in a path that says what is asked of it whatever the body. Empty
+/// if it is no such path.
 std::string_view model_before_verb(std::string_view method, std::string_view path) {
   if (const auto loaded = behind("/v2/repository/models/", path)) {
     const std::string_view model = loaded->substr(0, loaded->find('/'));
@@ -137,7 +137,7 @@ const KnownPath* known_path(std::string_view path) {
   return longest;
 }
 
-/// [PREFIX]/api/VERB
+/// True for [PREFIX]/api/VERB.
 bool is_ollama(std::string_view path) {
   constexpr std::string_view directory = "/api";
   return path.substr(0, path.rfind('/')).ends_with(directory);
@@ -161,7 +161,7 @@ std::optional<Target> target_of(const RequestHead& head) {
   return Target{ollama ? InferenceApi::ollama_model : InferenceApi::other, InferenceTask::other};
 }
 
-/// The bodies of these paths are forms.
+/// True if the bodies of this path are forms.
 bool is_form(std::string_view path) {
   return path.ends_with("/v1/audio/transcriptions") || path.ends_with("/v1/audio/translations");
 }

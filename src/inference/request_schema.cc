@@ -11,7 +11,7 @@ using enum Slot;
 constexpr auto tools_section = PromptSection::tools;
 constexpr auto system_section = PromptSection::system;
 
-// Of all APIs but KServe's.
+// Members in all APIs but KServe's.
 constexpr Member common_members[] = {
     {"model", model},
     {"stream", stream},

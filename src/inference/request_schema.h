@@ -83,7 +83,7 @@ inline constexpr int slot_count = static_cast<int>(Slot::binary_data_size) + 1;
 struct Member {
   std::string_view key;
   Slot slot = Slot::ignored;
-  /// Of members of the outermost object: where their text belongs.
+  /// Where the text of a member of the outermost object belongs.
   PromptSection section = PromptSection::messages;
 };
 

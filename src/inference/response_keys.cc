@@ -98,8 +98,8 @@ struct NameTable {
 
   std::array<Named, 1 << place_bits> places{};
 
-  /// Of the length, the first and the last four bytes. The factor was searched for: with it no two
-  /// names share a place. REQUIRES: `min_size` bytes at least.
+  /// Hashes the length, the first and the last four bytes. The factor was searched for: with it no
+  /// two names share a place. REQUIRES: `min_size` bytes at least.
   static constexpr std::size_t place_of(std::string_view name) {
     const auto size = static_cast<std::uint32_t>(name.size());
     const std::uint32_t last = word_at(name.data() + size - sizeof(std::uint32_t));

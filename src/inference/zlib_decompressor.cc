@@ -44,7 +44,7 @@ bool ZlibDecompressor::begin(char first_byte) {
   return begun_;
 }
 
-/// After the end of a member.
+/// True if another member begins behind the end of one.
 bool ZlibDecompressor::begin_member(char first_byte) {
   trailing_ = trailing_ || !gzip_ || first_byte != gzip_begin || inflateReset(&zlib_) != Z_OK;
   ended_ = trailing_;

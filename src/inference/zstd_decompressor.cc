@@ -100,7 +100,7 @@ Decompressor::Status ZstdDecompressor::next(std::string_view& bytes, std::span<c
   return Status::good;
 }
 
-/// A window is memory once text has been written there. REQUIRES: there is a context.
+/// True if the budget has it: a window is memory once it has text. REQUIRES: there is a context.
 bool ZstdDecompressor::count_memory(std::size_t more_text) {
   if (windows_.budget == nullptr) return true;
   text_bytes_ += more_text;

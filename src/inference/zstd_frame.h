@@ -25,11 +25,11 @@ class FrameHeader {
   std::span<const unsigned char> bytes() const { return {bytes_.data(), size_}; }
   void clear() { size_ = 0; }
 
-  // The following REQUIRE: `read` has returned true.
+  // True if the bytes begin a frame. REQUIRES, as what follows: `read` has returned true.
   bool begins_a_frame() const { return has_magic({0x28, 0xb5, 0x2f, 0xfd}, 0xff) || skippable(); }
-  /// A frame without text.
+  /// True if the frame has no text.
   bool skippable() const { return has_magic({0x50, 0x2a, 0x4d, 0x18}, 0xf0); }
-  /// Of a skippable frame.
+  /// The content of a skippable frame, in bytes.
   std::uint32_t skipped_bytes() const {
     return std::uint32_t{bytes_[4]} | std::uint32_t{bytes_[5]} << 8 |
            std::uint32_t{bytes_[6]} << 16 | std::uint32_t{bytes_[7]} << 24;
@@ -44,7 +44,7 @@ class FrameHeader {
            bytes_[3] == magic[3];
   }
 
-  /// As far as it is known.
+  /// The size of the header, as far as it is known.
   std::size_t expected_size() const {
     if (size_ < magic_size) return magic_size;
     if (skippable()) return magic_size + 4;

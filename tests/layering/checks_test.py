@@ -23,7 +23,7 @@ class Project(unittest.TestCase):
         self.check(old_words.main)
 
     def test_its_comments_begin_with_what_they_declare(self):
-        self.check(comments.main, "inference")
+        self.check(comments.main)
 
     def test_its_long_functions_have_a_reason(self):
         self.check(sizes.main)

@@ -48,23 +48,23 @@ struct EngineHealth {
   std::string_view path;  ///< of its health endpoint; empty: it has none that means anything
   ModelListing listing = ModelListing::openai;
   TokenProbe token = TokenProbe::completion;
-  /// False: nothing is known of its API, so `path` is requested only if the file says `check:
-  /// http`.
+  /// True if `path` is requested unless the file says otherwise; false if nothing is known of the
+  /// engine's API, so that the file must say `check: http`.
   bool check_by_default = true;
   int not_ready_status = 503;  ///< means "not ready" at `path`, besides 503
-  /// `path` fails if any model does, needed or not: it is skipped if models are checked one by one.
+  /// True if `path` fails when any model does, needed or not: skipped if models are checked singly.
   bool path_covers_all_models = false;
   bool empty_object_means_loading = false;  ///< `{}` at `path`: there is nothing to serve yet
   /// Reports whether the server sleeps: it is healthy then, but holds all requests until it is
   /// woken. Empty: nowhere.
   std::string_view sleep_path = {};
-  /// On shutdown the server stops accepting before it closes existing connections, which it may
-  /// still serve (Triton) or not (vLLM, llama.cpp): only a new connection shows the shutdown.
+  /// True if a shutdown stops accepting before it closes existing connections, which may still be
+  /// served (Triton) or not (vLLM, llama.cpp): only a new connection shows the shutdown.
   bool closes_listener_first = false;
   bool serves_kserve_grpc = false;  ///< its gRPC port has inference.GRPCInferenceService
   /// A listed model "NAME" + this suffix may be requested as "NAME". Empty: no such suffix.
   std::string_view implied_model_tag = {};
-  /// Its list of models has LoRA adapters, each with the name of its base model as `parent`.
+  /// True if the list of models has LoRA adapters, each with its base model's name as `parent`.
   bool lists_adapters = false;
 };
 
@@ -86,7 +86,7 @@ struct EngineMetricsPage {
   std::string_view required_option = {};
   std::span<const MetricsPort> ports = {};
   bool separate_port = false;  ///< the page has a port of its own that only the file can tell
-  /// A poll counts as work: it would wake a sleeping model, or keep it awake.
+  /// True if a poll counts as work: it would wake a sleeping model, or keep it awake.
   bool prevents_sleep = false;
   /// A path that must not be polled: reading consumes its data. Empty: none.
   std::string_view consumed_path = {};
@@ -95,9 +95,9 @@ struct EngineMetricsPage {
 /// Which answers of an engine mean that it has not begun to generate, so that the request may be
 /// sent to another server. docs/engines.md lists these.
 struct EngineRefusals {
-  /// 429 and 503: it refuses a request before it begins, or not at all.
+  /// True for 429 and 503: the engine refuses a request before it begins, or not at all.
   bool overload = false;
-  /// 500 and 502 that come at once: an engine that is shutting down or dead, not a wrong request.
+  /// True for 500 and 502 at once: the engine is shutting down or dead, the request is not wrong.
   bool early_errors = false;
   /// What the body of a 500 has if the JSON of the request is wrong, which is not the server's
   /// fault; empty: the engine answers that with 4xx.
@@ -110,10 +110,10 @@ struct Engine {
   EngineHealth health = {};
   EngineMetricsPage metrics = {};
   EngineRefusals refusals = {};
-  /// Every event of its OpenAI streams has `"usage":null`, whether or not usage was asked for.
-  /// Those of other engines have it only if it was, or never.
+  /// True if every event of its OpenAI streams has `"usage":null`, whether or not usage was asked
+  /// for. Those of other engines have it only if it was, or never.
   bool writes_null_usage = false;
-  /// OpenAI streams end with their usage if `stream_options.include_usage` asks for it.
+  /// True if OpenAI streams end with their usage where `stream_options.include_usage` asks for it.
   bool gives_stream_usage = false;
 };
 

@@ -29,7 +29,7 @@ std::string model_path(ModelListing listing, std::string_view model);
 Readiness read_model(ModelListing listing, int status, const std::string& body);
 /// The ids in a response of /v1/models, of models that have one; nothing if it is not one.
 std::optional<std::vector<std::string>> read_models(const std::string& body);
-/// An engine that lists these models serves requests for `model`.
+/// True if an engine that lists these models serves requests for `model`.
 bool lists_model(const Engine& engine, const std::vector<std::string>& listed,
                  std::string_view model);
 
@@ -40,11 +40,11 @@ struct TokenProbeRequest {
 };
 /// REQUIRES: not TokenProbe::none.
 TokenProbeRequest token_probe_request(TokenProbe probe, std::string_view model);
-/// The response has a token in it. One with status 200 may have an error (Triton), or nothing
-/// because the server shuts down (vLLM).
+/// True if the response has a token in it. One with status 200 may have an error (Triton), or
+/// nothing because the server shuts down (vLLM).
 bool contains_token(TokenProbe probe, int status, const std::string& body);
 
-/// {"is_sleeping": true}
+/// True for {"is_sleeping": true}.
 bool reports_sleeping(int status, const std::string& body);
 
 }  // namespace evenkeel

@@ -28,7 +28,7 @@ struct EngineIdentity {
   bool loading = false;                 ///< it responds, but says that it cannot serve yet
   bool requires_api_key = false;        ///< it does not list its models without one
 
-  /// The server has shown what it is. Otherwise it may be anything.
+  /// True if the server has shown what it is. Otherwise it may be anything.
   bool known() const { return !evidence.empty() || kserve; }
 };
 
@@ -39,8 +39,8 @@ struct EngineIdentity {
 /// trtllm-serve's consumes its data, reading llama-server's wakes a sleeping model).
 std::span<const std::span<const std::string_view>> probe_rounds();
 
-/// The server has handled the request, if only with "not found". Another status may be different
-/// the next time.
+/// True if the server has handled the request, if only with "not found". Another status may be
+/// different the next time.
 bool is_conclusive(const ProbeResponse& response);
 
 /// What the responses show, in any order and number. A server that shows nothing is generic.

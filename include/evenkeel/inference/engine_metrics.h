@@ -35,7 +35,7 @@ const SeriesIndex& series_of(const Engine& engine);
 /// if it is none of the engine's default ports.
 std::uint16_t metrics_port_of(const Engine& engine, std::uint16_t port);
 
-/// A path that must not be polled, since reading it consumes its data.
+/// True if the path must not be polled, since reading it consumes its data.
 bool is_consumed_by_scrape(const Engine& engine, std::string_view path);
 
 /// Parses one page, in pieces. Impossible values (DCGM's blanks, negative counts) are unknown.

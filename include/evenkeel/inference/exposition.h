@@ -40,8 +40,8 @@ class MetricNames {
   /// The index of the name among those given; `none` if it is not there.
   std::size_t find(std::string_view name) const;
 
-  /// False: a line (without leading blanks) certainly has none of the names.
-  /// `end`: the end of readable memory.
+  /// False if a line (without leading blanks) certainly has none of the names. `end`: the end of
+  /// readable memory.
   bool may_match(const char* line, std::size_t size, const char* end) const;
 
  private:
@@ -76,9 +76,9 @@ class ExpositionReader {
 
   void read(std::string_view bytes);
 
-  /// `# EOF` was read: what follows is ignored.
+  /// True if `# EOF` was read: what follows is ignored.
   bool ended() const { return ended_; }
-  /// The last line has no line feed. It does not count as a sample: its value may be incomplete.
+  /// True if the last line has no line feed. Then it is no sample: its value may be incomplete.
   bool has_partial_line() const { return !partial_.empty() || skipping_; }
 
  private:

@@ -24,7 +24,7 @@ struct GpuMetrics {
   double memory_total_bytes = LoadSample::unknown;
 };
 
-/// Whether a label of the file selects this GPU: its index, "0"; an instance of it, "0:7"; its
+/// True if a label of the file selects this GPU: its index, "0"; an instance of it, "0:7"; its
 /// UUID, with or without "GPU-"; each also with its host in front, "node1/0".
 bool is_selected(const GpuMetrics& gpu, std::string_view label);
 
@@ -39,7 +39,7 @@ class GpuMetricsReader final : private SampleSink {
   void read(std::string_view bytes) { reader_.read(bytes); }
   bool ended() const { return reader_.ended(); }
   bool has_partial_line() const { return reader_.has_partial_line(); }
-  /// In the order in which they first appear.
+  /// The GPUs in the order in which they first appear.
   std::vector<GpuMetrics> gpus() const;
 
  private:

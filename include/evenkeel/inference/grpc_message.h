@@ -30,9 +30,9 @@ class GrpcMessageReader {
 
   /// Valid until the next `read`, and as long as the bytes of the last one.
   std::string_view message() const { return message_; }
-  /// The message has to be decompressed as `grpc-encoding` says.
+  /// True if the message has to be decompressed as `grpc-encoding` says.
   bool compressed() const { return compressed_; }
-  /// The stream is between two messages.
+  /// True if the stream is between two messages.
   bool at_boundary() const { return consumed_ || buffered_.empty(); }
 
  private:

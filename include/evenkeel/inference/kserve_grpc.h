@@ -23,8 +23,8 @@ struct InferTensor {
   std::string datatype;  ///< "FP32", "BYTES", ...
   std::vector<std::int64_t> shape;
   InferParameters parameters;
-  /// As in raw_input_contents, however it was sent: little endian, row by row; each element of
-  /// BYTES after its length in four bytes. Empty if the data is in shared memory.
+  /// The elements as in raw_input_contents, however they were sent: little endian, row by row; one
+  /// of BYTES after its length in four bytes. Empty if the data is in shared memory.
   std::string data;
 };
 
@@ -45,7 +45,7 @@ struct ModelInferResponse {
   std::vector<InferTensor> outputs;
 };
 
-/// One of the two: an error ends its request, not the stream.
+/// An error or a response: an error ends its request, not the stream.
 struct ModelStreamInferResponse {
   std::string error_message;
   ModelInferResponse response;
@@ -65,13 +65,13 @@ struct ServerMetadata {
   std::vector<std::string> extensions;
 };
 
-/// Of a ModelReadyRequest or a ModelMetadataRequest, which have the same fields.
+/// The model of a ModelReadyRequest or a ModelMetadataRequest, which have the same fields.
 struct ModelId {
   std::string name;
   std::string version;
 };
 
-/// Of grpc.health.v1.HealthCheckResponse.
+/// The status of grpc.health.v1.HealthCheckResponse.
 enum class ServingStatus : std::uint8_t { unknown, serving, not_serving, service_unknown };
 
 /// Errors of all decoders: bad_request, if the bytes are not such a message, or if the data of an
@@ -82,7 +82,7 @@ Result<ModelStreamInferResponse> decode_model_stream_infer_response(std::string_
 Result<ModelId> decode_model_id(std::string_view message);
 Result<std::string> decode_health_check_request(std::string_view message);
 Result<ServingStatus> decode_health_check_response(std::string_view message);
-/// Of ServerLiveResponse, ServerReadyResponse and ModelReadyResponse.
+/// Decodes ServerLiveResponse, ServerReadyResponse and ModelReadyResponse.
 Result<bool> decode_readiness(std::string_view message);
 Result<ModelMetadata> decode_model_metadata(std::string_view message);
 

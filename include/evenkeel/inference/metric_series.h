@@ -18,7 +18,7 @@ enum class Quantity : std::uint8_t {
   gpu_memory_used_bytes,
   gpu_memory_total_bytes,
   gpu_memory_ratio,
-  // Of EngineReport.
+  // Quantities of EngineReport.
   start_time,
   work_done,
   kv_tokens,
@@ -57,11 +57,11 @@ struct Series {
   Quantity quantity;
   Aggregation aggregation = Aggregation::sum;
   double scale = 1;  ///< converts a sample's value to a ratio, to bytes, or to a count
-  /// Among series of the same quantity, the one with the lowest number that has samples counts.
+  /// The rank among series of the same quantity: the lowest number that has samples counts.
   std::uint8_t preference = 0;
   std::span<const LabelMatcher> matchers = {};
-  /// Of several samples with the same value of this label, or without it, the largest counts.
-  /// Empty: every sample counts.
+  /// The label by which samples are grouped: of those with the same value of it, or without it, the
+  /// largest counts. Empty: every sample counts.
   std::string_view group_by = {};
   /// The sample's value is the product of these labels. A sample in which one of them is no number
   /// does not count. Empty: its own value.

@@ -15,7 +15,7 @@
 
 namespace evenkeel {
 
-/// Whether a body of this type must be JSON where an API takes JSON. Servers also take it without a
+/// True if a body of this type must be JSON where an API takes JSON. Servers also take it without a
 /// type, and with the one that curl gives data by default; some take it with any.
 bool is_json_type(std::string_view content_type);
 
@@ -55,7 +55,7 @@ struct RequestHead {
 /// The API of a request with a body that is read; nothing for other requests (GET, other gRPC
 /// calls). A known path counts behind a prefix, too.
 std::optional<InferenceApi> inference_api_of(const RequestHead& head);
-/// Without a body that names its model, a request of such an API is not complete. Not true of
+/// True if a request of such an API is not complete without a body that names its model. False for
 /// `other`, `path_model` and `ollama_model`.
 bool needs_body(InferenceApi api);
 
@@ -83,16 +83,16 @@ class RequestReader : public Pooled {
   enum class Decoded : std::uint8_t { all, some, none };
 
   virtual ~RequestReader() = default;
-  /// The next bytes. False: the body is malformed; what follows is not read. Only JSON is ever
-  /// found malformed: of other forms the engine reports what is wrong.
+  /// Reads the next bytes. False if the body is malformed; what follows is not read. Only JSON is
+  /// ever found malformed: of other forms the engine reports what is wrong.
   virtual bool read(std::string_view bytes) = 0;
-  /// The body has ended. False: it is malformed, or not complete.
+  /// Ends the body. False if it is malformed, or not complete.
   virtual bool finish() = 0;
   /// The rest of the body will not be read: `into` then says what its beginning does. Hashes are
   /// complete only after `stop` or `finish`. Further calls of them do nothing.
   virtual void stop() = 0;
-  /// Nothing that follows in the body matters, so that nothing has to wait for it: true behind the
-  /// first message of a gRPC stream, and behind the JSON of a request with binary tensors.
+  /// True if nothing that follows in the body matters, so that nothing has to wait for it: behind
+  /// the first message of a gRPC stream, and behind the JSON of a request with binary tensors.
   virtual bool done() const = 0;
   /// bad_request; `detail` names the byte, counted from 0: "invalid JSON at byte 17: ...". Of a
   /// compressed body, it is a byte of the text.
@@ -100,7 +100,7 @@ class RequestReader : public Pooled {
   virtual const Error& error() const = 0;
 
   virtual Decoded decoded() const { return Decoded::all; }
-  /// Reading has ended because `windows` has too little left.
+  /// True if reading has ended because `windows` has too little left.
   virtual bool lacks_memory() const { return false; }
 
   /// Each value of the key `model` of the outermost object, its quotes included. Empty where the
@@ -108,7 +108,7 @@ class RequestReader : public Pooled {
   virtual std::vector<BodyRange> take_model_values() = 0;
   /// The value of OpenAI's `stream_options`, the last one; nothing if it was not given.
   virtual std::optional<BodyRange> stream_options() const = 0;
-  /// Behind the brace that opens the outermost object; nothing if the body is not a JSON object.
+  /// The place behind the outermost object's opening brace; nothing if the body is no JSON object.
   virtual std::optional<std::uint64_t> object_begin() const = 0;
 };
 

@@ -18,7 +18,7 @@ namespace evenkeel {
 /// Thread: any; takes no lock.
 class TokenEstimates {
  public:
-  /// Of a model that nothing is known of, in bytes.
+  /// The value for a model that nothing is known of, in bytes.
   static constexpr double default_bytes_per_token = 4.0;
   /// What an image costs, in tokens: of the order of LLaVA's 576 and of OpenAI's 765.
   static constexpr std::uint64_t tokens_per_image = 600;
@@ -32,7 +32,7 @@ class TokenEstimates {
   /// are text alone.
   void learn(const InferenceRequest& request, std::uint64_t prompt_tokens);
 
-  /// Of one model, in a form that outlives the process.
+  /// What was learned of one model, in a form that outlives the process.
   struct Learned {
     std::uint64_t model = 0;  ///< most of the bits of a hash of its name
     double bytes_per_token = 0;

@@ -17,7 +17,7 @@ class WindowBudget {
 
   explicit WindowBudget(std::uint64_t max_bytes = default_bytes) : max_bytes_(max_bytes) {}
 
-  /// `client`: of `client_key`. False: there is not that much for it, and nothing is taken.
+  /// Takes bytes for a client (of `client_key`). False if there are too few for it: none is taken.
   bool take(std::uint64_t client, std::uint64_t bytes) {
     if (bytes > max_bytes_ - taken_) return false;
     std::uint64_t& own = clients_[client];

@@ -5,7 +5,7 @@
 
 namespace evenkeel {
 
-/// Of the process that renders the page, by Prometheus' clients for Python, Go and Rust.
+/// The start of the process that renders the page, by Prometheus' clients for Python, Go and Rust.
 inline constexpr std::string_view process_start_time = "process_start_time_seconds";
 
 extern const Engine generic_engine;

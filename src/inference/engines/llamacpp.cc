@@ -13,7 +13,7 @@ bool has_server_field(const ProbeEvidence& responses) {
   });
 }
 
-/// Until its model is loaded it answers every request like this.
+/// True if the server answers as it answers every request until its model is loaded.
 bool is_loading(const ProbeEvidence& responses) {
   return responses.any([](const ProbeResponse& response, const ProbeEvidence::Keys&) {
     return response.status == 503 && response.body.find("\"Loading model\"") != std::string::npos &&
@@ -47,8 +47,8 @@ constexpr Series series[] = {
 
 }  // namespace
 
-/// Its /slots and /metrics wake a sleeping model, so health checks use neither. /v1/models lists
-/// the model while it is still loading.
+/// llama.cpp's /slots and /metrics wake a sleeping model, so health checks use neither. /v1/models
+/// lists the model while it is still loading.
 const Engine llamacpp_engine{
     .name = "llamacpp",
     .detection = {.rules = rules, .reports_loading = is_loading},

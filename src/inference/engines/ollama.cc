@@ -14,7 +14,7 @@ constexpr EvidenceRule rules[] = {{"/ says that Ollama is running", has_banner}}
 
 }  // namespace
 
-/// It has no metrics; a page that the file names is read with the series of all engines.
+/// Ollama has no metrics; a page that the file names is read with the series of all engines.
 const Engine ollama_engine{
     .name = "ollama",
     .detection = {.rules = rules},

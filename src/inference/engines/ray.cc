@@ -21,7 +21,7 @@ bool has_no_routes_yet(const ProbeEvidence& responses) {
           response->body.starts_with("Route table is not populated yet"));
 }
 
-/// The 404 of its proxy at a path without an application, such as before the first one starts.
+/// True for the 404 of Ray's proxy at a path without an application, as before the first starts.
 bool has_not_found_text(const ProbeEvidence& responses) {
   return responses.any([](const ProbeResponse& response, const ProbeEvidence::Keys&) {
     return response.status == 404 &&

@@ -20,7 +20,7 @@ constexpr EvidenceRule rules[] = {
     {"/model_info describes its model", has_model_info},
 };
 
-/// With priorities there is a series for each priority besides the total, whose priority is empty.
+/// The total has an empty priority; with priorities there is a series for each of them besides.
 constexpr LabelMatcher total[] = {{"priority", ""}};
 
 /// All tensor and pipeline ranks may report the same requests; each rank of data parallelism has
@@ -40,7 +40,7 @@ constexpr Series series[] = {
      .quantity = Quantity::kv_cache_ratio,
      .aggregation = Aggregation::max,
      .matchers = total},
-    // It runs as several processes, whose page has no start time.
+    // SGLang runs as several processes, whose page has no start time.
     {.name = "sglang:prompt_tokens_total", .quantity = Quantity::work_done},
     {.name = "sglang:generation_tokens_total", .quantity = Quantity::work_done},
     {.name = "sglang:max_total_num_tokens", .quantity = Quantity::kv_tokens, .group_by = group_by},
@@ -53,7 +53,7 @@ constexpr Series series[] = {
 
 }  // namespace
 
-/// Its /health generates a token and looks for it once a second, as does /health_generate.
+/// SGLang's /health generates a token and looks for it once a second, as does /health_generate.
 const Engine sglang_engine{
     .name = "sglang",
     .detection = {.rules = rules},

@@ -17,8 +17,8 @@ constexpr MetricsPort ports[] = {{8500, 8501}};
 
 }  // namespace
 
-/// It has no health but that of each model (its grpc.health.v1 says SERVING from the start). Its
-/// page counts what it has done, and nothing that it is doing: there is no series to poll.
+/// TensorFlow Serving has only the health of each model (its grpc.health.v1 is SERVING from the
+/// start). Its page counts what it has done, not what it is doing: there is no series to poll.
 const Engine tfserving_engine{
     .name = "tfserving",
     .detection = {.rules = rules},

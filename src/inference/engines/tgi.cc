@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-/// TEI, which embeds texts, has a similar /info, but without max_total_tokens.
+/// True if /info is TGI's: that of TEI, which embeds texts, has no max_total_tokens.
 bool has_info(const ProbeEvidence& responses) {
   const ProbeEvidence::Keys& info = responses.object_at("/info");
   return info.contains("model_id") &&
@@ -27,7 +27,7 @@ constexpr Series series[] = {
 
 }  // namespace
 
-/// Its /v2/health says {"live":true} whatever happens.
+/// TGI's /v2/health says {"live":true} whatever happens.
 const Engine tgi_engine{
     .name = "tgi",
     .detection = {.rules = rules},

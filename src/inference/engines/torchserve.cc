@@ -7,7 +7,7 @@ namespace {
 
 using Keys = ProbeEvidence::Keys;
 
-/// Other servers have a /ping that says Healthy, too, but no errors of a Java program.
+/// True if a Java program's errors come with the /ping that says Healthy: other servers have one.
 bool has_ping_and_errors(const ProbeEvidence& responses) {
   const ProbeResponse* ping = responses.at("/ping");
   if (ping == nullptr) return false;

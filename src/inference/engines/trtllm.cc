@@ -31,7 +31,7 @@ constexpr Series series[] = {
 
 }  // namespace
 
-/// Its /metrics is JSON that each reader takes away from all others.
+/// TensorRT-LLM's /metrics is JSON that each reader takes away from all others.
 const Engine trtllm_engine{
     .name = "trtllm",
     .detection = {.rules = rules},

@@ -7,7 +7,7 @@ namespace {
 
 bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("vllm"); }
 
-/// Both paths stay open if an API key guards the others.
+/// True if both paths are vLLM's. They stay open if an API key guards the others.
 bool has_load(const ProbeEvidence& responses) {
   return responses.object_at("/load").contains("server_load") &&
          responses.object_at("/version").contains("version");
@@ -78,7 +78,7 @@ constexpr std::string_view short_path =
 
 }  // namespace
 
-/// It listens once its engine is up. While it sleeps it is healthy, but holds all requests.
+/// vLLM listens once its engine is up. While it sleeps it is healthy, but holds all requests.
 const Engine vllm_engine{
     .name = "vllm",
     .detection = {.rules = rules},
