@@ -95,7 +95,7 @@ void EngineState::report(const EngineReport& report) {
   }
   if (restarted) forget_adapters();
   if (report.adapters) note_adapters(*report.adapters);
-  // Release: who sees the number sees the report.
+  // Release: a thread that sees the number sees the report.
   reports_.fetch_add(1, std::memory_order_release);
 }
 

@@ -60,7 +60,7 @@ struct AdmissionTicket : Node, std::enable_shared_from_this<AdmissionTicket> {
 /// Orders the requests that wait in all workers and versions of a pool: the most urgent one first,
 /// of equals the one that came first. A less urgent request ages: each class counts as having come
 /// a third of the queue's timeout after the one above, so none waits behind those that come much
-/// later. A rule says who starts where.
+/// later. A rule says which starts where.
 ///
 /// Each subset of the pool has its own part of the queue, and so have the requests for the whole
 /// pool: a subset whose backends are full takes no place from the others. Into a full part a

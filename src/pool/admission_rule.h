@@ -1,4 +1,4 @@
-// Who of those that wait for a pool starts, and where.
+// Which of the requests that wait for a pool starts, and where.
 #pragma once
 
 #include "evenkeel/base/clock.h"

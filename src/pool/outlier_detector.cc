@@ -131,7 +131,7 @@ void OutlierDetector::eject(SharedBackend& shared, EjectionReason reason, Instan
   shared.state.eject(reason, time, now);
 }
 
-/// The time until its trial, after so many ejections that are not forgotten.
+/// The time until the backend's trial, after so many ejections that are not forgotten.
 Duration OutlierDetector::ejection_time(const SharedBackend& shared, std::uint32_t earlier) const {
   const Duration first = std::min(spec_.first_ejection, spec_.ejection);
   if (shared.state.is_probed() || spec_.trials_are_retried) {
@@ -206,7 +206,7 @@ void OutlierDetector::maintain(const Backend& backend, Instant now) {
   }
 }
 
-/// True if a real request shall be its trial.
+/// True if a real request shall be the backend's trial.
 bool OutlierDetector::is_due(const SharedBackend& shared, const Record& record, Instant now) const {
   if (!shared.state.is_probed()) return !shared.state.avoided(now);
   const Duration patience = std::min<Duration>(

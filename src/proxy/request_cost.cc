@@ -80,7 +80,7 @@ RequestCost cost_of(const Request& request, const SloConfig& slo, std::uint64_t 
                   .streams = asked.stream && asked.complete,
                   .ttft_target = target_of(slo.ttft),
                   .tpot_target = target_of(slo.tpot)};
-  // A request may not spare itself a refusal, nor have others wait for its streams.
+  // A request may not name targets that avoid its refusal, or that let others wait for its streams.
   const auto [ttft, tpot] = NamedTargets(request.fields);
   if (ttft) arrival.ttft_target = std::min(*ttft, arrival.ttft_target.value_or(*ttft));
   if (tpot) arrival.tpot_target = std::max(*tpot, arrival.tpot_target.value_or(*tpot));

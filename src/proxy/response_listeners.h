@@ -1,4 +1,4 @@
-// Who is told what the response of a model reports.
+// The objects that are told what the response of a model reports.
 #pragma once
 
 #include <cstdint>

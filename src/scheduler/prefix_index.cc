@@ -13,7 +13,7 @@ namespace {
 // `add` evicts once, at its end, so that blocks of the prompt itself are not evicted before they
 // are found; until then a backend holds this much more than its capacity.
 constexpr std::uint32_t overshoot = PrefixIndex::max_prompt_blocks;
-// Tables are at most half full: probes stay short.
+// Tables are at most half full: searches stay short.
 constexpr std::uint32_t slots_per_entry = 2;
 constexpr std::size_t prefetched = 16;  // blocks at a time
 constexpr std::uint32_t rows_ahead = 8;
