@@ -46,8 +46,7 @@ class Weighted final : public CandidatePicker {
     std::uint64_t pass;
     std::uint32_t index;
   };
-  /// True if `a` comes later. All passes lie within one stride of each other, so a wrap does no
-  /// harm.
+  /// True if `a` comes later. Passes lie within one stride of each other, so they may wrap at 2^64.
   static bool later(const Turn& a, const Turn& b) {
     return static_cast<std::int64_t>(a.pass - b.pass) > 0;
   }

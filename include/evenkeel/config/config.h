@@ -385,7 +385,7 @@ struct RouteMatch {
 struct RouteTarget {
   std::string pool;
   std::uint32_t weight = 1;  // share of the sum over the route's targets; 0: none
-  // The labels that its backends must all have; empty: all its backends.
+  // The labels that a backend of the pool must all have; empty: every backend counts.
   BackendLabels labels{};
 
   bool operator==(const RouteTarget&) const = default;
@@ -418,7 +418,7 @@ struct RouteConfig {
   bool operator==(const RouteConfig&) const = default;
 };
 
-// The requests of one tenant: by their API key, or as a trusted proxy says.
+// A tenant, whose requests are known by their API key, or as a trusted proxy says.
 struct TenantConfig {
   std::string name;
   std::vector<std::string> keys_sha256;  // of its API keys, in lower-case hexadecimal

@@ -112,7 +112,7 @@ LoadResult read_config(std::string_view text, const std::string& file,
 // `file:line:column: error: path: message; help`, or `warning` in place of `error`.
 std::string render_problems(const std::vector<Problem>& problems, std::string_view text);
 
-// Renders them for programs: a JSON list of {file, line, column, path, message, help, severity}.
+// The problems for programs: a JSON list of {file, line, column, path, message, help, severity}.
 std::string problems_json(const std::vector<Problem>& problems);
 
 // Prints the config as a file, which read_config reads back to an equal Config. `with_defaults`:

@@ -95,9 +95,9 @@ struct EngineMetricsPage {
 /// Which answers of an engine mean that it has not begun to generate, so that the request may be
 /// sent to another server. docs/engines.md lists these.
 struct EngineRefusals {
-  /// True for 429 and 503: the engine refuses a request before it begins, or not at all.
+  /// True if the engine answers 429 and 503 before it begins a request, or not at all.
   bool overload = false;
-  /// True for 500 and 502 at once: the engine is shutting down or dead, the request is not wrong.
+  /// True if 500 and 502 at once mean an engine that is shutting down or dead, no wrong request.
   bool early_errors = false;
   /// What the body of a 500 has if the JSON of the request is wrong, which is not the server's
   /// fault; empty: the engine answers that with 4xx.

@@ -28,8 +28,8 @@ class PlacedRequest {
   void first_token(Instant now);
   /// The response is not read: its first output will not be seen.
   void unseen();
-  /// Reports one in `Scheduler::sampled_tokens`: that many events of it had output, and the last
-  /// one came `gap` after the one before it. How many tokens an event has is learned.
+  /// Notes one in `Scheduler::sampled_tokens`: `events` of the response had output so far, and the
+  /// last came `gap` after the one before it. How many tokens an event has is learned.
   void output(std::uint32_t events, Duration gap, Instant now);
   /// The response has ended as it should. `events`: of a stream; else 0.
   void finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now);

@@ -162,7 +162,7 @@ class PoolState {
   /// True if one of the pool's backends, up or not, alone knows what the session is about.
   /// REQUIRES: the pool pins sessions.
   bool knows(std::uint64_t session, Instant now) const;
-  /// Pins what an answer of the backend names. REQUIRES: the pool pins sessions.
+  /// The pins for what an answer of the backend names. REQUIRES: the pool pins sessions.
   AnswerPins answer_pins(const Backend& backend) const;
   /// True if fewer than half of the backends are fit to serve, so that ejections are ignored.
   bool panics() const;
