@@ -70,9 +70,10 @@ class ChangeQueue {
     co_await outcome->done.wait();
     co_return std::move(*outcome->value);
   }
+  static Task<void> discard(Task<void> change) { return change; }
   template <class T>
   static Task<void> discard(Task<T> change) {
-    co_await change;
+    [[maybe_unused]] const T result = co_await change;
   }
 
   Loop& loop_;
