@@ -100,17 +100,18 @@ class AdminUnderAttack(case.Case):
         self.assertLess(daemon.descriptors(), 300)
         checks = [at for at in self.checks if began <= at <= ended]
         gaps = [later - earlier for earlier, later in zip(checks, checks[1:])]
-        print(f"{connections} connections: p99 {percentile(quiet, 0.99) * 1000:.2f} ms before, "
-              f"{percentile(attacked, 0.99) * 1000:.2f} ms under attack; between checks "
+        print(f"{connections} connections: p95 {percentile(quiet, 0.95) * 1000:.2f} ms before, "
+              f"{percentile(attacked, 0.95) * 1000:.2f} ms under attack; between checks "
               f"{statistics.median(gaps) * 1000:.0f} ms, at most {max(gaps) * 1000:.0f} ms; "
               f"a probe then took {probed * 1000:.0f} ms")
         if SANITIZED:
             self.skipTest("times and memory say nothing here")
         self.assertLess(daemon.resident_bytes() - memory, 64 << 20)
         # The attacker and the tests beside this one take processor time: each has a core on the machine that runs the
-        # daemon alone. Without it a request waits for a time slice or two, never for the admin listener.
-        self.assert_within(percentile(attacked, 0.99) - percentile(quiet, 0.99), 0.025)
-        self.assert_within(percentile(gaps, 0.9), CHECK_INTERVAL * 1.1 + 0.075, gaps)  # checks are jittered by 10 %
+        # daemon alone. Without it some requests and checks wait for a few time slices, which the limits leave out: the
+        # admin listener would delay all of them.
+        self.assert_within(percentile(attacked, 0.95) - percentile(quiet, 0.95), 0.025)
+        self.assert_within(percentile(gaps, 0.75), CHECK_INTERVAL * 1.1 + 0.075, gaps)  # checks are jittered by 10 %
 
 
 if __name__ == "__main__":

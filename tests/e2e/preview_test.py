@@ -65,7 +65,7 @@ class Preview(Case):
         pool = {"name": "pool", "backends": ["127.0.0.1:1"]}
         answer = self.check(daemon, json.dumps({"pools": [pool], "workers": "${NUMBER}"}))
         self.assertIn("${NUMBER}", json.dumps(json.loads(answer.body)["changes"]), answer.body)
-        self.assertNotIn("17", answer.body.decode())
+        self.assertNotRegex(answer.body.decode(), r"\b0*17\b")  # a free port may have these digits in it
         for key in ("api_key", "api_key_file"):
             backend = {"address": "127.0.0.1:1", key: "sk-live-hunter2"}
             answer = self.check(daemon, json.dumps({"pools": [{**pool, "backends": [backend]}]}))
