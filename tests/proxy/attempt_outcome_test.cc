@@ -12,8 +12,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr AttemptResult failed{.outcome = AttemptOutcome::failed, .status = 500};
-
 struct Answer {
   int status = 200;
   std::string_view grpc_status;

@@ -349,9 +349,11 @@ TEST_F(Reloading, TablesThatDoNotFitBesideTheActiveOnesAreNotAllocated) {
 
   ASSERT_TRUE(asked.ok());
   ASSERT_THAT(asked->problems, SizeIs(1));
-  EXPECT_THAT(asked->problems[0].message, HasSubstr("their tables take 4096 MiB beside "));
-  EXPECT_THAT(asked->problems[0].message, HasSubstr("the limit of the process is 3072 MiB"));
-  EXPECT_EQ(problems, asked->problems);
+  ASSERT_THAT(problems, SizeIs(1));
+  for (const auto& message : {asked->problems[0].message, problems[0].message}) {
+    EXPECT_THAT(message, HasSubstr("their tables take 4096 MiB beside "));
+    EXPECT_THAT(message, HasSubstr("the limit of the process is 3072 MiB"));
+  }
 }
 
 TEST_F(Reloading, APreviewBuildsNothing) {

@@ -24,20 +24,24 @@ class TlsTestServer {
     endpoint_ = Listener::local_endpoint(fd_);
     listener_.emplace(loop, fd_, [this](int fd, const Endpoint&) {
       ++accepted;
-      sockets.push_back(std::make_unique<Socket>(loop_, fd));
-      if (tls_ != nullptr) loop_.spawn(greet(*sockets.back(), tls_));
+      auto socket = std::make_unique<Socket>(loop_, fd);
+      if (tls_ != nullptr) {
+        loop_.spawn(greet(std::move(socket), tls_));
+      } else {
+        silent_.push_back(std::move(socket));
+      }
     });
   }
   const Endpoint& endpoint() const { return endpoint_; }
 
   int accepted = 0;
-  std::vector<std::unique_ptr<Socket>> sockets;
 
  private:
-  static Task<void> greet(Socket& socket, std::shared_ptr<const TlsServerContext> tls) {
-    auto secured = co_await socket.accept_tls(std::move(tls), Clock::now() + 20s);
+  static Task<void> greet(std::unique_ptr<Socket> socket,
+                          std::shared_ptr<const TlsServerContext> tls) {
+    auto secured = co_await socket->accept_tls(std::move(tls), Clock::now() + 20s);
     if (!secured) co_return;
-    auto written = co_await socket.write("hello", {}, {}, 1s);
+    auto written = co_await socket->write("hello", {}, {}, 1s);
     static_cast<void>(written);
   }
 
@@ -46,6 +50,7 @@ class TlsTestServer {
   int fd_;
   Endpoint endpoint_;
   std::optional<Listener> listener_;
+  std::vector<std::unique_ptr<Socket>> silent_;
 };
 
 class Connectors : public testing::Test {

@@ -27,7 +27,8 @@ class ModelCatalogs : public testing::Test {
   PoolConfig& pool(const std::string& name, int backends, std::vector<std::string> models = {}) {
     PoolConfig added{.name = name, .models = std::move(models)};
     for (int i = 0; i < backends; ++i) {
-      const auto port = static_cast<std::uint16_t>(9000 + 10 * config.pools.size() + i);
+      const auto port =
+          static_cast<std::uint16_t>(9000 + 10 * static_cast<int>(config.pools.size()) + i);
       added.backends.push_back({.address = {"127.0.0.1", port}});
     }
     covered.insert(name);
