@@ -6,22 +6,21 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <cstdint>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "admin/asio.h"
-#include "admin/event_parser.h"
 #include "admin/stream.h"
 #include "evenkeel/base/file.h"
 #include "evenkeel/config/address.h"
@@ -34,7 +33,6 @@ namespace {
 namespace http = boost::beast::http;
 
 constexpr std::size_t max_head_bytes = 16 * 1024;
-constexpr std::size_t max_event_bytes = AdminClient::max_response_bytes;
 constexpr std::size_t max_token_file_bytes = 8 * 1024;
 constexpr std::size_t read_bytes = 64 * 1024;
 
@@ -128,34 +126,13 @@ class AdminClient::Impl {
     return request("POST", path, body, timeout);
   }
 
-  Result<std::optional<AdminEvent>> next_event(Duration timeout) {
-    const Instant deadline = Clock::now() + timeout;
-    if (!following_) {
-      following_ = true;
-      events_ = {};
-      live_error_ = failure(Fault::backend_closed, "the event stream ended");
-      asio::co_spawn(io_, follow_events(), [this](std::exception_ptr) { following_ = false; });
-    }
-    while (true) {
-      auto event = events_.next();
-      if (event) {
-        last_id_ = event->id;
-        return event;
-      }
-      if (!following_) return Error(live_error_);
-      io_.restart();
-      const bool ran = io_.run_one_until(deadline) > 0;
-      if (!ran && Clock::now() >= deadline) return std::optional<AdminEvent>();
-    }
-  }
-
  private:
   using StreamPtr = std::shared_ptr<AdminStream>;
 
   Result<AdminResponse> request(std::string_view method, const std::string& path,
                                 const std::string& body, Duration timeout) {
     const auto send = [&] {
-      return run(exchange(head_of(method, path, "", body.size()) + body), timeout);
+      return run(exchange(head_of(method, path, body.size()) + body), timeout);
     };
     auto response = send();
     if (response || !may_speak_other_scheme(response.error())) return response;
@@ -177,45 +154,34 @@ class AdminClient::Impl {
 
   void switch_scheme() { std::swap(tls, other_tls); }
 
-  std::string head_of(std::string_view method, const std::string& path, const std::string& last_id,
+  std::string head_of(std::string_view method, const std::string& path,
                       std::size_t body_size) const {
     std::string head =
         fmt::format("{} {} HTTP/1.1\r\nhost: {}\r\naccept: */*\r\n", method, path, authority);
     const bool sends_token = !token.empty() && (tls != nullptr || !token_needs_tls);
     if (sends_token) head += fmt::format("authorization: Bearer {}\r\n", token);
-    if (!last_id.empty()) head += fmt::format("last-event-id: {}\r\n", last_id);
     if (method == "POST") head += fmt::format("content-length: {}\r\n", body_size);
     return head + "\r\n";
   }
 
-  /// Runs `work` to its end, or until the time is over; then its connection is closed. Events are
-  /// read meanwhile.
-  template <class T>
-  Result<T> run(Awaitable<Result<T>> work, Duration timeout) {
-    std::optional<Result<T>> outcome;
-    bool ended = false;
+  /// Runs `work` to its end, or until the time is over; then its connection is closed.
+  Result<AdminResponse> run(Awaitable<Result<AdminResponse>> work, Duration timeout) {
+    std::optional<Result<AdminResponse>> outcome;
     asio::cancellation_signal cancel;
-    const auto end = [&ended](std::exception_ptr) { ended = true; };
     asio::co_spawn(io_, store(std::move(work), outcome),
-                   asio::bind_cancellation_slot(cancel.slot(), end));
-    const Instant deadline = Clock::now() + timeout;
-    while (!ended && Clock::now() < deadline) {
-      io_.restart();
-      io_.run_one_until(deadline);
-    }
-    const bool in_time = ended;
-    if (!in_time) cancel.emit(asio::cancellation_type::terminal);
-    while (!ended) {
-      io_.restart();
-      io_.run_one();
-    }
-    if (in_time && outcome) return std::move(*outcome);
+                   asio::bind_cancellation_slot(cancel.slot(), asio::detached));
+    io_.restart();
+    io_.run_for(timeout);
+    if (outcome) return std::move(*outcome);
+    cancel.emit(asio::cancellation_type::terminal);
+    io_.restart();
+    io_.run();
     return failure(Fault::first_byte_timeout,
                    fmt::format("no response within {:.3g} s", seconds_of(timeout)));
   }
 
-  template <class T>
-  static Awaitable<void> store(Awaitable<Result<T>> work, std::optional<Result<T>>& outcome) {
+  static Awaitable<void> store(Awaitable<Result<AdminResponse>> work,
+                               std::optional<Result<AdminResponse>>& outcome) {
     auto result = co_await std::move(work);
     outcome.emplace(std::move(result));
   }
@@ -287,9 +253,8 @@ class AdminClient::Impl {
                             parser.get().count(http::field::retry_after) > 0};
   }
 
-  template <class Parser>
-  static std::optional<Error> parse(Parser& parser, boost::beast::flat_buffer& buffer,
-                                    bool closed) {
+  static std::optional<Error> parse(http::response_parser<http::string_body>& parser,
+                                    boost::beast::flat_buffer& buffer, bool closed) {
     try {
       ErrorCode error;
       while (buffer.size() > 0 && !parser.is_done()) {
@@ -312,58 +277,8 @@ class AdminClient::Impl {
     return failure(Fault::backend_closed, "the connection closed before the response was complete");
   }
 
-  /// Reads events until the stream ends; `live_error_` says why.
-  Awaitable<void> follow_events() {
-    auto opened = co_await open_live();
-    if (!opened) {
-      live_error_ = std::move(opened.error());
-      if (may_speak_other_scheme(live_error_)) switch_scheme();  // for the next call
-      co_return;
-    }
-    const StreamPtr stream = *opened;
-    std::string buffer(read_bytes, '\0');
-    while (events_.size() <= max_event_bytes) {
-      ErrorCode error;
-      const auto into = asio::mutable_buffer(buffer.data(), buffer.size());
-      const std::size_t size = co_await stream->read_some(into, error);
-      if (error || size == 0) co_return;
-      events_.feed(std::string_view(buffer).substr(0, size));
-    }
-    live_error_ = failure(Fault::backend_protocol, "an event is too large");
-  }
-
-  Awaitable<Result<StreamPtr>> open_live() {
-    auto connected = co_await connect();
-    if (!connected) co_return std::move(connected.error());
-    const StreamPtr stream = *connected;
-    const ErrorCode unsent = co_await send(*stream, head_of("GET", "/api/v1/live", last_id_, 0));
-    if (unsent) co_return failure(Fault::backend_closed, unsent.message());
-
-    http::response_parser<http::empty_body> parser;
-    parser.header_limit(max_head_bytes);
-    boost::beast::flat_buffer buffer(2 * max_head_bytes);
-    while (!parser.is_header_done()) {
-      ErrorCode error;
-      const std::size_t room = std::min(max_head_bytes, buffer.max_size() - buffer.size());
-      const std::size_t size = co_await stream->read_some(buffer.prepare(room), error);
-      buffer.commit(size);
-      auto problem = parse(parser, buffer, error || size == 0);
-      if (problem) co_return std::move(*problem);
-    }
-    if (parser.get().result_int() != 200) {
-      co_return failure(Fault::backend_protocol,
-                        fmt::format("status {} for /api/v1/live", parser.get().result_int()));
-    }
-    events_.feed({static_cast<const char*>(buffer.data().data()), buffer.size()});
-    co_return stream;
-  }
-
   asio::io_context io_{1};
   StreamPtr stream_;  // idle, kept for the next request
-  EventParser events_;
-  std::string last_id_;
-  bool following_ = false;
-  Error live_error_;
 };
 
 AdminClient::AdminClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -418,10 +333,6 @@ Result<AdminResponse> AdminClient::get(const std::string& path, Duration timeout
 Result<AdminResponse> AdminClient::post(const std::string& path, const std::string& body,
                                         Duration timeout) {
   return impl_->post(path, body, timeout);
-}
-
-Result<std::optional<AdminEvent>> AdminClient::next_event(Duration timeout) {
-  return impl_->next_event(timeout);
 }
 
 const std::string& AdminClient::address() const { return impl_->address; }

@@ -23,10 +23,7 @@
 namespace evenkeel {
 namespace {
 
-/// How long a key may wait for its effect, and a signal to be noticed.
-constexpr Duration key_interval = std::chrono::milliseconds(100);
-constexpr Duration event_interval = std::chrono::milliseconds(100);
-constexpr Duration retry_interval = std::chrono::seconds(1);
+constexpr Duration refresh_interval = std::chrono::seconds(1);
 
 /// One line: {"status": {...}, "pools": [...], "backends": [...]}.
 std::string snapshot_json(const TopSnapshot& snapshot) {
@@ -50,20 +47,17 @@ void print_plain(const std::vector<std::string>& lines) {
 class TopLoop {
  public:
   TopLoop(AdminClient& client, const TopOptions& options)
-      : client_(client), source_(client), json_(options.json), terminal_(!options.json) {
+      : client_(client), json_(options.json), terminal_(!options.json) {
     layout_.order = backend_order(options.sort).value_or(BackendOrder::state);
   }
 
   void run(TopSnapshot first) {
     show(std::move(first));
+    refreshed_ = Clock::now();
     while (serve_user()) {
-      refresh_requests();
-      auto snapshot = source_.next(event_interval);
-      if (!snapshot) {
-        show_error(failure_message(client_, snapshot.error()));
-      } else if (*snapshot) {
-        show(std::move(**snapshot));
-      }
+      if (Clock::now() < refreshed_ + refresh_interval) continue;
+      refresh();
+      refreshed_ = Clock::now();
     }
   }
 
@@ -91,16 +85,15 @@ class TopLoop {
     }
   }
 
-  /// Waits a little for keys and signals. False: the user quits.
+  /// Waits for a key, a signal or the next refresh. False: the user quits.
   bool serve_user() {
-    switch (terminal_.wait(error_.empty() ? key_interval : retry_interval)) {
+    switch (terminal_.wait(refreshed_ + refresh_interval - Clock::now())) {
       case TerminalEvent::timeout: return true;
       case TerminalEvent::quit: return false;
       case TerminalEvent::next_order: layout_.order = next_order(layout_.order); break;
       case TerminalEvent::other_view:
         shows_requests_ = !shows_requests_;
-        requests_fetched_ = {};
-        refresh_requests();
+        fetch_requests();
         break;
       case TerminalEvent::redraw: break;
     }
@@ -108,14 +101,17 @@ class TopLoop {
     return true;
   }
 
-  /// Fetches the last requests once a second, while they are shown. If they cannot be had, the
-  /// snapshots say why.
-  void refresh_requests() {
-    const Instant now = Clock::now();
-    if (!shows_requests_ || !error_.empty() || now < requests_fetched_ + retry_interval) return;
-    requests_fetched_ = now;
+  void refresh() {
+    auto snapshot = fetch_snapshot(client_);
+    if (!snapshot) return show_error(failure_message(client_, snapshot.error()));
+    fetch_requests();
+    show(std::move(*snapshot));
+  }
+
+  /// Fetches the last requests, while they are shown. If they cannot be had, the snapshots say why.
+  void fetch_requests() {
+    if (!shows_requests_) return;
     if (auto requests = fetch_recent_requests(client_)) requests_ = std::move(*requests);
-    if (terminal_.interactive()) draw();
   }
 
   std::vector<std::string> view_lines() {
@@ -143,7 +139,6 @@ class TopLoop {
   }
 
   AdminClient& client_;
-  TopSource source_;
   bool json_;
   Terminal terminal_;
   TopLayout layout_;
@@ -151,7 +146,7 @@ class TopLoop {
   std::optional<TopSnapshot> now_;
   bool shows_requests_ = false;  ///< in place of the backends
   JsonValue requests_;
-  Instant requests_fetched_{};
+  Instant refreshed_{};
   std::string error_;  ///< empty: the daemon answers
 };
 

@@ -13,17 +13,6 @@ namespace evenkeel {
 namespace {
 
 constexpr Duration request_timeout = std::chrono::seconds(5);
-constexpr Duration fetch_interval = std::chrono::seconds(1);
-constexpr Duration min_interval = std::chrono::milliseconds(500);
-
-TopSnapshot snapshot_of(LiveState state) {
-  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-  return {.at = Clock::now(),
-          .since_epoch = std::chrono::duration<double>(since_epoch).count(),
-          .status = std::move(state.status),
-          .pools = std::move(state.pools),
-          .backends = std::move(state.backends)};
-}
 
 Result<JsonValue> fetch_document(AdminClient& client, std::string_view name) {
   auto response = client.get(fmt::format("/api/v1/{}", name), request_timeout);
@@ -48,40 +37,18 @@ Result<JsonValue> fetch_recent_requests(AdminClient& client) {
 }
 
 Result<TopSnapshot> fetch_snapshot(AdminClient& client) {
-  LiveState state;
+  TopSnapshot snapshot;
   const std::array<std::pair<std::string_view, JsonValue*>, 3> parts = {
-      {{"status", &state.status}, {"pools", &state.pools}, {"backends", &state.backends}}};
+      {{"status", &snapshot.status}, {"pools", &snapshot.pools}, {"backends", &snapshot.backends}}};
   for (const auto& [name, document] : parts) {
     auto fetched = fetch_document(client, name);
     if (!fetched) return std::move(fetched.error());
     *document = std::move(*fetched);
   }
-  return snapshot_of(std::move(state));
-}
-
-Result<std::optional<TopSnapshot>> TopSource::next(Duration timeout) {
-  if (!has_live_events_) return next_document();
-  auto event = client_.next_event(timeout);
-  if (!event && event.error().fault == Fault::backend_protocol) {
-    has_live_events_ = false;
-    return next_document();
-  }
-  if (!event) return std::move(event.error());
-  if (!*event) return std::optional<TopSnapshot>();
-  auto data = parse_json((*event)->data);
-  if (!data) return std::move(data.error());
-  state_ = after_event(std::move(state_), (*event)->kind, *data);
-  if (Clock::now() < last_snapshot_ + min_interval) return std::optional<TopSnapshot>();
-  last_snapshot_ = Clock::now();
-  return std::optional(snapshot_of(state_));
-}
-
-Result<std::optional<TopSnapshot>> TopSource::next_document() {
-  if (Clock::now() < last_snapshot_ + fetch_interval) return std::optional<TopSnapshot>();
-  last_snapshot_ = Clock::now();
-  auto snapshot = fetch_snapshot(client_);
-  if (!snapshot) return std::move(snapshot.error());
-  return std::optional(std::move(*snapshot));
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  snapshot.at = Clock::now();
+  snapshot.since_epoch = std::chrono::duration<double>(since_epoch).count();
+  return snapshot;
 }
 
 }  // namespace evenkeel

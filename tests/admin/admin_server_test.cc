@@ -339,6 +339,33 @@ TEST_F(AdminListener, SlowReadersOfLargeRepliesMakeRoomForOthers) {
   EXPECT_FALSE(first.complete()) << "the first one was cut";
 }
 
+TEST_F(AdminListener, ResumesLiveEventsAfterTheLastOneThatAClientHas) {
+  start();
+  const auto follow = [this](const std::string& fields) {
+    RawClient client(port_);
+    client.send(request("GET", "/api/v1/live", fields));
+    return client;
+  };
+  const auto id_of = [](const std::string& event) {
+    const std::size_t at = event.rfind("id: ") + 4;
+    return event.substr(at, event.find('\n', at) - at);
+  };
+  RawClient live = follow("");
+  const std::string first = live.read_until("\n\n");
+  EXPECT_THAT(first, HasSubstr("event: snapshot\n"));
+  EXPECT_THAT(first, HasSubstr(R"({"status":{"version":"1.2.3")"));
+  EXPECT_THAT(first, HasSubstr(R"("backends":[{"id":"127.0.0.1:8001")"));
+
+  backend(0, 0).state().take_out(OutOfRotation::draining);
+  const std::string second = live.read_until(R"("state":"draining")");
+  EXPECT_THAT(second, HasSubstr("event: diff\n"));
+  EXPECT_THAT(second, HasSubstr(R"({"pool":"chat","id":"127.0.0.1:8001","state":"draining")"));
+
+  EXPECT_THAT(follow("last-event-id: " + id_of(first) + "\r\n").read_until("\n\n"),
+              HasSubstr("id: " + id_of(second) + "\nevent: diff\n"));
+  EXPECT_THAT(follow("last-event-id: 0-1\r\n").read_until("\n\n"), HasSubstr("event: snapshot\n"));
+}
+
 TEST_F(AdminListener, EndsWithClientsConnected) {
   start();
   RawClient idle(port_);

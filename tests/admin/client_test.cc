@@ -10,7 +10,6 @@ namespace {
 
 using std::chrono::seconds;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 class Client : public RunningAdmin {
  protected:
@@ -72,43 +71,6 @@ TEST_F(Client, ConnectsAgainWhenAKeptConnectionHasClosed) {
   RawClient(port_).ends();  // closed at the same sweep as the client's connection, or a later one
 
   EXPECT_TRUE(client->get("/readyz", seconds(10)).ok());
-}
-
-TEST_F(Client, ReadsLiveEventsAndResumes) {
-  start();
-  auto client = open(host());
-  auto first = client->next_event(seconds(10));
-  ASSERT_TRUE(first.ok());
-  ASSERT_TRUE(*first);
-  EXPECT_EQ((*first)->kind, "snapshot");
-  EXPECT_THAT((*first)->data, StartsWith(R"({"status":{"version":"1.2.3")"));
-  EXPECT_THAT((*first)->data, HasSubstr(R"("backends":[{"id":"127.0.0.1:8001")"));
-
-  backend(0, 0).state().take_out(OutOfRotation::draining);
-  auto second = client->next_event(seconds(10));
-  ASSERT_TRUE(second.ok());
-  ASSERT_TRUE(*second);
-  EXPECT_EQ((*second)->kind, "diff");
-  EXPECT_THAT((*second)->data,
-              HasSubstr(R"({"pool":"chat","id":"127.0.0.1:8001","state":"draining")"));
-
-  RawClient resumed(port_);
-  resumed.send(request("GET", "/api/v1/live", "last-event-id: " + (*first)->id + "\r\n"));
-  EXPECT_THAT(resumed.read_until("\n\n"), HasSubstr("id: " + (*second)->id + "\nevent: diff\n"));
-  RawClient unknown(port_);
-  unknown.send(request("GET", "/api/v1/live", "last-event-id: 0-1\r\n"));
-  EXPECT_THAT(unknown.read_until("\n\n"), HasSubstr("event: snapshot\n"));
-}
-
-TEST_F(Client, HasNoEventBeforeItsTime) {
-  start();
-  const auto client = open(host());
-  ASSERT_TRUE(client->next_event(seconds(10)).ok());
-
-  auto none = client->next_event(std::chrono::milliseconds(1));
-
-  ASSERT_TRUE(none.ok());
-  EXPECT_FALSE(*none);
 }
 
 TEST_F(Client, ReportsADaemonThatCannotBeReached) {

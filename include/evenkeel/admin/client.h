@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,13 +33,6 @@ struct AdminResponse {
   bool try_again = false;  ///< it has `retry-after`: the refusal is a matter of time
 };
 
-/// One event of GET /api/v1/live.
-struct AdminEvent {
-  std::string id;
-  std::string kind;  ///< "snapshot" or "diff"
-  std::string data;  ///< JSON
-};
-
 /// Keeps its connection between requests. Blocks. Thread: one.
 ///
 /// Errors: bad_request for an address or a file that cannot be used, connect_failed,
@@ -60,11 +51,6 @@ class AdminClient {
   Result<AdminResponse> get(const std::string& path, Duration timeout);
   /// Never processed twice: on a connection of its own.
   Result<AdminResponse> post(const std::string& path, const std::string& body, Duration timeout);
-
-  /// The next event of /api/v1/live; nothing when there is none within `timeout`. Connects when it
-  /// is not connected, and then resumes after the last event that it returned. After an error the
-  /// next call connects again.
-  Result<std::optional<AdminEvent>> next_event(Duration timeout);
 
   /// host:port, for messages.
   const std::string& address() const;
