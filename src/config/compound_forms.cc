@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -14,8 +12,7 @@
 namespace evenkeel::config_file {
 namespace {
 
-constexpr std::array<std::string_view, 1> off_word = {"off"};
-constexpr Words only_off{"affinity", off_word};
+const Words only_off{"affinity", {"off"}};
 
 Tree object_schema() {
   Tree schema = Tree::map();
@@ -47,7 +44,7 @@ std::string Key::full_doc() const {
                           : fmt::format("`{}`: {}", fmt::join(variants, "`, `"), doc);
 }
 
-Tree schema_of_variants(std::span<const std::string_view> variants) {
+Tree schema_of_variants(const std::vector<std::string_view>& variants) {
   Tree pattern = Tree::map();
   pattern.put("pattern", Tree::text(fmt::format("^({})$|\\$\\{{", fmt::join(variants, "|"))));
   Tree name = Tree::map();
@@ -120,41 +117,9 @@ Tree AffinityForm::schema() const {
   return schema;
 }
 
-void BackendForm::read(const Node& node, Value& value) const {
-  if (node.is_scalar()) {
-    backend_address().read(node, value.address);
-  } else if (node.is_map()) {
-    StructForm<BackendConfig>{}.read(node, value);
-  } else {
-    node.fail_expected("an address such as http://127.0.0.1:8000, or a mapping with one");
-  }
-}
-
-Tree BackendForm::tree(const Value& value, const Value* omit) const {
-  return StructForm<BackendConfig>{}.tree(value, omit);
-}
-
-Tree BackendForm::tree_without_defaults(const Value& value) const {
-  BackendConfig plain;
-  plain.address = value.address;
-  if (value == plain) return Tree::text(AddressForm::written(value.address));
-  return StructForm<BackendConfig>{}.tree_without_defaults(value);
-}
-
-Tree BackendForm::schema() const {
-  Tree schema = Tree::map();
-  schema.put("anyOf",
-             Tree::list({backend_address().schema(), StructForm<BackendConfig>{}.schema()}));
-  return schema;
-}
-
-void BackendForm::add_reference_rows(ReferenceRows& rows, const std::string& path) const {
-  StructForm<BackendConfig>{}.add_reference_rows(rows, path);
-}
-
 void SingleTargetForm::read(const Node& node, Value& value) const {
   std::string pool;
-  TextForm{"the name of a pool", check_not_empty}.read(node, pool);
+  pool_name.read(node, pool);
   if (!pool.empty()) value = {RouteTarget{std::move(pool), RouteTarget{}.weight}};
 }
 
@@ -163,9 +128,7 @@ Tree SingleTargetForm::tree(const Value& value, const Value*) const {
   return is_written ? Tree::text(value[0].pool) : Tree{};
 }
 
-Tree SingleTargetForm::schema() const {
-  return TextForm{"the name of a pool", check_not_empty}.schema();
-}
+Tree SingleTargetForm::schema() const { return pool_name.schema(); }
 
 void SplitForm::read(const Node& node, Value& value) const {
   const auto entries = node.entries("a mapping such as {stable: 95, canary: 5}");

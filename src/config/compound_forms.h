@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,7 +32,7 @@ struct TextMapForm {
   void add_reference_rows(ReferenceRows&, const std::string&) const {}
 };
 
-// A list; `or_one` takes a single scalar for a list of one.
+// A list of values that are written alike.
 template <class Item>
 struct ListForm {
   using Value = std::vector<typename Item::Value>;
@@ -108,26 +107,34 @@ struct TextOrListForm : ScalarListForm<TextForm> {
   std::string type() const { return "text or list of texts"; }
 };
 
-// The keys of a struct: specialised in fields.h for each one.
+// Selects the functions of a struct in fields.h:
+//   each_key(Of<T>, visit)            calls `visit(key, member, form)` for each of its keys,
+//   prepare(Of<T>, value)             sets what the file may leave out, before it is read,
+//   finish(Of<T>, node, value)        checks the keys together, and completes the value,
+//   derive(Of<T>, defaults, value)    sets the defaults that depend on other keys,
+//   extend_schema(Of<T>, schema)      adds what the keys alone do not say.
+// A struct needs only the first.
 template <class T>
-struct Fields;
+struct Of {};
+
+inline constexpr std::string_view required = "required";
 
 // One key of a struct.
 struct Key {
   std::string_view name;
   std::string_view doc;
-  bool required = false;
-  std::string_view default_text{};  // in the reference; empty: the value itself
+  std::string_view default_text{};  // `required`, or for the reference; empty: the value itself
   // The values of the key `name` with which the struct has this key; empty: all.
-  std::span<const std::string_view> variants{};
+  std::vector<std::string_view> variants{};
 
+  bool is_required() const { return default_text == required; }
   bool is_of(std::string_view variant) const;
   // The sentence, after the variants that have the key.
   std::string full_doc() const;
 };
 
 // The condition of a schema under which an object has a key of these variants.
-Tree schema_of_variants(std::span<const std::string_view> variants);
+Tree schema_of_variants(const std::vector<std::string_view>& variants);
 
 template <class T>
 struct StructForm {
@@ -137,8 +144,8 @@ struct StructForm {
   static const std::vector<KnownKey>& known_keys() {
     static const std::vector<KnownKey> keys = [] {
       std::vector<KnownKey> list;
-      Fields<T>::each([&](const Key& key, auto, const auto& form) {
-        list.push_back({key.name, form.shape, key.required});
+      each_key(Of<T>{}, [&](const Key& key, auto, const auto& form) {
+        list.push_back({key.name, form.shape, key.is_required()});
       });
       return list;
     }();
@@ -147,12 +154,12 @@ struct StructForm {
 
   void read(Node node, T& value) const {
     if (!node.match_keys(known_keys())) return;
-    if constexpr (requires { Fields<T>::prepare(value); }) Fields<T>::prepare(value);
-    Fields<T>::each([&](const Key& key, auto member, const auto& form) {
+    if constexpr (requires { prepare(Of<T>{}, value); }) prepare(Of<T>{}, value);
+    each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
       if (!has_key(value, key)) return node.refuse_key(key.name, key.variants);
       if (const auto child = node.child(key.name)) form.read(*child, value.*member);
     });
-    if constexpr (requires { Fields<T>::finish(node, value); }) Fields<T>::finish(node, value);
+    if constexpr (requires { finish(Of<T>{}, node, value); }) finish(Of<T>{}, node, value);
   }
 
   static bool has_key(const T& value, const Key& key) {
@@ -163,16 +170,14 @@ struct StructForm {
   // The defaults of a struct that holds this.
   static T defaults_for(const T& value) {
     T defaults{};
-    if constexpr (requires { Fields<T>::derive(defaults, value); }) {
-      Fields<T>::derive(defaults, value);
-    }
+    if constexpr (requires { derive(Of<T>{}, defaults, value); }) derive(Of<T>{}, defaults, value);
     return defaults;
   }
 
   Tree tree(const T& value, const T* omit) const {
     Tree map = Tree::map();
-    Fields<T>::each([&](const Key& key, auto member, const auto& form) {
-      if (omit && !key.required && value.*member == omit->*member) return;
+    each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
+      if (omit && !key.is_required() && value.*member == omit->*member) return;
       if (!has_key(value, key)) return;
       Tree written = form.tree(value.*member, omit ? &(omit->*member) : nullptr);
       if (written.kind == Tree::Kind::nothing) return;
@@ -189,9 +194,9 @@ struct StructForm {
   Tree schema() const {
     Tree properties = Tree::map();
     Tree dependent = Tree::map();
-    std::vector<std::string> required;
+    std::vector<std::string> names;  // of the required keys
     const T defaults{};
-    Fields<T>::each([&](const Key& key, auto member, const auto& form) {
+    each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
       Tree property = Tree::map();
       property.put("description", Tree::text(key.full_doc()));
       const Tree rest = form.schema();
@@ -200,23 +205,21 @@ struct StructForm {
       }
       Tree value = form.tree(defaults.*member, nullptr);
       const bool has_default = value.is_scalar() && !value.scalar.empty();
-      if (!key.required && key.default_text.empty() && has_default) {
+      if (key.default_text.empty() && has_default) {
         property.put("default", std::move(value));
       }
       properties.put(std::string{key.name}, std::move(property));
-      if (key.required) required.emplace_back(key.name);
+      if (key.is_required()) names.emplace_back(key.name);
       if (!key.variants.empty())
         dependent.put(std::string{key.name}, schema_of_variants(key.variants));
     });
     Tree schema = Tree::map();
     schema.put("type", Tree::text("object"));
     schema.put("additionalProperties", Tree::raw("false"));
-    if (!required.empty()) schema.put("required", Tree::list_of_text(required));
+    if (!names.empty()) schema.put("required", Tree::list_of_text(names));
     schema.put("properties", std::move(properties));
     if (!dependent.items.empty()) schema.put("dependentSchemas", std::move(dependent));
-    if constexpr (requires { Fields<T>::extend_schema(schema); }) {
-      Fields<T>::extend_schema(schema);
-    }
+    if constexpr (requires { extend_schema(Of<T>{}, schema); }) extend_schema(Of<T>{}, schema);
     return schema;
   }
 
@@ -225,13 +228,11 @@ struct StructForm {
 
   void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
     const T defaults{};
-    Fields<T>::each([&](const Key& key, auto member, const auto& form) {
+    each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
       const std::string full_path =
           path.empty() ? std::string{key.name} : path + "." + std::string{key.name};
       std::string default_text{key.default_text};
-      if (key.required) {
-        default_text = "required";
-      } else if (default_text.empty()) {
+      if (default_text.empty()) {
         const Tree value = form.tree(defaults.*member, nullptr);
         if (value.is_scalar() && !value.scalar.empty()) default_text = "`" + value.scalar + "`";
       }
@@ -275,22 +276,37 @@ struct AffinityForm : OptionalForm<StructForm<AffinityConfig>> {
   std::string type() const { return "`off` or a mapping"; }
 };
 
-// A backend is a mapping, or just its address.
-struct BackendForm {
-  using Value = BackendConfig;
+// A mapping, or just the value of its required key: a backend is its address, a picker its name.
+template <class T, auto member, class Scalar>
+struct ShorthandForm : StructForm<T> {
   static constexpr Shape shape = Shape::scalar_or_map;
 
-  static const std::vector<KnownKey>& known_keys() {
-    return StructForm<BackendConfig>::known_keys();
+  Scalar scalar;              // of that key
+  std::string_view expected;  // "an address, or a mapping with one"
+
+  void read(const Node& node, T& value) const {
+    if (node.is_map()) return StructForm<T>::read(node, value);
+    if (node.is_scalar()) return scalar.read(node, value.*member);
+    node.fail_expected(expected);
   }
-  void read(const Node& node, Value& value) const;
-  Tree tree(const Value& value, const Value* omit) const;
-  Tree tree_without_defaults(const Value& value) const;
-  Tree schema() const;
-  std::string type() const { return "address or mapping"; }
-  std::string range() const { return {}; }
-  void add_reference_rows(ReferenceRows& rows, const std::string& path) const;
+  Tree tree(const T& value, const T* omit) const {
+    return omit ? tree_without_defaults(value) : shortened(StructForm<T>::tree(value, nullptr));
+  }
+  Tree tree_without_defaults(const T& value) const {
+    return shortened(StructForm<T>::tree_without_defaults(value));
+  }
+  Tree schema() const {
+    Tree either = Tree::map();
+    either.put("anyOf", Tree::list({scalar.schema(), StructForm<T>::schema()}));
+    return either;
+  }
+  std::string type() const { return scalar.type() + " or mapping"; }
+  std::string range() const { return scalar.range(); }
+
+  static Tree shortened(Tree map) { return map.items.size() == 1 ? map.items[0] : map; }
 };
+
+using BackendForm = ShorthandForm<BackendConfig, &BackendConfig::address, AddressForm>;
 
 // `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member, of which
 // one is written; or both, for parts of one pool: `pool` is read first.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "config/fields.h"
 #include "evenkeel/config/engine_traits.h"
+#include "evenkeel/config/picker_list.h"
 
 namespace evenkeel {
 namespace {
@@ -14,14 +14,18 @@ constexpr std::uint32_t default_agent_sessions = 10'000;
 }  // namespace
 
 const std::vector<std::string>& engine_names() {
-  static const std::vector<std::string> names{config_file::engine_words.begin(),
-                                              config_file::engine_words.end()};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const EngineTraits& engine : all_engine_traits) list.emplace_back(engine.name);
+    return list;
+  }();
   return names;
 }
 
 const std::vector<std::string>& picker_names() {
-  static const std::vector<std::string> names{config_file::picker_words.begin(),
-                                              config_file::picker_words.end()};
+#define EVENKEEL_PICKER_NAME(name, factory) name,
+  static const std::vector<std::string> names{EVENKEEL_PICKERS(EVENKEEL_PICKER_NAME)};
+#undef EVENKEEL_PICKER_NAME
   return names;
 }
 

@@ -22,7 +22,7 @@ Tree map_of(const char* key, Tree value) {
 }  // namespace
 
 // Requires `pool`, or a `split`; beside `pool`, a split names labels.
-void Fields<RouteConfig>::extend_schema(Tree& schema) {
+void extend_schema(Of<RouteConfig>, Tree& schema) {
   Tree pool = requires_key("pool");
   pool.put("properties",
            map_of("split", map_of("propertyNames", map_of("pattern", Tree::text("=")))));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <string_view>
 
@@ -16,315 +15,264 @@ namespace evenkeel::config_file {
 
 using namespace std::chrono_literals;
 
-inline constexpr std::array<std::string_view, 1> access_log_format_words = {"json"};
-inline constexpr std::array<std::string_view, priority_count> priority_words = {
-    "interactive", "standard", "batch"};
+inline OptionalForm<EnumForm<Priority>> priority_form() {
+  return {{"priority", {"interactive", "standard", "batch"}}};
+}
 
-inline constexpr std::array<std::string_view, 3> model_list_words = {"auto", "merged", "forward"};
+void each_key(Of<TokenBounds>, const auto& visit) {
+  visit(Key{"min", "The least number of tokens."}, &TokenBounds::min, CountForm{0, 1'000'000'000});
+  visit(Key{"max", "The greatest number of tokens; 0: no bound."}, &TokenBounds::max,
+        CountForm{0, 1'000'000'000});
+}
 
-template <>
-struct Fields<TokenBounds> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    visit(Key{"min", "The least number of tokens."}, &TokenBounds::min,
-          CountForm{0, 1'000'000'000});
-    visit(Key{"max", "The greatest number of tokens; 0: no bound."}, &TokenBounds::max,
-          CountForm{0, 1'000'000'000});
-  }
+inline void finish(Of<TokenBounds>, Node& node, TokenBounds& range) {
+  if (range.max != 0 && range.max < range.min) node.fail("'max' is below 'min'");
+}
 
-  static void finish(Node& node, TokenBounds& range) {
-    if (range.max != 0 && range.max < range.min) node.fail("'max' is below 'min'");
-  }
-};
+void each_key(Of<RouteMatch>, const auto& visit) {
+  using T = RouteMatch;
+  visit(Key{"host",
+            "Host name of the request, without port: `api.example.com`, or `*.example.com` for "
+            "every name below. Letter case and a final dot make no difference.",
+            "any"},
+        &T::host, TextForm{"a host name", check_host_pattern});
+  visit(Key{"path",
+            "Path of the request: `*` matches one segment, `**` at the end matches any rest, "
+            "including none; without them exactly this path matches. Paths are compared without "
+            "dot segments and repeated slashes, and `%7E` is `~`.",
+            "any"},
+        &T::path, TextForm{"a path", check_path_pattern, "^/"});
+  visit(
+      Key{"header", "Header fields that the request must have, with exactly these values.", "any"},
+      &T::header, TextMapForm{"a mapping of header fields to values", check_header_name});
+  visit(Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", "any"}, &T::method,
+        TextOrListForm{
+            {{TextForm{"a method", check_method}, "a method or a list of methods", false}}});
+  visit(Key{"grpc",
+            "gRPC calls of a service (`inference.GRPCInferenceService`), of a method "
+            "(`grpc.health.v1.Health/Check`), or of a list of these.",
+            "any"},
+        &T::grpc,
+        TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
+                         "a gRPC service or a list of gRPC services", false}}});
+  visit(Key{"model",
+            "Names of models, in which `*` stands for any text: `llama-*`, and `\\*` for a star. "
+            "This and the following keys are about the body of a request, which is read before the "
+            "route is chosen.",
+            "any"},
+        &T::model,
+        TextOrListForm{{{TextForm{"the name of a model", check_model_name},
+                         "a name of a model or a list of names", false}}});
+  visit(Key{"task",
+            "What the model is to do: `chat`, `completion`, `embedding`, `rerank`, `score`, "
+            "`audio` or `infer` (KServe).",
+            "any"},
+        &T::task,
+        TextOrListForm{{{TextForm{"a task", check_task}, "a task or a list of tasks", false}}});
+  visit(Key{"prompt_tokens", "Length of the prompt in tokens, as estimated from its bytes.", "any"},
+        &T::prompt_tokens, OptionalForm<StructForm<TokenBounds>>{});
+  visit(Key{"max_tokens",
+            "How many tokens the request lets the model generate; a request that does not say does "
+            "not match.",
+            "any"},
+        &T::max_tokens, OptionalForm<StructForm<TokenBounds>>{});
+}
 
-template <>
-struct Fields<RouteMatch> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = RouteMatch;
-    visit(Key{"host",
-              "Host name of the request, without port: `api.example.com`, or "
-              "`*.example.com` for every name below. Letter case and a final dot make no "
-              "difference.",
-              false, "any"},
-          &T::host, TextForm{"a host name", check_host_pattern});
-    visit(Key{"path",
-              "Path of the request: `*` matches one segment, `**` at the end matches any rest, "
-              "including none; without them exactly this path matches. Paths are compared without "
-              "dot segments and repeated slashes, and `%7E` is `~`.",
-              false, "any"},
-          &T::path, TextForm{"a path", check_path_pattern, "^/"});
-    visit(Key{"header", "Header fields that the request must have, with exactly these values.",
-              false, "any"},
-          &T::header, TextMapForm{"a mapping of header fields to values", check_header_name});
-    visit(Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", false, "any"}, &T::method,
-          TextOrListForm{
-              {{TextForm{"a method", check_method}, "a method or a list of methods", false}}});
-    visit(Key{"grpc",
-              "gRPC calls of a service (`inference.GRPCInferenceService`), of a method "
-              "(`grpc.health.v1.Health/Check`), or of a list of these.",
-              false, "any"},
-          &T::grpc,
-          TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
-                           "a gRPC service or a list of gRPC services", false}}});
-    visit(Key{"model",
-              "Names of models, in which `*` stands for any text: `llama-*`, and `\\*` for a star. "
-              "This and the following keys are about the body of a request, which is read before "
-              "the route is chosen.",
-              false, "any"},
-          &T::model,
-          TextOrListForm{{{TextForm{"the name of a model", check_model_name},
-                           "a name of a model or a list of names", false}}});
-    visit(Key{"task",
-              "What the model is to do: `chat`, `completion`, `embedding`, `rerank`, `score`, "
-              "`audio` or `infer` (KServe).",
-              false, "any"},
-          &T::task,
-          TextOrListForm{{{TextForm{"a task", check_task}, "a task or a list of tasks", false}}});
-    visit(Key{"prompt_tokens", "Length of the prompt in tokens, as estimated from its bytes.",
-              false, "any"},
-          &T::prompt_tokens, OptionalForm<StructForm<TokenBounds>>{});
-    visit(Key{"max_tokens",
-              "How many tokens the request lets the model generate; a request that does not say "
-              "does not match.",
-              false, "any"},
-          &T::max_tokens, OptionalForm<StructForm<TokenBounds>>{});
-  }
-};
-
-template <>
-struct Fields<StickyConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    visit(Key{"header", "Header field whose value names the conversation."}, &StickyConfig::header,
-          TextForm{"the name of a header field", check_header_name});
-  }
-};
+void each_key(Of<StickyConfig>, const auto& visit) {
+  visit(Key{"header", "Header field whose value names the conversation."}, &StickyConfig::header,
+        header_name);
+}
 
 // The default name of a route: "api.example.com/v1/**", or "api.example.com/package.Service/*" if
 // it matches only gRPC.
 std::string name_of(const RouteMatch& match);
 
-template <>
-struct Fields<RouteConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = RouteConfig;
-    visit(Key{"name", "Its name in logs and metrics.", false, "host and path"}, &T::name,
-          TextForm{"a name", check_not_empty});
-    visit(Key{"match", "Conditions on the request; an absent condition matches every request.",
-              false, "all"},
-          &T::match, StructForm<RouteMatch>{});
-    visit(Key{"pool", "The pool that gets the requests.", false, "this or `split`"}, &T::targets,
-          SingleTargetForm{});
-    visit(Key{"split",
-              "Pools with their shares: `{stable: 95, canary: 5}`. With `pool`: backends of that "
-              "pool, by their labels: `{version=v7: 95, version=v8: 5}`. The shares need not add "
-              "up to 100. A conversation stays in its pool or version (`sticky`).",
-              false, "this or `pool`"},
-          &T::targets, SplitForm{});
-    visit(Key{"sticky",
-              "What tells the conversation of a request to `split`: a header field, else, in an "
-              "inspected body, the session that it names or the beginning of the prompt. Requests "
-              "without any of these are spread at random."},
-          &T::sticky, StructForm<StickyConfig>{});
-    visit(
-        Key{"slo", "Instead of the pool's `slo`, for requests of this route.", false, "the pool's"},
+void each_key(Of<RouteConfig>, const auto& visit) {
+  using T = RouteConfig;
+  visit(Key{"name", "Its name in logs and metrics.", "host and path"}, &T::name,
+        TextForm{"a name", check_not_empty});
+  visit(
+      Key{"match", "Conditions on the request; an absent condition matches every request.", "all"},
+      &T::match, StructForm<RouteMatch>{});
+  visit(Key{"pool", "The pool that gets the requests.", "this or `split`"}, &T::targets,
+        SingleTargetForm{});
+  visit(Key{"split",
+            "Pools with their shares: `{stable: 95, canary: 5}`. With `pool`: backends of that "
+            "pool, by their labels: `{version=v7: 95, version=v8: 5}`. The shares need not add up "
+            "to 100. A conversation stays in its pool or version (`sticky`).",
+            "this or `pool`"},
+        &T::targets, SplitForm{});
+  visit(Key{"sticky",
+            "What tells the conversation of a request to `split`: a header field, else, in an "
+            "inspected body, the session that it names or the beginning of the prompt. Requests "
+            "without any of these are spread at random."},
+        &T::sticky, StructForm<StickyConfig>{});
+  visit(Key{"slo", "Instead of the pool's `slo`, for requests of this route.", "the pool's"},
         &T::slo, StructForm<SloConfig>{});
-    visit(Key{"priority",
-              "How urgent the requests are when they wait for a slot: requests may name a lower "
-              "priority in their header field `x-priority`, not a higher one.",
-              false, "`x-priority` of the request, else `standard`"},
-          &T::priority, OptionalForm<EnumForm<Priority>>{{"priority", priority_words}});
-    visit(Key{"retry",
-              "Instead of the pool's `retry`, for requests of this route; absent keys have their "
-              "defaults. The budget stays the pool's.",
-              false, "the pool's"},
-          &T::retry, OptionalForm<StructForm<RetryRules>>{});
-    visit(Key{"model_list",
-              "What answers `GET /v1/models` and `GET /v1/models/ID` of this route. `merged`: "
-              "evenkeel, with the models of all pools that requests of the same host and fields "
-              "can reach. `forward`: a backend. `auto`: `merged` if there are several such pools, "
-              "else `forward`."},
-          &T::model_list, EnumForm<ModelListRule>{"model list", model_list_words});
-  }
+  visit(Key{"priority",
+            "How urgent the requests are when they wait for a slot: requests may name a lower "
+            "priority in their header field `x-priority`, not a higher one.",
+            "`x-priority` of the request, else `standard`"},
+        &T::priority, priority_form());
+  visit(Key{"retry",
+            "Instead of the pool's `retry`, for requests of this route; absent keys have their "
+            "defaults. The budget stays the pool's.",
+            "the pool's"},
+        &T::retry, OptionalForm<StructForm<RetryRules>>{});
+  visit(Key{"model_list",
+            "What answers `GET /v1/models` and `GET /v1/models/ID` of this route. `merged`: "
+            "evenkeel, with the models of all pools that requests of the same host and fields can "
+            "reach. `forward`: a backend. `auto`: `merged` if there are several such pools, else "
+            "`forward`."},
+        &T::model_list, EnumForm<ModelListRule>{"model list", {"auto", "merged", "forward"}});
+}
 
-  static void finish(Node& node, RouteConfig& route) {
-    if (route.name.empty()) route.name = name_of(route.match);
-    if (!node.has("pool") && !node.has("split")) {
-      node.fail_missing(node.path(), "has no target",
-                        "add 'pool: NAME' or 'split: {NAME: SHARE, ...}'");
-    }
+inline void finish(Of<RouteConfig>, Node& node, RouteConfig& route) {
+  if (route.name.empty()) route.name = name_of(route.match);
+  if (!node.has("pool") && !node.has("split")) {
+    node.fail_missing(node.path(), "has no target",
+                      "add 'pool: NAME' or 'split: {NAME: SHARE, ...}'");
   }
-  static void derive(RouteConfig& defaults, const RouteConfig& route) {
-    defaults.name = name_of(route.match);
-  }
-  static void extend_schema(Tree& schema);
-};
+}
+inline void derive(Of<RouteConfig>, RouteConfig& defaults, const RouteConfig& route) {
+  defaults.name = name_of(route.match);
+}
+void extend_schema(Of<RouteConfig>, Tree& schema);
 
-template <>
-struct Fields<AccessLogConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = AccessLogConfig;
-    visit(Key{"path", "`stdout`, `stderr`, `off`, or a file, which SIGUSR1 reopens."}, &T::path,
-          TextForm{"stdout, stderr, off or a file", check_not_empty});
-    visit(Key{"format", "The format of a line."}, &T::format,
-          EnumForm<AccessLogFormat>{"format", access_log_format_words});
-  }
-};
+void each_key(Of<AccessLogConfig>, const auto& visit) {
+  using T = AccessLogConfig;
+  visit(Key{"path", "`stdout`, `stderr`, `off`, or a file, which SIGUSR1 reopens."}, &T::path,
+        TextForm{"stdout, stderr, off or a file", check_not_empty});
+  visit(Key{"format", "The format of a line."}, &T::format,
+        EnumForm<AccessLogFormat>{"format", {"json"}});
+}
 
-template <>
-struct Fields<ShutdownConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = ShutdownConfig;
-    visit(Key{"drain",
-              "Maximum time for requests in flight to finish after SIGTERM; then the rest is cut "
-              "off and the exit code is 3."},
-          &T::drain, DurationForm{0ms, 24h});
-    visit(Key{"delay",
-              "How long /readyz answers 503 before the listeners close, so that a load balancer in "
-              "front can react."},
-          &T::delay, DurationForm{0ms, 1h});
-  }
-};
+void each_key(Of<ShutdownConfig>, const auto& visit) {
+  using T = ShutdownConfig;
+  visit(Key{"drain",
+            "Maximum time for requests in flight to finish after SIGTERM; then the rest is cut off "
+            "and the exit code is 3."},
+        &T::drain, DurationForm{0ms, 24h});
+  visit(Key{"delay",
+            "How long /readyz answers 503 before the listeners close, so that a load balancer in "
+            "front can react."},
+        &T::delay, DurationForm{0ms, 1h});
+}
 
-template <>
-struct Fields<DnsConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = DnsConfig;
-    visit(Key{"servers", "Name servers, as `host:port` with an IP address.", false, "the system's"},
-          &T::servers, ScalarListForm<AddressForm>{{name_server_address(), "a list of addresses"}});
-    visit(Key{"min_ttl", "Minimum time to cache an answer, whatever its TTL."}, &T::min_ttl,
-          DurationForm{100ms, 1h});
-    visit(Key{"max_ttl", "Maximum time to cache an answer, whatever its TTL."}, &T::max_ttl,
-          DurationForm{100ms, 24h});
-  }
+void each_key(Of<DnsConfig>, const auto& visit) {
+  using T = DnsConfig;
+  visit(Key{"servers", "Name servers, as `host:port` with an IP address.", "the system's"},
+        &T::servers, ScalarListForm<AddressForm>{{name_server_address(), "a list of addresses"}});
+  visit(Key{"min_ttl", "Minimum time to cache an answer, whatever its TTL."}, &T::min_ttl,
+        DurationForm{100ms, 1h});
+  visit(Key{"max_ttl", "Maximum time to cache an answer, whatever its TTL."}, &T::max_ttl,
+        DurationForm{100ms, 24h});
+}
 
-  static void finish(Node& node, DnsConfig& dns) {
-    if (dns.max_ttl >= dns.min_ttl) return;
-    const bool is_default = !node.has("max_ttl") || !node.has("min_ttl");
-    node.fail("'max_ttl' is below 'min_ttl'",
-              is_default ? "give both: one of them has its default" : "");
-  }
-};
+inline void finish(Of<DnsConfig>, Node& node, DnsConfig& dns) {
+  if (dns.max_ttl >= dns.min_ttl) return;
+  const bool is_default = !node.has("max_ttl") || !node.has("min_ttl");
+  node.fail("'max_ttl' is below 'min_ttl'",
+            is_default ? "give both: one of them has its default" : "");
+}
 
-template <>
-struct Fields<ProcessLimits> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    visit(
-        Key{"memory",
+void each_key(Of<ProcessLimits>, const auto& visit) {
+  visit(Key{"memory",
             "How much memory the process may use. `auto`: the limit of its cgroup, if it has one. "
             "A percentage is that of the cgroup's limit, or else of the machine's memory. At 90 % "
             "of it, idle connections are closed and new ones wait; at 95 %, requests get 503."},
         &ProcessLimits::memory, MemoryLimitForm{});
-    visit(Key{"inspected_body",
-              "How much of a request's body is awaited before a backend is picked. The rest of a "
-              "longer body is passed on as it arrives, unless what decides where it goes, such as "
-              "the name of the model, is still to come: then it is awaited too, and held."},
-          &ProcessLimits::inspected_body_bytes, SizeForm{KiB, 1024 * MiB});
-    visit(
-        Key{"held_bodies",
+  visit(Key{"inspected_body",
+            "How much of a request's body is awaited before a backend is picked. The rest of a "
+            "longer body is passed on as it arrives, unless what decides where it goes, such as "
+            "the name of the model, is still to come: then it is awaited too, and held."},
+        &ProcessLimits::inspected_body_bytes, SizeForm{KiB, 1024 * MiB});
+  visit(Key{"held_bodies",
             "How much each worker may hold of request bodies, for inspection and for retries; "
             "bodies of more than 64 KiB share half of it. Beyond it, requests are not retried, and "
             "uploads that have to be held to be placed wait for room; a body larger than that half "
             "gets 413 then."},
         &ProcessLimits::held_bodies_bytes, SizeForm{0, TiB});
-  }
-};
+}
 
-template <>
-struct Fields<TenantConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = TenantConfig;
-    visit(
-        Key{"name", "Its name in logs and metrics, and in the `tenant_header` of listeners.", true},
-        &T::name, TextForm{"a name", check_name, name_pattern});
-    visit(Key{"keys_sha256",
-              "SHA-256 of each of its API keys in hexadecimal, as `printf %s KEY | sha256sum` "
-              "prints it. Clients send the key as `authorization: Bearer KEY`, `x-api-key` or "
-              "`api-key`.",
-              false, "none"},
-          &T::keys_sha256, ScalarListForm<KeyHashForm>{{KeyHashForm{}, "a list of hashes"}});
-    visit(Key{"weight",
-              "Its share of the engines' time while several tenants wait, in pools with `picker: "
-              "expected-time`; a tenant of weight 2 gets twice as much as one of weight 1."},
-          &T::weight, RatioForm{0.01, 1000});
-    visit(Key{"priority",
-              "How urgent its requests are when they wait for a slot: requests may name a lower "
-              "priority in their header field `x-priority`, not a higher one, and a route's "
-              "`priority` may lower it.",
-              false, "`x-priority` of the request, else `standard`"},
-          &T::priority, OptionalForm<EnumForm<Priority>>{{"priority", priority_words}});
-  }
-};
+void each_key(Of<TenantConfig>, const auto& visit) {
+  using T = TenantConfig;
+  visit(Key{"name", "Its name in logs and metrics, and in the `tenant_header` of listeners.",
+            required},
+        &T::name, plain_name);
+  visit(Key{"keys_sha256",
+            "SHA-256 of each of its API keys in hexadecimal, as `printf %s KEY | sha256sum` prints "
+            "it. Clients send the key as `authorization: Bearer KEY`, `x-api-key` or `api-key`.",
+            "none"},
+        &T::keys_sha256, ScalarListForm<KeyHashForm>{{KeyHashForm{}, "a list of hashes"}});
+  visit(Key{"weight",
+            "Its share of the engines' time while several tenants wait, in pools with `picker: "
+            "expected-time`; a tenant of weight 2 gets twice as much as one of weight 1."},
+        &T::weight, RatioForm{0.01, 1000});
+  visit(Key{"priority",
+            "How urgent its requests are when they wait for a slot: requests may name a lower "
+            "priority in their header field `x-priority`, not a higher one, and a route's "
+            "`priority` may lower it.",
+            "`x-priority` of the request, else `standard`"},
+        &T::priority, priority_form());
+}
 
-template <>
-struct Fields<Config> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = Config;
-    visit(Key{"version", "The version of the file format."}, &T::version, IntegerForm<int>{1, 1});
-    visit(Key{"listeners", "Addresses that clients connect to.", false,
-              "one, `public` on `0.0.0.0:8080`"},
-          &T::listeners, ListForm<StructForm<ListenerConfig>>{{}, "a list of listeners", false});
-    visit(Key{"admin", "The admin listener, for operators and monitoring."}, &T::admin,
-          StructForm<AdminConfig>{});
-    visit(Key{"workers",
-              "Number of threads that proxy requests. `auto` is one per CPU that the process may "
-              "use: those of its affinity mask, but no more than the CPU quota of its cgroup, "
-              "rounded up."},
-          &T::workers, WorkersForm{});
-    visit(
-        Key{"busy_polling",
+void each_key(Of<Config>, const auto& visit) {
+  using T = Config;
+  visit(Key{"version", "The version of the file format."}, &T::version, IntegerForm<int>{1, 1});
+  visit(Key{"listeners", "Addresses that clients connect to.", "one, `public` on `0.0.0.0:8080`"},
+        &T::listeners, ListForm<StructForm<ListenerConfig>>{{}, "a list of listeners", false});
+  visit(Key{"admin", "The admin listener, for operators and monitoring."}, &T::admin,
+        StructForm<AdminConfig>{});
+  visit(
+      Key{"workers",
+          "Number of threads that proxy requests. `auto` is one per CPU that the process may use: "
+          "those of its affinity mask, but no more than the CPU quota of its cgroup, rounded up."},
+      &T::workers, WorkersForm{});
+  visit(Key{"busy_polling",
             "Whether a thread that expects its next event within microseconds looks for it for up "
             "to 20 us before it sleeps, which saves latency. `false` where others need the "
             "processor meanwhile: on shared cores. Without effect where the CPU quota of the "
             "cgroup is below the number of workers."},
         &T::busy_polling, FlagForm{});
-    visit(Key{"pools", "Groups of interchangeable servers.", true}, &T::pools,
-          ListForm<StructForm<PoolConfig>>{{}, "a list of pools", false});
-    visit(Key{"routes",
-              "Rules that assign requests to pools; the first one that matches applies. Requests "
-              "without a match get 404. A file with one pool needs no routes.",
-              false, "everything to the only pool"},
-          &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
-    visit(Key{"tenants",
-              "Whose requests they are, for the log, the metrics and the queue. Requests of no "
-              "tenant are served too: a backend decides which keys it accepts.",
-              false, "none"},
-          &T::tenants, ListForm<StructForm<TenantConfig>>{{}, "a list of tenants"});
-    visit(Key{"access_log", "One log line per request."}, &T::access_log,
-          StructForm<AccessLogConfig>{});
-    visit(Key{"dns",
-              "DNS resolution of backends. A name with several addresses becomes several backends; "
-              "it is resolved again when its answer expires."},
-          &T::dns, StructForm<DnsConfig>{});
-    visit(Key{"limits", "Limits of the process."}, &T::limits, StructForm<ProcessLimits>{});
-    visit(Key{"shutdown", "How the daemon stops."}, &T::shutdown, StructForm<ShutdownConfig>{});
-    visit(Key{"state_file",
-              "File in which the daemon keeps what the next one continues with: drains and weights "
-              "that operators have set, and what it has learned of its backends. Written every "
-              "minute and at the end, read at the start.",
-              false, "none"},
-          &T::state_file, TextForm{"the path of a file", check_not_empty});
-  }
+  visit(Key{"pools", "Groups of interchangeable servers.", required}, &T::pools,
+        ListForm<StructForm<PoolConfig>>{{}, "a list of pools", false});
+  visit(Key{"routes",
+            "Rules that assign requests to pools; the first one that matches applies. Requests "
+            "without a match get 404. A file with one pool needs no routes.",
+            "everything to the only pool"},
+        &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
+  visit(Key{"tenants",
+            "Whose requests they are, for the log, the metrics and the queue. Requests of no "
+            "tenant are served too: a backend decides which keys it accepts.",
+            "none"},
+        &T::tenants, ListForm<StructForm<TenantConfig>>{{}, "a list of tenants"});
+  visit(Key{"access_log", "One log line per request."}, &T::access_log,
+        StructForm<AccessLogConfig>{});
+  visit(Key{"dns",
+            "DNS resolution of backends. A name with several addresses becomes several backends; "
+            "it is resolved again when its answer expires."},
+        &T::dns, StructForm<DnsConfig>{});
+  visit(Key{"limits", "Limits of the process."}, &T::limits, StructForm<ProcessLimits>{});
+  visit(Key{"shutdown", "How the daemon stops."}, &T::shutdown, StructForm<ShutdownConfig>{});
+  visit(Key{"state_file",
+            "File in which the daemon keeps what the next one continues with: drains and weights "
+            "that operators have set, and what it has learned of its backends. Written every "
+            "minute and at the end, read at the start.",
+            "none"},
+        &T::state_file, file_path);
+}
 
-  static void finish(Node&, Config& config) {
-    if (config.routes.empty()) config.routes = implied_routes(config);
-  }
-  static void derive(Config& defaults, const Config& config) {
-    defaults.routes = implied_routes(config);
-  }
+inline std::vector<RouteConfig> implied_routes(const Config& config) {
+  if (config.pools.size() != 1) return {};
+  return {RouteConfig{.name = "default", .match = {}, .targets = {{config.pools[0].name, 1}}}};
+}
 
-  static std::vector<RouteConfig> implied_routes(const Config& config) {
-    if (config.pools.size() != 1) return {};
-    return {RouteConfig{.name = "default", .match = {}, .targets = {{config.pools[0].name, 1}}}};
-  }
-};
+inline void finish(Of<Config>, Node&, Config& config) {
+  if (config.routes.empty()) config.routes = implied_routes(config);
+}
+inline void derive(Of<Config>, Config& defaults, const Config& config) {
+  defaults.routes = implied_routes(config);
+}
 
 }  // namespace evenkeel::config_file

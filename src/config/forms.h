@@ -1,9 +1,8 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -167,8 +166,8 @@ struct TextForm : ScalarForm {
   Check check;                 // may be null
   std::string_view pattern{};  // a regular expression for the schema, no stricter than `check`
 
-  explicit TextForm(std::string_view what_it_is, Check check_it = nullptr,
-                    std::string_view schema_pattern = {})
+  constexpr explicit TextForm(std::string_view what_it_is, Check check_it = nullptr,
+                              std::string_view schema_pattern = {})
       : what(what_it_is), check(check_it), pattern(schema_pattern) {}
 
   void read(const Node& node, Value& value) const;
@@ -195,7 +194,7 @@ struct KeyHashForm : TextForm {
 // A choice of a few words.
 struct Words {
   std::string_view what;  // "picker"
-  std::span<const std::string_view> names;
+  std::vector<std::string_view> names;
 
   std::optional<std::size_t> read(const Node& node) const;
   Tree schema() const;
@@ -206,7 +205,9 @@ struct ChoiceForm : ScalarForm {
   using Value = std::string;
   Words words;
 
-  ChoiceForm(std::string_view what, std::span<const std::string_view> names) : words{what, names} {}
+  // The texts of `names` outlive the form.
+  ChoiceForm(std::string_view what, const std::vector<std::string>& names)
+      : words{what, {names.begin(), names.end()}} {}
 
   void read(const Node& node, Value& value) const {
     if (const auto index = words.read(node)) value = words.names[*index];
@@ -226,7 +227,8 @@ struct EnumForm : ScalarForm {
   using Value = Enum;
   Words words;
 
-  EnumForm(std::string_view what, std::span<const std::string_view> names) : words{what, names} {}
+  EnumForm(std::string_view what, std::initializer_list<std::string_view> names)
+      : words{what, names} {}
 
   void read(const Node& node, Value& value) const {
     if (const auto index = words.read(node)) value = static_cast<Enum>(*index);
@@ -330,5 +332,13 @@ std::optional<ValidationError> check_model_name(std::string& value);
 std::optional<ValidationError> check_task(std::string& value);
 std::optional<ValidationError> check_plain_path(std::string& value);
 std::optional<ValidationError> check_url(std::string& value);
+
+// Texts that several keys hold.
+inline constexpr TextForm plain_name{"a name", check_name, name_pattern};
+inline constexpr TextForm pool_name{"the name of a pool", check_not_empty};
+inline constexpr TextForm file_path{"the path of a file", check_not_empty};
+inline constexpr TextForm header_name{"the name of a header field", check_header_name};
+inline constexpr TextForm plain_path{"a path", check_plain_path, "^/"};
+inline constexpr TextForm url{"a URL", check_url, "^https?://|\\$\\{"};
 
 }  // namespace evenkeel::config_file

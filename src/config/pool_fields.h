@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <string_view>
 
@@ -9,345 +8,288 @@
 #include "config/compound_forms.h"
 #include "config/forms.h"
 #include "config/picker_fields.h"
-#include "evenkeel/config/engine_traits.h"
 
 // The part of the field table (fields.h) for pools.
 namespace evenkeel::config_file {
 
 using namespace std::chrono_literals;
 
-inline constexpr auto engine_words = [] {
-  std::array<std::string_view, std::size(all_engine_traits)> words;
-  std::ranges::transform(all_engine_traits, words.begin(), &EngineTraits::name);
-  return words;
-}();
-inline constexpr std::array<std::string_view, 3> protocol_words = {"auto", "http1", "h2"};
-inline constexpr std::array<std::string_view, 2> stream_usage_words = {"auto", "off"};
-inline constexpr std::array<std::string_view, 5> retry_words = {"overload", "gateway-error", "5xx",
-                                                                "reset", "timeout"};
-
-template <>
-struct Fields<StandbyConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = StandbyConfig;
-    visit(Key{"enter",
-              "Load relative to the capacity of the active backends at which a standby backend "
-              "joins."},
-          &T::enter, RatioForm{0.1, 1});
-    visit(
-        Key{"leave",
+void each_key(Of<StandbyConfig>, const auto& visit) {
+  using T = StandbyConfig;
+  visit(
+      Key{"enter",
+          "Load relative to the capacity of the active backends at which a standby backend joins."},
+      &T::enter, RatioForm{0.1, 1});
+  visit(Key{"leave",
             "Load relative to the capacity without it at which the last one to join leaves again."},
         &T::leave, RatioForm{0.05, 1});
-    visit(Key{"dwell", "How long the load must stay at or below `leave` before it leaves."},
-          &T::dwell, DurationForm{0ms, 24h});
-  }
+  visit(Key{"dwell", "How long the load must stay at or below `leave` before it leaves."},
+        &T::dwell, DurationForm{0ms, 24h});
+}
 
-  static void finish(Node& node, StandbyConfig& standby) {
-    if (standby.leave >= standby.enter) {
-      node.fail("'leave' must be below 'enter'",
-                "otherwise standby backends would join and leave all the time");
-    }
+inline void finish(Of<StandbyConfig>, Node& node, StandbyConfig& standby) {
+  if (standby.leave >= standby.enter) {
+    node.fail("'leave' must be below 'enter'",
+              "otherwise standby backends would join and leave all the time");
   }
-};
+}
 
-template <>
-struct Fields<OutlierConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = OutlierConfig;
-    visit(Key{"consecutive",
-              "Failed requests in a row (5xx but 503, resets, malformed responses, timeouts) that "
-              "eject a backend while another one does better; three fifths of them do while no "
-              "other backend has failed lately. 0: they eject none."},
-          &T::consecutive, CountForm{0, 10'000});
-    visit(Key{"ejection",
-              "How long a backend is out after its second ejection in a row. The first lasts one "
-              "`health.interval`, those after the second ten times as long as this, but a day at "
-              "most. Where evenkeel probes the backend, or `retry` covers its failures, each lasts "
-              "twice as long as the last, but no longer than this."},
-          &T::ejection, DurationForm{100ms, 24h});
-    visit(Key{"max_ejected",
-              "Share of the pool's backends that may be ejected at a time, but at least one. The "
-              "last available one never is. 0: none is ejected."},
-          &T::max_ejected, PercentForm{0, 1});
-  }
-};
+void each_key(Of<OutlierConfig>, const auto& visit) {
+  using T = OutlierConfig;
+  visit(Key{"consecutive",
+            "Failed requests in a row (5xx but 503, resets, malformed responses, timeouts) that "
+            "eject a backend while another one does better; three fifths of them do while no other "
+            "backend has failed lately. 0: they eject none."},
+        &T::consecutive, CountForm{0, 10'000});
+  visit(Key{"ejection",
+            "How long a backend is out after its second ejection in a row. The first lasts one "
+            "`health.interval`, those after the second ten times as long as this, but a day at "
+            "most. Where evenkeel probes the backend, or `retry` covers its failures, each lasts "
+            "twice as long as the last, but no longer than this."},
+        &T::ejection, DurationForm{100ms, 24h});
+  visit(Key{"max_ejected",
+            "Share of the pool's backends that may be ejected at a time, but at least one. The "
+            "last available one never is. 0: none is ejected."},
+        &T::max_ejected, PercentForm{0, 1});
+}
 
-template <>
-struct Fields<QueueConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = QueueConfig;
-    visit(Key{"size",
-              "Maximum number of waiting requests; 429 beyond. Each version that a split names has "
-              "this number of its own, and so have the requests for any. 0: no queue."},
-          &T::size, CountForm{0, million});
-    visit(Key{"timeout", "Maximum wait; then 503."}, &T::timeout, DurationForm{});
-  }
-};
+void each_key(Of<QueueConfig>, const auto& visit) {
+  using T = QueueConfig;
+  visit(Key{"size",
+            "Maximum number of waiting requests; 429 beyond. Each version that a split names has "
+            "this number of its own, and so have the requests for any. 0: no queue."},
+        &T::size, CountForm{0, million});
+  visit(Key{"timeout", "Maximum wait; then 503."}, &T::timeout, DurationForm{});
+}
 
-template <>
-struct Fields<PoolLimits> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = PoolLimits;
-    visit(Key{"max_in_flight",
-              "Maximum number of requests in flight on one backend, over all workers; when every "
-              "backend is full, requests wait. 0: no limit."},
-          &T::max_in_flight, CountForm{0, million});
-    visit(Key{"queue",
-              "The queue of the pool. Without `max_in_flight` no request waits for a slot, except "
-              "with `picker: expected-time`."},
-          &T::queue, StructForm<QueueConfig>{});
-  }
-};
+void each_key(Of<PoolLimits>, const auto& visit) {
+  using T = PoolLimits;
+  visit(Key{"max_in_flight",
+            "Maximum number of requests in flight on one backend, over all workers; when every "
+            "backend is full, requests wait. 0: no limit."},
+        &T::max_in_flight, CountForm{0, million});
+  visit(Key{"queue",
+            "The queue of the pool. Without `max_in_flight` no request waits for a slot, except "
+            "with `picker: expected-time`."},
+        &T::queue, StructForm<QueueConfig>{});
+}
 
-template <>
-struct Fields<PoolTimeouts> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = PoolTimeouts;
-    visit(
-        Key{"connect", "Maximum time to connect to a backend; then another one is tried, or 504."},
+void each_key(Of<PoolTimeouts>, const auto& visit) {
+  using T = PoolTimeouts;
+  visit(Key{"connect", "Maximum time to connect to a backend; then another one is tried, or 504."},
         &T::connect, DurationForm{});
-    visit(Key{"first_byte",
-              "Maximum time from the end of a request to the beginning of its response, then 504: "
-              "to the first output of a model's stream, the first byte of any other stream's body, "
-              "or to the head. Comments, pings and progress do not extend it. A long prompt in a "
-              "long queue takes minutes."},
-          &T::first_byte, DurationForm{});
-    visit(Key{"idle",
-              "Maximum pause within a response; then it is aborted. The total time of a response "
-              "is not limited."},
-          &T::idle, DurationForm{});
-    visit(Key{"grpc_deadline",
-              "Longest time that a gRPC call may ask for with `grpc-timeout`; a longer one is "
-              "lowered to it. Calls without `grpc-timeout` have no deadline."},
-          &T::grpc_deadline, DurationForm{1ms, std::chrono::hours{24 * 365}});
-  }
-};
+  visit(Key{"first_byte",
+            "Maximum time from the end of a request to the beginning of its response, then 504: to "
+            "the first output of a model's stream, the first byte of any other stream's body, or "
+            "to the head. Comments, pings and progress do not extend it. A long prompt in a long "
+            "queue takes minutes."},
+        &T::first_byte, DurationForm{});
+  visit(Key{"idle",
+            "Maximum pause within a response; then it is aborted. The total time of a response is "
+            "not limited."},
+        &T::idle, DurationForm{});
+  visit(Key{"grpc_deadline",
+            "Longest time that a gRPC call may ask for with `grpc-timeout`; a longer one is "
+            "lowered to it. Calls without `grpc-timeout` have no deadline."},
+        &T::grpc_deadline, DurationForm{1ms, std::chrono::hours{24 * 365}});
+}
 
-template <>
-struct Fields<RetryRules> {
-  template <class T, class Visit>
-  static void each_of(Visit&& visit) {
-    visit(Key{"attempts",
-              "How often a request is sent to a backend, in all. Connection failures and refusals, "
-              "after which no backend has begun, do not count. 1: never again."},
-          &T::attempts, CountForm{1, 8});
-    visit(Key{"backoff",
-              "Range of the random wait before a retry: at most the first value before the first "
-              "retry, doubled with each further one up to the second value."},
-          &T::backoff, BackoffForm{});
-    visit(
-        Key{"on",
+template <class T>
+void each_retry_key(const auto& visit) {
+  visit(Key{"attempts",
+            "How often a request is sent to a backend, in all. Connection failures and refusals, "
+            "after which no backend has begun, do not count. 1: never again."},
+        &T::attempts, CountForm{1, 8});
+  visit(Key{"backoff",
+            "Range of the random wait before a retry: at most the first value before the first "
+            "retry, doubled with each further one up to the second value."},
+        &T::backoff, BackoffForm{});
+  visit(Key{"on",
             "What is retried whatever the method, besides what is safe: `overload` (429 and 503), "
             "`gateway-error` (502, 503 and 504), `5xx`, `reset` (the backend ended the connection "
             "before its response), `timeout`. A retried generation may cost GPU time twice.",
-            false, "what is safe"},
+            "what is safe"},
         &T::on,
         ScalarListForm<EnumForm<RetryOn>>{
-            {EnumForm<RetryOn>{"reason for a retry", retry_words}, "a list of reasons"}});
-    visit(Key{"idempotency_key",
-              "Whether requests with an Idempotency-Key field are retried as GET requests are."},
-          &T::idempotency_key, FlagForm{});
-    visit(Key{"attempt_timeout",
-              "Maximum time from the end of a request to the head of its response, for an attempt "
-              "that may be retried after a timeout. 0: only `timeouts.first_byte`."},
-          &T::attempt_timeout, DurationForm{0ms, 24h});
-    visit(Key{"replay",
-              "Largest request body that is kept in memory until the response begins, so that it "
-              "can be sent again."},
-          &T::replay_bytes, SizeForm{0, 64 * MiB});
-  }
+            {EnumForm<RetryOn>{"reason for a retry",
+                               {"overload", "gateway-error", "5xx", "reset", "timeout"}},
+             "a list of reasons"}});
+  visit(Key{"idempotency_key",
+            "Whether requests with an Idempotency-Key field are retried as GET requests are."},
+        &T::idempotency_key, FlagForm{});
+  visit(Key{"attempt_timeout",
+            "Maximum time from the end of a request to the head of its response, for an attempt "
+            "that may be retried after a timeout. 0: only `timeouts.first_byte`."},
+        &T::attempt_timeout, DurationForm{0ms, 24h});
+  visit(Key{"replay",
+            "Largest request body that is kept in memory until the response begins, so that it can "
+            "be sent again."},
+        &T::replay_bytes, SizeForm{0, 64 * MiB});
+}
 
-  template <class Visit>
-  static void each(Visit&& visit) {
-    each_of<RetryRules>(visit);
-  }
-};
+void each_key(Of<RetryRules>, const auto& visit) { each_retry_key<RetryRules>(visit); }
 
-template <>
-struct Fields<RetryConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    Fields<RetryRules>::each_of<RetryConfig>(visit);
-    visit(
-        Key{"budget",
+void each_key(Of<RetryConfig>, const auto& visit) {
+  each_retry_key<RetryConfig>(visit);
+  visit(Key{"budget",
             "Share of the pool's requests that may be retried after a backend has answered or may "
             "have begun, besides a reserve of 10 requests."},
         &RetryConfig::budget, PercentForm{0, 1});
-  }
-};
+}
 
-template <>
-struct Fields<KeepAliveConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = KeepAliveConfig;
-    visit(Key{"idle",
-              "How long an idle connection to a backend is kept; must be below the server's own "
-              "timeout.",
-              false, "by engine: `60s` for `ray`, else `4s` (uvicorn closes after 5 s)"},
-          &T::idle, DurationForm{});
-    visit(Key{"max_idle", "Maximum number of idle connections, per worker and backend; 0: none."},
-          &T::max_idle, CountForm{0, 100'000});
-  }
-};
+void each_key(Of<KeepAliveConfig>, const auto& visit) {
+  using T = KeepAliveConfig;
+  visit(Key{"idle",
+            "How long an idle connection to a backend is kept; must be below the server's own "
+            "timeout.",
+            "by engine: `60s` for `ray`, else `4s` (uvicorn closes after 5 s)"},
+        &T::idle, DurationForm{});
+  visit(Key{"max_idle", "Maximum number of idle connections, per worker and backend; 0: none."},
+        &T::max_idle, CountForm{0, 100'000});
+}
 
-template <>
-struct Fields<PoolTlsConfig> {
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = PoolTlsConfig;
-    visit(Key{"verify",
-              "Whether to verify the backend's certificate and name. Without verification an "
-              "attacker on the network can read and change the traffic."},
-          &T::verify, FlagForm{});
-    visit(Key{"ca", "PEM file with the trusted authorities.", false, "the system's"}, &T::ca,
-          TextForm{"the path of a file", check_not_empty});
-    visit(Key{"server_name",
-              "The name or IP address that certificates must have, and the SNI that is sent.",
-              false, "the host in each backend's address"},
-          &T::server_name, TextForm{"a host name", check_not_empty});
-    visit(Key{"cert", "PEM file with a client certificate for backends that request one.", false,
-              "none"},
-          &T::cert, TextForm{"the path of a file", check_not_empty});
-    visit(Key{"key", "PEM file with the private key, without a passphrase.", false, "none"},
-          &T::key, TextForm{"the path of a file", check_not_empty});
-  }
+void each_key(Of<PoolTlsConfig>, const auto& visit) {
+  using T = PoolTlsConfig;
+  visit(Key{"verify",
+            "Whether to verify the backend's certificate and name. Without verification an "
+            "attacker on the network can read and change the traffic."},
+        &T::verify, FlagForm{});
+  visit(Key{"ca", "PEM file with the trusted authorities.", "the system's"}, &T::ca, file_path);
+  visit(Key{"server_name",
+            "The name or IP address that certificates must have, and the SNI that is sent.",
+            "the host in each backend's address"},
+        &T::server_name, TextForm{"a host name", check_not_empty});
+  visit(Key{"cert", "PEM file with a client certificate for backends that request one.", "none"},
+        &T::cert, file_path);
+  visit(Key{"key", "PEM file with the private key, without a passphrase.", "none"}, &T::key,
+        file_path);
+}
 
-  static void finish(Node& node, PoolTlsConfig&) {
-    if (node.has("cert") != node.has("key")) {
-      node.fail(node.has("cert") ? "'cert' needs 'key'" : "'key' needs 'cert'",
-                "give both, or neither");
-    }
+inline void finish(Of<PoolTlsConfig>, Node& node, PoolTlsConfig&) {
+  if (node.has("cert") != node.has("key")) {
+    node.fail(node.has("cert") ? "'cert' needs 'key'" : "'key' needs 'cert'",
+              "give both, or neither");
   }
-};
+}
 
-template <>
-struct Fields<PoolConfig> {
-  // Long: a paragraph for each key.
-  template <class Visit>
-  static void each(Visit&& visit) {
-    using T = PoolConfig;
-    visit(Key{"name", "Its name in routes, logs and metrics.", true}, &T::name,
-          TextForm{"a name", check_name, name_pattern});
-    visit(Key{"engine",
-              "The inference server that the backends run; selects defaults. `auto` detects it."},
-          &T::engine, ChoiceForm{"engine", engine_words});
-    visit(Key{"protocol",
-              "Protocol of the backends: `http1`, `h2` (HTTP/2, which gRPC needs), or `auto`: over "
-              "TLS, ALPN selects it; in cleartext, the first connection tries HTTP/2 and falls "
-              "back to HTTP/1.1.",
-              false, "`auto` if a backend speaks TLS, else `http1`"},
-          &T::protocol, EnumForm<BackendProtocol>{"protocol", protocol_words});
-    visit(Key{"models", "The names of the models that the pool serves.", false, "unknown"},
-          &T::models,
-          ScalarListForm<TextForm>{
-              {TextForm{"the name of a model", check_not_empty}, "a list of model names"}});
-    visit(
-        Key{"inspect",
+// Long: a paragraph for each key.
+void each_key(Of<PoolConfig>, const auto& visit) {
+  using T = PoolConfig;
+  visit(Key{"name", "Its name in routes, logs and metrics.", required}, &T::name, plain_name);
+  visit(Key{"engine",
+            "The inference server that the backends run; selects defaults. `auto` detects it."},
+        &T::engine, ChoiceForm{"engine", engine_names()});
+  visit(Key{"protocol",
+            "Protocol of the backends: `http1`, `h2` (HTTP/2, which gRPC needs), or `auto`: over "
+            "TLS, ALPN selects it; in cleartext, the first connection tries HTTP/2 and falls back "
+            "to HTTP/1.1.",
+            "`auto` if a backend speaks TLS, else `http1`"},
+        &T::protocol, EnumForm<BackendProtocol>{"protocol", {"auto", "http1", "h2"}});
+  visit(Key{"models", "The names of the models that the pool serves.", "unknown"}, &T::models,
+        ScalarListForm<TextForm>{
+            {TextForm{"the name of a model", check_not_empty}, "a list of model names"}});
+  visit(Key{"inspect",
             "Whether requests and responses are read for the log, the metrics and the pickers: the "
             "model, tokens, what a stream reports. Their bytes stay as they are. A body that is "
-            "not "
-            "valid JSON gets 400."},
+            "not valid JSON gets 400."},
         &T::inspect, FlagForm{});
-    visit(Key{"model",
-              "The name under which the backends serve the model: it replaces the one in the "
-              "request, in JSON bodies. Implies `inspect`.",
-              false, "the name in the request"},
-          &T::model, TextForm{"the name of a model", check_model_name});
-    visit(
-        Key{"stream_usage",
+  visit(Key{"model",
+            "The name under which the backends serve the model: it replaces the one in the "
+            "request, in JSON bodies. Implies `inspect`.",
+            "the name in the request"},
+        &T::model, TextForm{"the name of a model", check_model_name});
+  visit(Key{"stream_usage",
             "Whether engines are asked for the token counts of streams whose clients did not ask, "
             "which are removed from the stream again: `auto`, with `inspect` and an engine that is "
             "known to give them, or `off`."},
-        &T::stream_usage, EnumForm<StreamUsage>{"stream_usage", stream_usage_words});
-    visit(Key{"picker",
-              "How a backend is chosen: the name of a policy, or `{name: NAME, ...}` with its "
-              "settings. `prefix-affinity` and `expected-time` imply `inspect`."},
-          &T::picker, PickerForm<PickerConfig>{});
-    visit(
-        Key{"backends", "The servers; a backend without other keys may be just its address.", true},
-        &T::backends, ListForm<BackendForm>{{}, "a list of backends", false});
-    visit(Key{"tls",
-              "TLS to every backend of the pool; `{}` for all defaults. If absent, TLS is used for "
-              "backends with https:// in their address.",
-              false, "only for https://"},
-          &T::tls, OptionalForm<StructForm<PoolTlsConfig>>{});
-    visit(Key{"host",
-              "The Host that backends get, as `:authority` over HTTP/2: `backend`, their own name "
-              "(`tls.server_name`, else the host in their address, and its port unless that is the "
-              "default), `client`, what the client sent, or a text such as `api.example.com`. "
-              "Requests of evenkeel itself, such as health checks, have it too, with `client` the "
-              "backend's own. Where it is changed, `x-forwarded-host` has the client's.",
-              false, "`backend` where TLS goes by name, else `client`"},
-          &T::host, TextForm{"a host", check_backend_host});
-    visit(Key{"limits", "Limits of the pool."}, &T::limits, StructForm<PoolLimits>{});
-    visit(Key{"timeouts", "Timeouts towards backends."}, &T::timeouts, StructForm<PoolTimeouts>{});
-    visit(Key{"retry", "Which requests are sent again, and how often."}, &T::retry,
-          StructForm<RetryConfig>{});
-    visit(Key{"keep_alive", "Idle connections to backends."}, &T::keep_alive,
-          StructForm<KeepAliveConfig>{});
-    visit(Key{"health", "Health checks."}, &T::health, StructForm<HealthConfig>{});
-    visit(Key{"metrics", "Polling of the backends' own metrics."}, &T::metrics,
-          StructForm<MetricsConfig>{});
-    visit(Key{"affinity",
-              "Sends all requests of a session to the backend of its first one, while that is in "
-              "rotation; `{}` for all defaults, `off` for no sessions. If absent, and with "
-              "`inspect`: `{by: [agent-session], mode: soft, max_sessions: 10000}`, but not with "
-              "`picker: consistent-hash`.",
-              false, "of coding agents, with `inspect`"},
-          &T::affinity, AffinityForm{});
-    visit(Key{"standby", "When backends with `standby: true` join and leave."}, &T::standby,
-          StructForm<StandbyConfig>{});
-    visit(Key{"outlier", "When a backend whose requests fail is taken out of rotation."},
-          &T::outlier, StructForm<OutlierConfig>{});
-    visit(Key{"slow_start",
-              "How long a backend that returns or joins is limited to a growing number of requests "
-              "in flight: from a tenth of its fair share up to all of it. 0s: not at all."},
-          &T::slow_start, DurationForm{0ms, 1h});
-    visit(Key{"fallback",
-              "The pool that takes a request when this one has no backend, or its queue is full or "
-              "timed out. The response then has the field `x-evenkeel-fallback`.",
-              false, "none"},
-          &T::fallback, TextForm{"the name of a pool", check_not_empty});
-    visit(Key{"debug_headers",
-              "Whether responses name their backend and pool in x-evenkeel-backend and "
-              "x-evenkeel-pool."},
-          &T::debug_headers, FlagForm{});
-  }
+        &T::stream_usage, EnumForm<StreamUsage>{"stream_usage", {"auto", "off"}});
+  visit(Key{"picker",
+            "How a backend is chosen: the name of a policy, or `{name: NAME, ...}` with its "
+            "settings. `prefix-affinity` and `expected-time` imply `inspect`."},
+        &T::picker, picker_form<PickerConfig>());
+  visit(Key{"backends", "The servers; a backend without other keys may be just its address.",
+            required},
+        &T::backends,
+        ListForm<BackendForm>{{{},
+                               backend_address(),
+                               "an address such as http://127.0.0.1:8000, or a mapping with one"},
+                              "a list of backends",
+                              false});
+  visit(Key{"tls",
+            "TLS to every backend of the pool; `{}` for all defaults. If absent, TLS is used for "
+            "backends with https:// in their address.",
+            "only for https://"},
+        &T::tls, OptionalForm<StructForm<PoolTlsConfig>>{});
+  visit(Key{"host",
+            "The Host that backends get, as `:authority` over HTTP/2: `backend`, their own name "
+            "(`tls.server_name`, else the host in their address, and its port unless that is the "
+            "default), `client`, what the client sent, or a text such as `api.example.com`. "
+            "Requests of evenkeel itself, such as health checks, have it too, with `client` the "
+            "backend's own. Where it is changed, `x-forwarded-host` has the client's.",
+            "`backend` where TLS goes by name, else `client`"},
+        &T::host, TextForm{"a host", check_backend_host});
+  visit(Key{"limits", "Limits of the pool."}, &T::limits, StructForm<PoolLimits>{});
+  visit(Key{"timeouts", "Timeouts towards backends."}, &T::timeouts, StructForm<PoolTimeouts>{});
+  visit(Key{"retry", "Which requests are sent again, and how often."}, &T::retry,
+        StructForm<RetryConfig>{});
+  visit(Key{"keep_alive", "Idle connections to backends."}, &T::keep_alive,
+        StructForm<KeepAliveConfig>{});
+  visit(Key{"health", "Health checks."}, &T::health, StructForm<HealthConfig>{});
+  visit(Key{"metrics", "Polling of the backends' own metrics."}, &T::metrics,
+        StructForm<MetricsConfig>{});
+  visit(Key{"affinity",
+            "Sends all requests of a session to the backend of its first one, while that is in "
+            "rotation; `{}` for all defaults, `off` for no sessions. If absent, and with "
+            "`inspect`: `{by: [agent-session], mode: soft, max_sessions: 10000}`, but not with "
+            "`picker: consistent-hash`.",
+            "of coding agents, with `inspect`"},
+        &T::affinity, AffinityForm{});
+  visit(Key{"standby", "When backends with `standby: true` join and leave."}, &T::standby,
+        StructForm<StandbyConfig>{});
+  visit(Key{"outlier", "When a backend whose requests fail is taken out of rotation."}, &T::outlier,
+        StructForm<OutlierConfig>{});
+  visit(Key{"slow_start",
+            "How long a backend that returns or joins is limited to a growing number of requests "
+            "in flight: from a tenth of its fair share up to all of it. 0s: not at all."},
+        &T::slow_start, DurationForm{0ms, 1h});
+  visit(Key{"fallback",
+            "The pool that takes a request when this one has no backend, or its queue is full or "
+            "timed out. The response then has the field `x-evenkeel-fallback`.",
+            "none"},
+        &T::fallback, pool_name);
+  visit(Key{"debug_headers",
+            "Whether responses name their backend and pool in x-evenkeel-backend and "
+            "x-evenkeel-pool."},
+        &T::debug_headers, FlagForm{});
+}
 
-  static constexpr milliseconds engine_default{-1};
+inline constexpr milliseconds engine_default{-1};
 
-  static void prepare(PoolConfig& pool) {
-    pool.keep_alive.idle = engine_default;
-    pool.health.timeout = engine_default;
+inline void prepare(Of<PoolConfig>, PoolConfig& pool) {
+  pool.keep_alive.idle = engine_default;
+  pool.health.timeout = engine_default;
+}
+inline void finish(Of<PoolConfig>, Node& node, PoolConfig& pool) {
+  if (!node.has("protocol")) pool.protocol = default_protocol(pool);
+  if (pool.keep_alive.idle == engine_default)
+    pool.keep_alive.idle = default_keep_alive_idle(pool.engine);
+  if (pool.health.timeout == engine_default)
+    pool.health.timeout = default_health_timeout(pool.engine);
+  const bool standby_only =
+      !pool.backends.empty() &&
+      std::all_of(pool.backends.begin(), pool.backends.end(),
+                  [](const BackendConfig& backend) { return backend.standby; });
+  if (pool.picker.has_scheduler() && pool.limits.queue.size == 0) {
+    node.fail("has no queue, in which `picker: expected-time` holds requests",
+              "let `limits.queue.size` be 1 or more, or choose another picker");
   }
-  static void finish(Node& node, PoolConfig& pool) {
-    if (!node.has("protocol")) pool.protocol = default_protocol(pool);
-    if (pool.keep_alive.idle == engine_default)
-      pool.keep_alive.idle = default_keep_alive_idle(pool.engine);
-    if (pool.health.timeout == engine_default)
-      pool.health.timeout = default_health_timeout(pool.engine);
-    const bool standby_only =
-        !pool.backends.empty() &&
-        std::all_of(pool.backends.begin(), pool.backends.end(),
-                    [](const BackendConfig& backend) { return backend.standby; });
-    if (pool.picker.has_scheduler() && pool.limits.queue.size == 0) {
-      node.fail("has no queue, in which `picker: expected-time` holds requests",
-                "let `limits.queue.size` be 1 or more, or choose another picker");
-    }
-    if (standby_only)
-      node.fail("has only standby backends", "remove `standby: true` from one of them");
-  }
-  static void derive(PoolConfig& defaults, const PoolConfig& pool) {
-    defaults.health.timeout = default_health_timeout(pool.engine);
-    defaults.keep_alive.idle = default_keep_alive_idle(pool.engine);
-    defaults.protocol = default_protocol(pool);
-  }
-};
+  if (standby_only)
+    node.fail("has only standby backends", "remove `standby: true` from one of them");
+}
+inline void derive(Of<PoolConfig>, PoolConfig& defaults, const PoolConfig& pool) {
+  defaults.health.timeout = default_health_timeout(pool.engine);
+  defaults.keep_alive.idle = default_keep_alive_idle(pool.engine);
+  defaults.protocol = default_protocol(pool);
+}
 
 }  // namespace evenkeel::config_file
