@@ -1,5 +1,7 @@
 #include "config/reachability.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
@@ -8,9 +10,6 @@
 
 namespace evenkeel::config_file {
 namespace {
-
-// A separator that no part of a key contains.
-constexpr char separator = '\n';
 
 std::vector<std::string_view> segments_of(std::string_view path) {
   std::vector<std::string_view> segments;
@@ -82,27 +81,6 @@ bool models_cover(const std::vector<std::string>& first, const std::vector<std::
   });
 }
 
-// The patterns that can cover this one: any host, itself, and the wildcards above it.
-std::vector<std::string> covering_hosts(const std::string& host) {
-  std::vector<std::string> hosts{""};
-  if (host.empty()) return hosts;
-  hosts.push_back(host);
-  for (std::size_t dot = host.find('.', 1); dot != host.npos; dot = host.find('.', dot + 1)) {
-    if (std::string above = "*" + host.substr(dot); above != host)
-      hosts.push_back(std::move(above));
-  }
-  return hosts;
-}
-
-// What can match the first of these calls: every call, that one, and its service.
-std::vector<std::string_view> covering_calls(const std::vector<std::string>& calls) {
-  if (calls.empty()) return {""};
-  const std::string_view call = calls.front();
-  const std::size_t slash = call.find('/');
-  if (slash == call.npos) return {"", call};
-  return {"", call, call.substr(0, slash)};
-}
-
 // What all texts begin with that match the glob; of a name, all of it.
 std::string text_before_star(std::string_view glob) {
   std::string text;
@@ -114,19 +92,66 @@ std::string text_before_star(std::string_view glob) {
   return text;
 }
 
-std::string place_key(std::string_view host, std::string_view call) {
-  return std::string(host) + separator + std::string(call);
+using Keys = std::vector<std::string>;
+
+std::string field_key(const std::pair<const std::string, std::string>& field) {
+  return "field " + field.first + ' ' + field.second;
 }
 
-std::vector<std::string> field_keys(const std::map<std::string, std::string>& fields) {
-  std::vector<std::string> keys;
-  keys.reserve(fields.size());
-  for (const auto& [name, value] : fields) {
-    std::string& key = keys.emplace_back(name);
-    key += separator;
-    key += value;
+std::string segment_key(std::size_t index, std::string_view segment) {
+  return fmt::format("segment {} {}", index, segment);
+}
+
+// What the match asks for, as lists of which each would do to find it: any match that it covers has
+// one of the keys of the list among its `keys_of_covers`.
+std::vector<Keys> keys_of(const RouteMatch& match) {
+  std::vector<Keys> lists{{""}};
+  if (!match.host.empty()) lists.push_back({"host " + match.host});
+  const auto add_each = [&](std::string_view what, const std::vector<std::string>& values) {
+    if (values.empty()) return;
+    Keys& keys = lists.emplace_back();
+    for (const std::string& value : values) keys.push_back(fmt::format("{} {}", what, value));
+  };
+  add_each("method", match.method);
+  add_each("call", match.grpc);
+  for (const auto& field : match.header) lists.push_back({field_key(field)});
+  std::size_t index = 0;
+  for (const std::string_view segment : segments_of(match.path)) {
+    if (segment == "**") break;
+    if (segment != "*") lists.push_back({segment_key(index, segment)});
+    ++index;
   }
-  std::ranges::sort(keys);
+  if (!match.model.empty()) {
+    Keys& keys = lists.emplace_back();
+    for (const std::string& model : match.model)
+      keys.push_back((is_glob(model) ? "models " : "model ") + text_before_star(model));
+  }
+  return lists;
+}
+
+// At least one key of each list of `keys_of` of every match that covers this one.
+Keys keys_of_covers(const RouteMatch& match) {
+  Keys keys{"", "host " + match.host};
+  for (std::size_t dot = match.host.find('.', 1); dot != match.host.npos;
+       dot = match.host.find('.', dot + 1)) {
+    keys.push_back("host *" + match.host.substr(dot));
+  }
+  if (!match.method.empty()) keys.push_back("method " + match.method.front());
+  if (!match.grpc.empty()) {
+    const std::string& call = match.grpc.front();
+    keys.push_back("call " + call);
+    keys.push_back("call " + call.substr(0, call.find('/')));
+  }
+  for (const auto& field : match.header) keys.push_back(field_key(field));
+  std::size_t index = 0;
+  for (const std::string_view segment : segments_of(match.path))
+    keys.push_back(segment_key(index++, segment));
+  if (!match.model.empty()) {
+    const std::string& model = match.model.front();
+    keys.push_back("model " + text_before_star(model));
+    for (std::size_t size = 0; size <= model.size(); ++size)
+      keys.push_back("models " + model.substr(0, size));
+  }
   return keys;
 }
 
@@ -152,139 +177,36 @@ bool covers(const RouteMatch& first, const RouteMatch& second) {
          path_covers(first.path, second.path) && calls_cover(first.grpc, second.grpc);
 }
 
-// One search for the first cover of a match.
-class RouteIndex::Search {
- public:
-  Search(const RouteMatch& match, std::size_t& comparisons_left)
-      : match_(match), fields_(field_keys(match.header)), comparisons_left_(comparisons_left) {
-    for (const std::string& host : covering_hosts(match.host)) {
-      for (const std::string_view call : covering_calls(match.grpc)) {
-        places_.push_back(place_key(host, call));
-      }
-    }
-  }
-
-  void visit(const ByHostAndCall& routes) {
-    if (routes.empty()) return;
-    for (const std::string& place : places_) {
-      if (const auto found = routes.find(place); found != routes.end()) visit_fields(found->second);
-    }
-  }
-
-  std::optional<std::size_t> first() const { return first_; }
-
- private:
-  // The routes whose fields are all among those of the match.
-  void visit_fields(const FieldNode* root) {
-    struct Step {
-      const FieldNode* node;
-      std::size_t next;  // of `fields_`: the first that can follow
-    };
-    std::vector<Step> steps{{root, 0}};
-    while (!steps.empty()) {
-      const auto [node, next] = steps.back();
-      steps.pop_back();
-      visit(node->entries);
-      visit_model(*node);
-      if (node->children.size() < fields_.size() - next) {
-        for (const auto& [field, child] : node->children) {
-          const auto from = fields_.begin() + static_cast<std::ptrdiff_t>(next);
-          const auto at = std::lower_bound(from, fields_.end(), field);
-          if (at == fields_.end() || *at != field) continue;
-          steps.push_back({child, static_cast<std::size_t>(at - fields_.begin()) + 1});
-        }
-        continue;
-      }
-      for (std::size_t i = next; i < fields_.size(); ++i) {
-        const auto child = node->children.find(fields_[i]);
-        if (child != node->children.end()) steps.push_back({child->second, i + 1});
-      }
-    }
-  }
-
-  void visit_model(const FieldNode& node) {
-    if (match_.model.empty()) return;
-    const std::string& model = match_.model.front();
-    if (const auto found = node.by_model.find(model); found != node.by_model.end())
-      visit(found->second);
-    if (node.by_model_prefix.empty()) return;
-    for (std::size_t size = 0; size <= model.size(); ++size) {
-      const auto found = node.by_model_prefix.find(model.substr(0, size));
-      if (found != node.by_model_prefix.end()) visit(found->second);
-    }
-  }
-
-  void visit(const std::vector<Entry>& entries) {
-    for (const Entry& entry : entries) {
-      if (first_ && *first_ <= entry.route) return;  // they are in the order of the file
-      const std::size_t cost = entry.match->model.size() * match_.model.size();
-      if (cost > comparisons_left_) return;
-      comparisons_left_ -= cost;
-      if (covers(*entry.match, match_)) first_ = entry.route;
-    }
-  }
-
-  const RouteMatch& match_;
-  std::vector<std::string> fields_;
-  std::vector<std::string> places_;
-  std::size_t& comparisons_left_;
-  std::optional<std::size_t> first_;
-};
-
 void RouteIndex::add(std::size_t route, const RouteMatch& match) {
-  PathNode* node = &nodes_.front();
-  bool open_ended = matches_every_path(match.path);
-  if (!open_ended) {
-    for (const std::string_view segment : segments_of(match.path)) {
-      open_ended = segment == "**";
-      if (open_ended) break;
-      PathNode*& child = node->children[segment];
-      if (child == nullptr) child = &nodes_.emplace_back();
-      node = child;
+  const auto most_routes = [this](const Keys& keys) {
+    std::size_t most = 0;
+    for (const std::string& key : keys) {
+      const auto found = routes_.find(key);
+      if (found != routes_.end()) most = std::max(most, found->second.size());
     }
-  }
-  ByHostAndCall& routes = open_ended ? node->below : node->here;
-  const std::vector<std::string> fields = field_keys(match.header);
-  const auto add_at = [&](std::string_view call) {
-    FieldNode** at = &routes[place_key(match.host, call)];
-    for (std::size_t i = 0;; ++i) {
-      if (*at == nullptr) *at = &field_nodes_.emplace_back();
-      if (i == fields.size()) break;
-      at = &(*at)->children[fields[i]];
-    }
-    if (match.model.empty()) return (*at)->entries.push_back({route, &match});
-    for (const std::string& model : match.model) {
-      auto& by_text = is_glob(model) ? (*at)->by_model_prefix : (*at)->by_model;
-      std::vector<Entry>& entries = by_text[text_before_star(model)];
-      if (entries.empty() || entries.back().route != route) entries.push_back({route, &match});
-    }
+    return most;
   };
-  if (match.grpc.empty()) add_at("");
-  for (const std::string& call : match.grpc) add_at(call);
+  const std::vector<Keys> lists = keys_of(match);
+  for (const std::string& key : *std::ranges::min_element(lists, {}, most_routes)) {
+    std::vector<Entry>& entries = routes_[key];
+    if (entries.empty() || entries.back().route != route) entries.push_back({route, &match});
+  }
 }
 
 std::optional<std::size_t> RouteIndex::first_cover(const RouteMatch& match) {
-  Search search(match, comparisons_left_);
-  std::vector<const PathNode*> level{&nodes_.front()};
-  search.visit(nodes_.front().below);
-  if (match.path.empty()) return search.first();
-  for (const std::string_view segment : segments_of(match.path)) {
-    if (segment == "**") return search.first();
-    std::vector<const PathNode*> next;
-    for (const PathNode* node : level) {
-      const auto enter = [&](std::string_view key) {
-        const auto child = node->children.find(key);
-        if (child != node->children.end()) next.push_back(child->second);
-      };
-      enter(segment);
-      if (segment != "*" && !segment.empty()) enter("*");
+  std::optional<std::size_t> first;
+  for (const std::string& key : keys_of_covers(match)) {
+    const auto found = routes_.find(key);
+    if (found == routes_.end()) continue;
+    for (const Entry& entry : found->second) {
+      if (first && *first <= entry.route) break;  // they are in the order of the file
+      const std::size_t cost = 1 + entry.match->model.size() * match.model.size();
+      if (cost > comparisons_left_) return first;
+      comparisons_left_ -= cost;
+      if (covers(*entry.match, match)) first = entry.route;
     }
-    for (const PathNode* node : next) search.visit(node->below);
-    level = std::move(next);
-    if (level.empty()) break;
   }
-  for (const PathNode* node : level) search.visit(node->here);
-  return search.first();
+  return first;
 }
 
 }  // namespace evenkeel::config_file
