@@ -14,12 +14,6 @@ namespace {
 
 const Words only_off{"affinity", {"off"}};
 
-Tree object_schema() {
-  Tree schema = Tree::map();
-  schema.put("type", Tree::text("object"));
-  return schema;
-}
-
 bool is_only_target(const std::vector<RouteTarget>& targets) {
   return targets.size() == 1 && targets[0] == RouteTarget{.pool = targets[0].pool};
 }
@@ -45,13 +39,9 @@ std::string Key::full_doc() const {
 }
 
 Tree schema_of_variants(const std::vector<std::string_view>& variants) {
-  Tree pattern = Tree::map();
-  pattern.put("pattern", Tree::text(fmt::format("^({})$|\\$\\{{", fmt::join(variants, "|"))));
-  Tree name = Tree::map();
-  name.put("name", std::move(pattern));
-  Tree condition = Tree::map();
-  condition.put("properties", std::move(name));
-  return condition;
+  Tree name =
+      Tree::map({{"pattern", Tree::text(fmt::format("^({})$|\\$\\{{", fmt::join(variants, "|")))}});
+  return Tree::map({{"properties", Tree::map({{"name", std::move(name)}})}});
 }
 
 void TextMapForm::read(const Node& node, Value& value) const {
@@ -78,9 +68,8 @@ Tree TextMapForm::tree(const Value& value, const Value*) const {
 }
 
 Tree TextMapForm::schema() const {
-  Tree values = Tree::map();
-  values.put("type", Tree::list_of_text({"string", "number", "boolean"}));
-  return object_schema().put("additionalProperties", std::move(values));
+  Tree values = Tree::map({{"type", Tree::list_of_text({"string", "number", "boolean"})}});
+  return Tree::map({{"type", Tree::text("object")}, {"additionalProperties", std::move(values)}});
 }
 
 void TextOrListForm::read(const Node& node, Value& value) const {
@@ -94,9 +83,7 @@ void TextOrListForm::read(const Node& node, Value& value) const {
 }
 
 Tree TextOrListForm::schema() const {
-  Tree schema = Tree::map();
-  schema.put("anyOf", Tree::list({item.schema(), ListForm::schema()}));
-  return schema;
+  return Tree::map({{"anyOf", Tree::list({item.schema(), ListForm::schema()})}});
 }
 
 void AffinityForm::read(const Node& node, Value& value) const {
@@ -112,9 +99,7 @@ Tree AffinityForm::tree(const Value& value, const Value* omit) const {
 }
 
 Tree AffinityForm::schema() const {
-  Tree schema = Tree::map();
-  schema.put("anyOf", Tree::list({only_off.schema(), OptionalForm::schema()}));
-  return schema;
+  return Tree::map({{"anyOf", Tree::list({only_off.schema(), OptionalForm::schema()})}});
 }
 
 void SingleTargetForm::read(const Node& node, Value& value) const {
@@ -156,9 +141,9 @@ Tree SplitForm::tree(const Value& value, const Value*) const {
 }
 
 Tree SplitForm::schema() const {
-  return object_schema()
-      .put("minProperties", Tree::raw("1"))
-      .put("additionalProperties", share.schema());
+  return Tree::map({{"type", Tree::text("object")},
+                    {"minProperties", Tree::raw("1")},
+                    {"additionalProperties", share.schema()}});
 }
 
 }  // namespace evenkeel::config_file

@@ -68,9 +68,7 @@ struct ListForm {
   }
 
   Tree schema() const {
-    Tree schema = Tree::map();
-    schema.put("type", Tree::text("array"));
-    schema.put("items", item.schema());
+    Tree schema = Tree::map({{"type", Tree::text("array")}, {"items", item.schema()}});
     if (!may_be_empty) schema.put("minItems", Tree::raw("1"));
     return schema;
   }
@@ -197,8 +195,7 @@ struct StructForm {
     std::vector<std::string> names;  // of the required keys
     const T defaults{};
     each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
-      Tree property = Tree::map();
-      property.put("description", Tree::text(key.full_doc()));
+      Tree property = Tree::map({{"description", Tree::text(key.full_doc())}});
       const Tree rest = form.schema();
       for (std::size_t i = 0; i < rest.keys.size(); ++i) {
         property.put(rest.keys[i].name, rest.items[i]);
@@ -213,9 +210,8 @@ struct StructForm {
       if (!key.variants.empty())
         dependent.put(std::string{key.name}, schema_of_variants(key.variants));
     });
-    Tree schema = Tree::map();
-    schema.put("type", Tree::text("object"));
-    schema.put("additionalProperties", Tree::raw("false"));
+    Tree schema =
+        Tree::map({{"type", Tree::text("object")}, {"additionalProperties", Tree::raw("false")}});
     if (!names.empty()) schema.put("required", Tree::list_of_text(names));
     schema.put("properties", std::move(properties));
     if (!dependent.items.empty()) schema.put("dependentSchemas", std::move(dependent));
@@ -296,9 +292,7 @@ struct ShorthandForm : StructForm<T> {
     return shortened(StructForm<T>::tree_without_defaults(value));
   }
   Tree schema() const {
-    Tree either = Tree::map();
-    either.put("anyOf", Tree::list({scalar.schema(), StructForm<T>::schema()}));
-    return either;
+    return Tree::map({{"anyOf", Tree::list({scalar.schema(), StructForm<T>::schema()})}});
   }
   std::string type() const { return scalar.type() + " or mapping"; }
   std::string range() const { return scalar.range(); }

@@ -88,10 +88,9 @@ std::string print_config(const Config& config, bool with_defaults) {
 
 std::string config_schema() {
   using namespace config_file;
-  Tree schema = Tree::map();
-  schema.put("$schema", Tree::text("https://json-schema.org/draft/2020-12/schema"));
-  schema.put("$id", Tree::text("evenkeel.schema.json"));
-  schema.put("title", Tree::text("evenkeel configuration"));
+  Tree schema = Tree::map({{"$schema", Tree::text("https://json-schema.org/draft/2020-12/schema")},
+                           {"$id", Tree::text("evenkeel.schema.json")},
+                           {"title", Tree::text("evenkeel configuration")}});
   Tree rest = StructForm<Config>{}.schema();
   for (std::size_t i = 0; i < rest.keys.size(); ++i) {
     schema.put(rest.keys[i].name, std::move(rest.items[i]));

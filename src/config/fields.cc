@@ -5,29 +5,16 @@
 
 namespace evenkeel::config_file {
 
-namespace {
-
-Tree requires_key(const char* key) {
-  Tree schema = Tree::map();
-  schema.put("required", Tree::list_of_text({key}));
-  return schema;
-}
-
-Tree map_of(const char* key, Tree value) {
-  Tree map = Tree::map();
-  map.put(key, std::move(value));
-  return map;
-}
-
-}  // namespace
-
 // Requires `pool`, or a `split`; beside `pool`, a split names labels.
 void extend_schema(Of<RouteConfig>, Tree& schema) {
-  Tree pool = requires_key("pool");
-  pool.put("properties",
-           map_of("split", map_of("propertyNames", map_of("pattern", Tree::text("=")))));
-  Tree split = requires_key("split");
-  split.put("not", requires_key("pool"));
+  const auto has = [](const char* key) {
+    return Tree::map({{"required", Tree::list_of_text({key})}});
+  };
+  Tree labels = Tree::map({{"propertyNames", Tree::map({{"pattern", Tree::text("=")}})}});
+  Tree pool = has("pool");
+  pool.put("properties", Tree::map({{"split", std::move(labels)}}));
+  Tree split = has("split");
+  split.put("not", has("pool"));
   schema.put("oneOf", Tree::list({std::move(pool), std::move(split)}));
 }
 

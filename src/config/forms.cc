@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <span>
 
 #include "config/text.h"
 #include "evenkeel/config/spelling.h"
@@ -12,62 +14,41 @@
 namespace evenkeel::config_file {
 namespace {
 
-// A value of another type may come from ${VARIABLE}, which is text to a schema.
-Tree or_environment(Tree schema) {
-  Tree text = Tree::map();
-  text.put("type", Tree::text("string"));
-  text.put("pattern", Tree::text("\\$\\{"));
-  Tree either = Tree::map();
-  either.put("anyOf", Tree::list({std::move(schema), std::move(text)}));
-  return either;
+// A text that matches the pattern, or that has a ${VARIABLE}.
+Tree text_schema(std::string pattern) {
+  return Tree::map({{"type", Tree::text("string")},
+                    {"pattern", Tree::text(pattern.empty() ? R"(\$\{)" : pattern + R"(|\$\{)")}});
 }
 
-Tree schema_of(std::string_view type) {
-  Tree schema = Tree::map();
-  schema.put("type", Tree::text(std::string{type}));
-  return schema;
+// A value of another type may come from ${VARIABLE}, which is text to a schema.
+Tree or_environment(Tree schema) {
+  return Tree::map({{"anyOf", Tree::list({std::move(schema), text_schema({})})}});
+}
+
+template <class Number>
+Tree number_schema(const char* type, Number min, Number max) {
+  return Tree::map({{"type", Tree::text(type)},
+                    {"minimum", Tree::raw(fmt::format("{}", min))},
+                    {"maximum", Tree::raw(fmt::format("{}", max))}});
 }
 
 struct Unit {
   std::string_view name;
   double factor;
+  std::string_view other_names;  // that are not right, in lower case
 };
 
 constexpr std::array<Unit, 5> duration_units = {
-    {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}}};
-constexpr std::array<Unit, 5> size_units = {
-    {{"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776}}};
-
-// The unit that a common spelling means; empty: none.
-std::string_view duration_unit_meant(std::string_view unit) {
-  const std::string word = lower(unit);
-  for (const char* name : {"s", "sec", "secs", "second", "seconds"}) {
-    if (word == name) return "s";
-  }
-  for (const char* name : {"m", "min", "mins", "minute", "minutes"}) {
-    if (word == name) return "m";
-  }
-  for (const char* name : {"h", "hr", "hrs", "hour", "hours"}) {
-    if (word == name) return "h";
-  }
-  for (const char* name : {"d", "day", "days"}) {
-    if (word == name) return "d";
-  }
-  for (const char* name : {"ms", "msec", "msecs", "millis", "millisecond", "milliseconds"}) {
-    if (word == name) return "ms";
-  }
-  return {};
-}
-
-std::string_view size_unit_meant(std::string_view unit) {
-  const std::string word = lower(unit);
-  if (word == "b" || word == "byte" || word == "bytes") return "B";
-  if (word == "k" || word == "kb" || word == "ki" || word == "kib") return "KiB";
-  if (word == "m" || word == "mb" || word == "mi" || word == "mib") return "MiB";
-  if (word == "g" || word == "gb" || word == "gi" || word == "gib") return "GiB";
-  if (word == "t" || word == "tb" || word == "ti" || word == "tib") return "TiB";
-  return {};
-}
+    {{"ms", 1, "msec msecs millis millisecond milliseconds"},
+     {"s", 1000, "sec secs second seconds"},
+     {"m", 60'000, "min mins minute minutes"},
+     {"h", 3'600'000, "hr hrs hour hours"},
+     {"d", 86'400'000, "day days"}}};
+constexpr std::array<Unit, 5> size_units = {{{"B", 1, "byte bytes"},
+                                             {"KiB", 1024, "k kb ki"},
+                                             {"MiB", 1048576, "m mb mi"},
+                                             {"GiB", 1073741824, "g gb gi"},
+                                             {"TiB", 1099511627776, "t tb ti"}}};
 
 // "30 s": the number as written, and what follows it.
 struct Quantity {
@@ -87,32 +68,51 @@ std::optional<Quantity> split_quantity(std::string_view text) {
   return quantity;
 }
 
+// How a quantity is to be written.
+struct QuantityRule {
+  std::span<const Unit> units;
+  std::string_view usual_unit;  // what a number without a unit probably means
+  std::string_view expected;    // "a duration such as 30s"
+  double min;
+  double max;
+  std::string range;
+  std::string_view instead_of_zero{};  // what to write if it is not to happen; empty: nothing
+
+  bool fits(double value) const { return value >= min && value <= max; }
+};
+
+// What to write in place of a quantity without a unit, or with another one; empty: unknown.
+std::string quantity_meant(const Quantity& quantity, const QuantityRule& rule) {
+  const bool has_unit = !quantity.unit.empty();
+  const std::string word = lower(has_unit ? quantity.unit : rule.usual_unit);
+  const auto unit = std::ranges::find_if(rule.units, [&](const Unit& each) {
+    return lower(each.name) == word || lists_word(each.other_names, word);
+  });
+  if (unit == rule.units.end()) return {};
+  if (!has_unit && !rule.fits(quantity.value * unit->factor)) return {};
+  return did_you_mean(fmt::format("{}{}", quantity.number, unit->name));
+}
+
 // Reads a number with its unit, in the smallest unit; reports what is wrong with it.
-// `fits`: whether a number without a unit may be meant.
-template <std::size_t N, class Fits>
-std::optional<double> read_quantity(const Node& node, const std::array<Unit, N>& units,
-                                    std::string_view (*meant)(std::string_view),
-                                    std::string_view usual_unit, std::string_view expected,
-                                    std::string_view otherwise, const Fits& fits) {
-  const auto scalar = node.scalar(expected);
+std::optional<double> read_quantity(const Node& node, const QuantityRule& rule) {
+  const auto scalar = node.scalar(rule.expected);
   if (!scalar) return std::nullopt;
   const auto quantity = split_quantity(scalar->text);
   if (!quantity) {
-    node.fail_expected(expected);
+    node.fail_expected(rule.expected);
     return std::nullopt;
   }
   const bool spaced = quantity->number.size() + quantity->unit.size() != scalar->text.size();
-  for (const Unit& unit : units) {
-    if (unit.name == quantity->unit && !spaced) return quantity->value * unit.factor;
+  const auto unit = std::ranges::find(rule.units, quantity->unit, &Unit::name);
+  if (unit == rule.units.end() || spaced) {
+    const std::string meant = quantity_meant(*quantity, rule);
+    node.fail_expected(rule.expected, meant.empty() ? std::string(rule.instead_of_zero) : meant);
+    return std::nullopt;
   }
-  const bool has_unit = !quantity->unit.empty();
-  const std::string_view unit = has_unit ? meant(quantity->unit) : usual_unit;
-  const auto known = std::ranges::find(units, unit, &Unit::name);
-  const bool may_be_meant =
-      known != units.end() && (has_unit || fits(quantity->value * known->factor));
-  node.fail_expected(expected, may_be_meant
-                                   ? did_you_mean(fmt::format("{}{}", quantity->number, unit))
-                                   : std::string(otherwise));
+  const double value = quantity->value * unit->factor;
+  if (rule.fits(value)) return value;
+  node.fail_out_of_range(scalar->text, rule.range,
+                         value == 0 ? std::string(rule.instead_of_zero) : std::string());
   return std::nullopt;
 }
 
@@ -121,6 +121,33 @@ std::optional<double> percentage(std::string_view text) {
   const auto quantity = split_quantity(text);
   if (!quantity || quantity->unit != "%") return std::nullopt;
   return quantity->value;
+}
+
+// Reads a number without a unit; reports what is wrong with it. `one_percent`: what 1% means.
+template <class Number>
+std::optional<Number> read_number(const Node& node, std::string_view expected, Number min,
+                                  Number max, const std::string& range, double one_percent) {
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return std::nullopt;
+  const std::string_view text = scalar->text;
+  Number number{};
+  const auto [stopped, error] = std::from_chars(text.begin(), text.end(), number);
+  const bool is_number = error != std::errc::invalid_argument && stopped == text.end();
+  if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
+    const auto percent = percentage(text);
+    node.fail_expected(expected, is_number ? "remove the quotes"
+                                 : percent
+                                     ? did_you_mean(fmt::format("{:g}", *percent * one_percent))
+                                     : "");
+    return std::nullopt;
+  }
+  if (error == std::errc{} && number >= min && number <= max) return number;
+  const double share = static_cast<double>(number) * one_percent;
+  const bool is_percentage = max <= 1 && number > 1 && share >= static_cast<double>(min) &&
+                             share <= static_cast<double>(max);
+  node.fail_out_of_range(text, range,
+                         is_percentage ? did_you_mean(fmt::format("{:g}", share)) : "");
+  return std::nullopt;
 }
 
 std::string format_duration(milliseconds value) {
@@ -143,17 +170,14 @@ std::string size_text(std::uint64_t value) {
 }  // namespace
 
 void DurationForm::read(const Node& node, Value& value) const {
-  const auto fits = [this](double count) {
-    return count >= static_cast<double>(min.count()) && count <= static_cast<double>(max.count());
-  };
-  const auto count = read_quantity(node, duration_units, duration_unit_meant, usual_unit,
-                                   "a duration such as 30s or 500ms", instead_of_zero, fits);
+  const auto count = read_quantity(node, {.units = duration_units,
+                                          .usual_unit = usual_unit,
+                                          .expected = "a duration such as 30s or 500ms",
+                                          .min = static_cast<double>(min.count()),
+                                          .max = static_cast<double>(max.count()),
+                                          .range = range(),
+                                          .instead_of_zero = instead_of_zero});
   if (!count) return;
-  if (!fits(*count)) {
-    node.fail_out_of_range(node.scalar("")->text, range(),
-                           *count == 0 ? std::string(instead_of_zero) : std::string());
-    return;
-  }
   value = milliseconds{std::llround(*count)};
   node.hide(format_duration(value));
 }
@@ -162,96 +186,48 @@ Tree DurationForm::tree(const Value& value, const Value*) const {
   return Tree::text(format_duration(value));
 }
 
-Tree DurationForm::schema() const {
-  return schema_of("string").put("pattern", Tree::text(R"(^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$|\$\{)"));
-}
+Tree DurationForm::schema() const { return text_schema(R"(^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$)"); }
 
 std::string DurationForm::range() const {
   return fmt::format("{} to {}", format_duration(min), format_duration(max));
 }
 
 void SizeForm::read(const Node& node, Value& value) const {
-  const auto fits = [this](double count) {
-    return count >= static_cast<double>(min) && count <= static_cast<double>(max);
-  };
-  const auto count = read_quantity(node, size_units, size_unit_meant, "B",
-                                   "a size such as 512B, 32KiB or 8MiB", {}, fits);
+  const auto count = read_quantity(node, {.units = size_units,
+                                          .usual_unit = "B",
+                                          .expected = "a size such as 512B, 32KiB or 8MiB",
+                                          .min = static_cast<double>(min),
+                                          .max = static_cast<double>(max),
+                                          .range = range()});
   if (!count) return;
-  if (!fits(*count)) {
-    node.fail_out_of_range(node.scalar("")->text, range());
-    return;
-  }
   value = static_cast<std::uint64_t>(std::llround(*count));
   node.hide(size_text(value));
 }
 
 Tree SizeForm::tree(const Value& value, const Value*) const { return Tree::text(size_text(value)); }
 
-Tree SizeForm::schema() const {
-  return schema_of("string").put("pattern", Tree::text(R"(^[0-9]+(\.[0-9]+)?([KMGT]i)?B$|\$\{)"));
-}
+Tree SizeForm::schema() const { return text_schema(R"(^[0-9]+(\.[0-9]+)?([KMGT]i)?B$)"); }
 
 std::string SizeForm::range() const {
   return fmt::format("{} to {}", size_text(min), size_text(max));
 }
 
 std::optional<std::int64_t> WholeNumber::read(const Node& node) const {
-  constexpr std::string_view expected = "a whole number";
-  const auto scalar = node.scalar(expected);
-  if (!scalar) return std::nullopt;
-  const std::string_view text = scalar->text;
-  std::int64_t number = 0;
-  const auto [stopped, error] = std::from_chars(text.begin(), text.end(), number);
-  const bool is_number = error != std::errc::invalid_argument && stopped == text.end();
-  if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
-    const auto percent = percentage(text);
-    node.fail_expected(expected, is_number ? "remove the quotes"
-                                 : percent ? did_you_mean(fmt::format("{:g}", *percent))
-                                           : "");
-    return std::nullopt;
-  }
-  if (error == std::errc::result_out_of_range || number < min || number > max) {
-    node.fail_out_of_range(text, range());
-    return std::nullopt;
-  }
-  node.hide(std::to_string(number));
+  const auto number = read_number(node, "a whole number", min, max, range(), 1);
+  if (number) node.hide(std::to_string(*number));
   return number;
 }
 
-Tree WholeNumber::schema() const {
-  Tree schema = schema_of("integer");
-  schema.put("minimum", Tree::raw(std::to_string(min)));
-  schema.put("maximum", Tree::raw(std::to_string(max)));
-  return or_environment(std::move(schema));
-}
+Tree WholeNumber::schema() const { return or_environment(number_schema("integer", min, max)); }
 
 std::string WholeNumber::range() const {
   return min == max ? std::to_string(min) : fmt::format("{} to {}", min, max);
 }
 
 void RatioForm::read(const Node& node, Value& value) const {
-  constexpr std::string_view expected = "a number such as 1.25";
-  const auto scalar = node.scalar(expected);
-  if (!scalar) return;
-  double number = 0;
-  const char* end = scalar->text.data() + scalar->text.size();
-  const auto [stopped, error] = std::from_chars(scalar->text.data(), end, number);
-  const bool is_number = error == std::errc{} && stopped == end && std::isfinite(number);
-  if (!is_number || (node.is_quoted() && !scalar->from_environment)) {
-    const auto percent = percentage(scalar->text);
-    node.fail_expected(expected, is_number ? "remove the quotes"
-                                 : percent ? did_you_mean(fmt::format("{:g}", *percent / 100))
-                                           : "");
-    return;
-  }
-  if (number < min || number > max) {
-    const double share = number / 100;
-    const bool is_percentage = number > 1 && max <= 1 && share >= min && share <= max;
-    node.fail_out_of_range(scalar->text, range(),
-                           is_percentage ? did_you_mean(fmt::format("{:g}", share)) : "");
-    return;
-  }
-  value = number;
+  const auto number = read_number(node, "a number such as 1.25", min, max, range(), 0.01);
+  if (!number) return;
+  value = *number;
   node.hide(tree(value, nullptr).scalar);
 }
 
@@ -259,12 +235,7 @@ Tree RatioForm::tree(const Value& value, const Value*) const {
   return Tree::raw(fmt::format("{}", value));
 }
 
-Tree RatioForm::schema() const {
-  Tree schema = schema_of("number");
-  schema.put("minimum", Tree::raw(fmt::format("{}", min)));
-  schema.put("maximum", Tree::raw(fmt::format("{}", max)));
-  return or_environment(std::move(schema));
-}
+Tree RatioForm::schema() const { return or_environment(number_schema("number", min, max)); }
 
 std::string RatioForm::range() const { return fmt::format("{:g} to {:g}", min, max); }
 
@@ -294,14 +265,8 @@ Tree PercentForm::tree(const Value& value, const Value*) const {
 }
 
 Tree PercentForm::schema() const {
-  Tree number = schema_of("number");
-  number.put("minimum", Tree::raw(fmt::format("{}", min)));
-  number.put("maximum", Tree::raw(fmt::format("{}", max)));
-  Tree text = schema_of("string");
-  text.put("pattern", Tree::text(R"(^[0-9]+(\.[0-9]+)?%$|\$\{)"));
-  Tree either = Tree::map();
-  either.put("anyOf", Tree::list({std::move(text), std::move(number)}));
-  return either;
+  return Tree::map({{"anyOf", Tree::list({text_schema(R"(^[0-9]+(\.[0-9]+)?%$)"),
+                                          number_schema("number", min, max)})}});
 }
 
 std::string PercentForm::range() const {
@@ -342,9 +307,7 @@ Tree BackoffForm::tree(const Value& value, const Value*) const {
 }
 
 Tree BackoffForm::schema() const {
-  constexpr const char* pattern =
-      R"(^[0-9]+(\.[0-9]+)?(ms|s|m)(\.\.[0-9]+(\.[0-9]+)?(ms|s|m))?$|\$\{)";
-  return schema_of("string").put("pattern", Tree::text(pattern));
+  return text_schema(R"(^[0-9]+(\.[0-9]+)?(ms|s|m)(\.\.[0-9]+(\.[0-9]+)?(ms|s|m))?$)");
 }
 
 void FlagForm::read(const Node& node, Value& value) const {
@@ -362,7 +325,9 @@ void FlagForm::read(const Node& node, Value& value) const {
   node.fail_expected("true or false", is_flag ? "remove the quotes" : help);
 }
 
-Tree FlagForm::schema() const { return or_environment(schema_of("boolean")); }
+Tree FlagForm::schema() const {
+  return or_environment(Tree::map({{"type", Tree::text("boolean")}}));
+}
 
 void TextForm::read(const Node& node, Value& value) const {
   auto scalar = node.scalar(what);
@@ -397,12 +362,9 @@ void KeyHashForm::read(const Node& node, Value& value) const {
 }
 
 Tree TextForm::schema() const {
-  Tree schema = schema_of("string");
-  if (!pattern.empty()) {
-    schema.put("pattern", Tree::text(std::string{pattern} + "|\\$\\{"));
-  } else if (check) {
-    schema.put("minLength", Tree::raw("1"));
-  }
+  if (!pattern.empty()) return text_schema(std::string{pattern});
+  Tree schema = Tree::map({{"type", Tree::text("string")}});
+  if (check) schema.put("minLength", Tree::raw("1"));
   return schema;
 }
 
@@ -421,9 +383,7 @@ std::optional<std::size_t> Words::read(const Node& node) const {
 }
 
 Tree Words::schema() const {
-  Tree schema = Tree::map();
-  schema.put("enum", Tree::list_of_text({names.begin(), names.end()}));
-  return or_environment(std::move(schema));
+  return or_environment(Tree::map({{"enum", Tree::list_of_text({names.begin(), names.end()})}}));
 }
 
 std::string Words::range() const { return fmt::format("`{}`", fmt::join(names, "`, `")); }
@@ -476,9 +436,7 @@ std::string AddressForm::help_for(const std::string& text) const {
   return is_right(bare) ? did_you_mean(bare) : "";
 }
 
-Tree AddressForm::schema() const {
-  return schema_of("string").put("pattern", Tree::text(":|^http://|\\$\\{"));
-}
+Tree AddressForm::schema() const { return text_schema(":|^http://"); }
 
 void NetworkForm::read(const Node& node, Value& value) const {
   const auto scalar = node.scalar("a network such as 10.0.0.0/8");
@@ -492,7 +450,9 @@ void NetworkForm::read(const Node& node, Value& value) const {
   }
 }
 
-Tree NetworkForm::schema() const { return schema_of("string").put("minLength", Tree::raw("1")); }
+Tree NetworkForm::schema() const {
+  return Tree::map({{"type", Tree::text("string")}, {"minLength", Tree::raw("1")}});
+}
 
 void WorkersForm::read(const Node& node, Value& value) const {
   if (node.is_scalar()) {
@@ -515,10 +475,9 @@ Tree WorkersForm::tree(const Value& value, const Value*) const {
 }
 
 Tree WorkersForm::schema() const {
-  Tree automatic = Tree::map();
-  automatic.put("const", Tree::text("auto"));
   Tree schema = number.schema();
-  schema.items[0].items.insert(schema.items[0].items.begin(), std::move(automatic));
+  auto& forms = schema.items[0].items;
+  forms.insert(forms.begin(), Tree::map({{"const", Tree::text("auto")}}));
   return schema;
 }
 
@@ -558,8 +517,7 @@ Tree MemoryLimitForm::tree(const Value& value, const Value*) const {
 }
 
 Tree MemoryLimitForm::schema() const {
-  constexpr const char* pattern = R"(^(auto|off|[0-9]+(\.[0-9]+)?(%|([KMGT]i)?B))$|\$\{)";
-  return schema_of("string").put("pattern", Tree::text(pattern));
+  return text_schema(R"(^(auto|off|[0-9]+(\.[0-9]+)?(%|([KMGT]i)?B))$)");
 }
 
 }  // namespace evenkeel::config_file

@@ -18,9 +18,11 @@
 
 #include "config/fields.h"
 #include "config/node.h"
+#include "config/text_lines.h"
 #include "config/validation.h"
 #include "config/yaml.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/base/utf8.h"
 #include "evenkeel/config/named_files.h"
 
 namespace evenkeel {
@@ -29,36 +31,18 @@ namespace {
 
 constexpr std::size_t max_file_bytes = 16 * MiB;
 constexpr std::ptrdiff_t max_lines = 1'000'000;
-constexpr std::array<std::uint8_t, 12> mapped_v4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 // The first byte that is not UTF-8 text. yaml-cpp must not see it: it reads a control character as
 // the end of the file, and other encodings as UTF-8.
 std::optional<std::size_t> first_invalid_byte(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    if (lead < 0x80) {
-      const bool printable = lead >= 0x20 && lead != 0x7f;
-      if (!printable && lead != '\t' && lead != '\n' && lead != '\r') return i;
-      ++i;
-      continue;
-    }
-    const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead < 0xc2 || lead > 0xf4 || i + length > text.size()) return i;
-    for (std::size_t j = 1; j < length; ++j) {
-      if ((static_cast<unsigned char>(text[i + j]) & 0xc0) != 0x80) return i;
-    }
-    i += length;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text.substr(at));
+    const auto first = static_cast<unsigned char>(text[at]);
+    const bool is_control = first < 0x20 && first != '\t' && first != '\n' && first != '\r';
+    if (length == 0 || is_control || first == 0x7f) return at;
+    at += length;
   }
   return std::nullopt;
-}
-
-Mark mark_at(std::string_view text, std::size_t offset) {
-  const auto before = split_lines(text.substr(0, offset));
-  const bool at_line_start = offset == 0 || text[offset - 1] == '\n';
-  if (at_line_start) return {static_cast<int>(before.size()) + 1, 1};
-  int column = 1;
-  for (char c : before.back()) column += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
-  return {static_cast<int>(before.size()), column};
 }
 
 constexpr std::string_view minimal_file =
@@ -90,7 +74,7 @@ void read_text(std::string_view text, Config& config, ParseContext& context) {
   }
   if (const auto invalid = first_invalid_byte(text)) {
     const auto byte = static_cast<unsigned char>(text[*invalid]);
-    context.report.add(mark_at(text, *invalid), {},
+    context.report.add(TextLines(text).mark_of(text, *invalid), {},
                        fmt::format("byte 0x{:02x} is not text in UTF-8", byte));
     return;
   }
@@ -116,9 +100,7 @@ void add_places(Places& places, const ParseContext& context) {
 
 // True if the address is this machine's. Not cached: interfaces come and go.
 bool is_local_ip(const IpBytes& ip) {
-  constexpr std::uint8_t loopback_network = 127;
-  const bool is_v4 = std::equal(ip.begin(), ip.begin() + 12, mapped_v4.begin());
-  if (is_v4 && ip[12] == loopback_network) return true;
+  if (ip_text(ip).starts_with("127.")) return true;
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return false;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{all, freeifaddrs};

@@ -210,15 +210,14 @@ std::string problems_json(const std::vector<Problem>& problems) {
   using config_file::Tree;
   Tree list = Tree::list();
   for (const Problem& problem : problems) {
-    Tree item = Tree::map();
-    item.put("file", Tree::text(problem.file));
-    item.put("line", Tree::raw(std::to_string(problem.line)));
-    item.put("column", Tree::raw(std::to_string(problem.column)));
-    item.put("path", Tree::text(problem.path));
-    item.put("message", Tree::text(problem.message));
-    item.put("help", Tree::text(problem.help));
-    item.put("severity", Tree::text(std::string{config_file::to_string(problem.severity)}));
-    list.items.push_back(std::move(item));
+    list.items.push_back(Tree::map(
+        {{"file", Tree::text(problem.file)},
+         {"line", Tree::raw(std::to_string(problem.line))},
+         {"column", Tree::raw(std::to_string(problem.column))},
+         {"path", Tree::text(problem.path)},
+         {"message", Tree::text(problem.message)},
+         {"help", Tree::text(problem.help)},
+         {"severity", Tree::text(std::string{config_file::to_string(problem.severity)})}}));
   }
   return config_file::to_json(list);
 }

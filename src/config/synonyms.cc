@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+
+#include "config/text.h"
 
 namespace evenkeel::config_file {
 namespace {
@@ -110,18 +111,9 @@ std::string without_separators(std::string_view word) {
   std::string out;
   for (const char c : word) {
     if (std::string_view("-_./ ").find(c) != std::string_view::npos) continue;
-    out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    out += c;
   }
-  return out;
-}
-
-bool lists(std::string_view names, std::string_view name) {
-  while (!names.empty()) {
-    const std::size_t end = std::min(names.find(' '), names.size());
-    if (names.substr(0, end) == name) return true;
-    names.remove_prefix(std::min(end + 1, names.size()));
-  }
-  return false;
+  return lower(out);
 }
 
 }  // namespace
@@ -130,7 +122,7 @@ std::optional<std::string> meaning_of(std::string_view word,
                                       const std::vector<std::string>& words) {
   const std::string name = without_separators(word);
   for (const Synonyms& row : synonyms) {
-    if (!lists(row.names, name)) continue;
+    if (!lists_word(row.names, name)) continue;
     if (std::ranges::find(words, row.meaning) != words.end()) return std::string{row.meaning};
   }
   return std::nullopt;

@@ -8,6 +8,9 @@ namespace evenkeel::config_file {
 // ASCII letters in lower case.
 std::string lower(std::string_view text);
 
+// True if `word` is one of `words`, which have one space between them.
+bool lists_word(std::string_view words, std::string_view word);
+
 // "did you mean 'WORD'?"
 std::string did_you_mean(std::string_view word);
 

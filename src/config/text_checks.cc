@@ -22,6 +22,15 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+bool lists_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const std::size_t end = std::min(words.find(' '), words.size());
+    if (words.substr(0, end) == word) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
+}
+
 std::string did_you_mean(std::string_view word) { return fmt::format("did you mean '{}'?", word); }
 
 namespace {

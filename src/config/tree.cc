@@ -6,6 +6,7 @@
 #include <cctype>
 #include <initializer_list>
 
+#include "config/text.h"
 #include "evenkeel/json/writer.h"
 
 namespace evenkeel::config_file {
@@ -37,9 +38,10 @@ Tree Tree::list_of_text(const std::vector<std::string>& items) {
   return tree;
 }
 
-Tree Tree::map() {
+Tree Tree::map(std::initializer_list<std::pair<std::string_view, Tree>> entries) {
   Tree tree;
   tree.kind = Kind::map;
+  for (const auto& [key, value] : entries) tree.put(std::string(key), value);
   return tree;
 }
 
@@ -115,10 +117,7 @@ bool is_number(std::string_view text) {
 
 // True if YAML 1.1, which many tools still read, takes the text for a boolean, a date, or 1:30.
 bool is_special_in_yaml_1_1(std::string_view text) {
-  std::string lower{text};
-  std::ranges::transform(lower, lower.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (is_one_of(lower, {"yes", "no", "on", "off", "y", "n"})) return true;
+  if (is_one_of(lower(text), {"yes", "no", "on", "off", "y", "n"})) return true;
   return is_digit(text.front()) && std::count(text.begin(), text.end(), '.') <= 1 &&
          text.find_first_not_of("0123456789_:+-.") == text.npos;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,7 +43,7 @@ struct Tree {
   static Tree raw(std::string value);  // a number, true or false
   static Tree list(std::vector<Tree> items = {});
   static Tree list_of_text(const std::vector<std::string>& items);
-  static Tree map();
+  static Tree map(std::initializer_list<std::pair<std::string_view, Tree>> entries = {});
 
   // Appends to a map, and returns it.
   Tree& put(std::string key, Tree value);
