@@ -111,10 +111,9 @@ void check_route(const RouteConfig& route, const std::string& path, const PoolsB
 void check_tenant_weights(const Config& config, ParseContext& context) {
   const auto schedules = [](const PoolConfig& pool) { return pool.picker.has_scheduler(); };
   if (std::ranges::any_of(config.pools, schedules)) return;
-  for (std::size_t i = 0; i < config.tenants.size(); ++i) {
-    if (config.tenants[i].weight == TenantConfig{}.weight) continue;
-    context.warn(indexed("tenants", i) + ".weight",
-                 "has no effect: no pool has `picker: expected-time`",
+  for (const auto& [path, tenant] : items_of("tenants", config.tenants)) {
+    if (tenant.weight == TenantConfig{}.weight) continue;
+    context.warn(path + ".weight", "has no effect: no pool has `picker: expected-time`",
                  "choose that picker in a pool, or remove the key");
   }
 }
@@ -124,9 +123,7 @@ void check_tenant_weights(const Config& config, ParseContext& context) {
 void check_effects(const Config& config, ParseContext& context) {
   PoolsByName pools;
   bool has_wrong_pool = false;
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const PoolConfig& pool = config.pools[i];
-    const std::string path = indexed("pools", i);
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
     pools.emplace(pool.name, &pool);
     if (context.report.has_problem(path + ".picker")) {
       has_wrong_pool = true;
@@ -138,9 +135,8 @@ void check_effects(const Config& config, ParseContext& context) {
   }
   if (has_wrong_pool) return;
   const auto scheduled = scheduled_pools(config, pools);
-  for (std::size_t i = 0; i < config.routes.size(); ++i) {
-    check_route(config.routes[i], indexed("routes", i), pools, scheduled, context);
-  }
+  for (const auto& [path, route] : items_of("routes", config.routes))
+    check_route(route, path, pools, scheduled, context);
   check_tenant_weights(config, context);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <optional>
 #include <thread>
@@ -15,34 +16,12 @@
 namespace evenkeel::config_file {
 namespace {
 
-// An address that the file gives.
-struct UsedAddress {
-  std::string path;
-  std::string owner;  // "listener 'public'"
-  Address address;
-};
-
-// Leaves out addresses for which a mistake has been reported already.
-std::vector<UsedAddress> listen_addresses(const Config& config, const ParseContext& context) {
-  std::vector<UsedAddress> all;
-  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
-    const ListenerConfig& listener = config.listeners[i];
-    all.push_back({indexed("listeners", i) + ".address",
-                   fmt::format("listener '{}'", listener.name), listener.address});
-  }
-  all.push_back({"admin.address", "the admin listener", config.admin.address});
-  std::erase_if(all,
-                [&](const UsedAddress& used) { return context.report.has_problem(used.path); });
-  return all;
-}
-
 std::vector<UsedAddress> backend_addresses(const Config& config, const ParseContext& context) {
   std::vector<UsedAddress> all;
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
-      const std::string path = path_of_backend(context, i, j);
-      if (context.report.has_problem(path)) continue;
-      all.push_back({path, {}, config.pools[i].backends[j].address});
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
+    for (const auto& [place, backend] : items_of(path + ".backends", pool.backends)) {
+      const std::string key = path_of_address(context, place);
+      if (!context.report.has_problem(key)) all.push_back({key, {}, backend.address});
     }
   }
   return all;
@@ -105,10 +84,6 @@ void check_hosts(const Config& config, ParseContext& context) {
 
 // ---- backends that are this process
 
-bool is_wildcard(const Address& address) {
-  return address.host == "0.0.0.0" || parse_ip(address.host) == IpBytes{};
-}
-
 // True if the address is this machine's. The only host name that counts as this machine is
 // "localhost": the addresses of others may change.
 bool is_this_machine(const Address& address, const Environment& environment) {
@@ -155,32 +130,26 @@ void check_named_file(FileUse use, const std::string& key, const std::string& fi
                       std::string_view help, ParseContext& context) {
   if (file.empty() || context.report.has_problem(key)) return;
   const auto error = context.environment.file_error(use, file);
-  if (error) context.add(key, fmt::format("'{}' {}", file, *error), std::string{help});
-}
-
-/// Warns of the file only: the daemon serves without it.
-void check_state_file(const std::string& file, ParseContext& context) {
-  const std::string key = "state_file";
-  if (file.empty() || context.report.has_problem(key)) return;
-  const auto error = context.environment.file_error(FileUse::state, file);
   if (!error) return;
-  context.warn(key, fmt::format("'{}' {}", file, *error),
-               "create its folder and let this user write to it, or what the daemon learns "
-               "is lost with it");
+  const std::string message = fmt::format("'{}' {}", file, *error);
+  // The daemon serves without its state.
+  if (use == FileUse::state) return context.warn(key, message, std::string{help});
+  context.add(key, message, std::string{help});
 }
 
 void check_named_files(const Config& config, ParseContext& context) {
   if (!context.environment.file_error) return;
-  check_state_file(config.state_file, context);
+  check_named_file(FileUse::state, "state_file", config.state_file,
+                   "create its folder and let this user write to it, or what the daemon learns "
+                   "is lost with it",
+                   context);
   check_named_file(FileUse::access_log, "access_log.path", config.access_log.path,
                    "create its folder and let this user write to it", context);
   check_named_file(FileUse::admin_token, "admin.token_file", config.admin.token_file,
                    "write a token to it, such as that of `openssl rand -hex 32`", context);
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
-      const std::string backend = indexed(indexed("pools", i) + ".backends", j);
-      check_named_file(FileUse::api_key, backend + ".api_key_file",
-                       config.pools[i].backends[j].api_key_file,
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
+    for (const auto& [place, backend] : items_of(path + ".backends", pool.backends)) {
+      check_named_file(FileUse::api_key, place + ".api_key_file", backend.api_key_file,
                        "give a file that holds the server's key", context);
     }
   }
@@ -188,9 +157,13 @@ void check_named_files(const Config& config, ParseContext& context) {
 
 // ---- certificates
 
-void add_tls_problems(const std::string& place, const std::vector<TlsProblem>& problems,
-                      ParseContext& context) {
-  for (const TlsProblem& problem : problems) {
+// Reports what `problems_of`, which may be empty, finds in the files of a `tls` section.
+template <class Tls>
+void check_tls(const std::string& place, const std::optional<Tls>& tls,
+               const std::function<std::vector<TlsProblem>(const Tls&)>& problems_of,
+               ParseContext& context) {
+  if (!problems_of || !tls || context.report.has_problem(place)) return;
+  for (const TlsProblem& problem : problems_of(*tls)) {
     const std::string path = place + "." + problem.key;
     if (problem.warning) {
       context.report.warn(context.mark_of(path), path, problem.message, problem.help);
@@ -202,22 +175,11 @@ void add_tls_problems(const std::string& place, const std::vector<TlsProblem>& p
 
 void check_certificates(const Config& config, ParseContext& context) {
   const Environment& environment = context.environment;
-  if (environment.listener_tls_problems && config.admin.tls &&
-      !context.report.has_problem("admin.tls")) {
-    add_tls_problems("admin.tls", environment.listener_tls_problems(*config.admin.tls), context);
-  }
-  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
-    const auto& tls = config.listeners[i].tls;
-    const std::string place = indexed("listeners", i) + ".tls";
-    if (!environment.listener_tls_problems || !tls || context.report.has_problem(place)) continue;
-    add_tls_problems(place, environment.listener_tls_problems(*tls), context);
-  }
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const auto& tls = config.pools[i].tls;
-    const std::string place = indexed("pools", i) + ".tls";
-    if (!environment.pool_tls_problems || !tls || context.report.has_problem(place)) continue;
-    add_tls_problems(place, environment.pool_tls_problems(*tls), context);
-  }
+  check_tls("admin.tls", config.admin.tls, environment.listener_tls_problems, context);
+  for (const auto& [path, listener] : items_of("listeners", config.listeners))
+    check_tls(path + ".tls", listener.tls, environment.listener_tls_problems, context);
+  for (const auto& [path, pool] : items_of("pools", config.pools))
+    check_tls(path + ".tls", pool.tls, environment.pool_tls_problems, context);
 }
 
 // ---- memory
@@ -234,9 +196,8 @@ void check_index_memory(const Config& config, ParseContext& context) {
   std::uint64_t sum = 0;
   std::uint64_t largest = 0;
   std::string key;
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const PoolConfig& pool = config.pools[i];
-    const std::string path = indexed("pools", i) + ".picker.index_memory";
+  for (const auto& [pool_path, pool] : items_of("pools", config.pools)) {
+    const std::string path = pool_path + ".picker.index_memory";
     if (!pool.picker.has_scheduler() || context.report.has_problem(path)) continue;
     const std::uint64_t bytes = pool.picker.index_bytes;
     sum += bytes;

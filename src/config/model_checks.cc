@@ -164,8 +164,7 @@ class ClientNames {
 
 void warn_of_fallbacks(const Config& config, const PoolsByName& pools, ParseContext& context) {
   ClientNames names(config);
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const PoolConfig& pool = config.pools[i];
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
     const auto fallback = pools.find(pool.fallback);
     if (fallback == pools.end()) continue;
     std::vector<std::string_view> missing;
@@ -173,7 +172,7 @@ void warn_of_fallbacks(const Config& config, const PoolsByName& pools, ParseCont
       if (!fallback->second.may_have(model)) missing.push_back(model);
     }
     if (missing.empty()) continue;
-    context.warn(indexed("pools", i) + ".fallback",
+    context.warn(path + ".fallback",
                  fmt::format("the pool '{}' does not have {}, whose requests it does not get",
                              pool.fallback, list_of(missing)),
                  "add the name to its `models`, with `model` for what its backends call it, or "
@@ -185,15 +184,14 @@ void warn_of_fallbacks(const Config& config, const PoolsByName& pools, ParseCont
 
 void check_models(const Config& config, ParseContext& context) {
   PoolsByName pools;
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    pools.emplace(config.pools[i].name, config.pools[i]);
-    warn_of_doubles(config.pools[i].models, indexed("pools", i) + ".models", context);
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
+    pools.emplace(pool.name, pool);
+    warn_of_doubles(pool.models, path + ".models", context);
   }
   int suggestions = 0;
-  for (std::size_t i = 0; i < config.routes.size(); ++i) {
-    const std::string path = indexed("routes", i);
-    warn_of_doubles(config.routes[i].match.model, path + ".match.model", context);
-    warn_of_missing(config.routes[i], path, pools, suggestions, context);
+  for (const auto& [path, route] : items_of("routes", config.routes)) {
+    warn_of_doubles(route.match.model, path + ".match.model", context);
+    warn_of_missing(route, path, pools, suggestions, context);
   }
   warn_of_taken(config, context);
   warn_of_fallbacks(config, pools, context);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,10 +25,7 @@ std::string meant_or_all(const std::string& word, const std::set<std::string>& k
   const std::vector<std::string> words(known.begin(), known.end());
   const auto meant = nearest_word(word, words);
   if (meant) return fmt::format("did you mean '{}'?", *meant);
-  constexpr std::size_t max_listed = 20;
-  const std::span listed(words.data(), std::min(words.size(), max_listed));
-  return fmt::format("{} {}{}", list, fmt::join(listed, ", "),
-                     listed.size() < words.size() ? ", ..." : "");
+  return list_of(list, words);
 }
 
 bool has_labels(const BackendConfig& backend, const BackendLabels& labels) {
@@ -90,9 +86,9 @@ void check_labels(const Config& config, const std::string& path, const RouteTarg
 }  // namespace
 
 void check_splits(const Config& config, ParseContext& context) {
-  for (std::size_t i = 0; i < config.routes.size(); ++i) {
-    const auto& targets = config.routes[i].targets;
-    const std::string path = indexed("routes", i) + ".split";
+  for (const auto& [route_path, route] : items_of("routes", config.routes)) {
+    const auto& targets = route.targets;
+    const std::string path = route_path + ".split";
     const bool all_zero =
         !targets.empty() &&
         std::ranges::all_of(targets, [](const RouteTarget& target) { return target.weight == 0; });

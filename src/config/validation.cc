@@ -36,31 +36,25 @@ void check_unique(const std::vector<NamedItem>& all, std::string_view what, Pars
   }
 }
 
+template <class T>
+std::vector<NamedItem> names_of(std::string_view list, const std::vector<T>& values) {
+  std::vector<NamedItem> names;
+  for (const auto& [path, value] : items_of(list, values))
+    names.push_back({path + ".name", value.name});
+  return names;
+}
+
 void check_names(const Config& config, ParseContext& context) {
-  std::vector<NamedItem> listeners;
-  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
-    const std::string path = indexed("listeners", i) + ".name";
-    listeners.push_back({path, config.listeners[i].name});
-    if (config.listeners[i].name == "admin") {
-      context.add(path, "'admin' is the name of the admin listener");
-    }
+  for (const auto& [path, listener] : items_of("listeners", config.listeners)) {
+    if (listener.name == "admin")
+      context.add(path + ".name", "'admin' is the name of the admin listener");
   }
-  check_unique(listeners, "listener name", context);
-
-  std::vector<NamedItem> pools;
-  pools.reserve(config.pools.size());
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    pools.push_back({indexed("pools", i) + ".name", config.pools[i].name});
-  }
-  check_unique(pools, "pool name", context);
-
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+  check_unique(names_of("listeners", config.listeners), "listener name", context);
+  check_unique(names_of("pools", config.pools), "pool name", context);
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
     std::vector<NamedItem> backends;
-    backends.reserve(config.pools[i].backends.size());
-    for (std::size_t j = 0; j < config.pools[i].backends.size(); ++j) {
-      backends.push_back(
-          {path_of_backend(context, i, j), to_string(config.pools[i].backends[j].address)});
-    }
+    for (const auto& [place, backend] : items_of(path + ".backends", pool.backends))
+      backends.push_back({path_of_address(context, place), to_string(backend.address)});
     check_unique(backends, "backend", context);
   }
 }
@@ -68,41 +62,31 @@ void check_names(const Config& config, ParseContext& context) {
 // ---- tenants
 
 void check_tenants(const Config& config, ParseContext& context) {
-  std::vector<NamedItem> names;
   std::vector<NamedItem> keys;
   const bool named_by_proxies = std::ranges::any_of(
       config.listeners, [](const ListenerConfig& each) { return !each.tenant_header.empty(); });
-  for (std::size_t i = 0; i < config.tenants.size(); ++i) {
-    const TenantConfig& tenant = config.tenants[i];
-    const std::string path = indexed("tenants", i);
-    names.push_back({path + ".name", tenant.name});
+  for (const auto& [path, tenant] : items_of("tenants", config.tenants)) {
     if (tenant.name == "other") {
       context.add(path + ".name", "'other' are requests of no tenant, in the metrics");
     }
-    for (std::size_t j = 0; j < tenant.keys_sha256.size(); ++j)
-      keys.push_back({indexed(path + ".keys_sha256", j), tenant.keys_sha256[j]});
+    for (const auto& [place, key] : items_of(path + ".keys_sha256", tenant.keys_sha256))
+      keys.push_back({place, key});
     if (tenant.keys_sha256.empty() && !named_by_proxies) {
       context.warn(path, "no request can be of this tenant",
                    "add its keys_sha256, or the tenant_header of a listener");
     }
   }
-  check_unique(names, "tenant name", context);
+  check_unique(names_of("tenants", config.tenants), "tenant name", context);
   check_unique(keys, "key", context);
-  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
-    const std::string path = indexed("listeners", i) + ".tenant_header";
-    if (config.listeners[i].tenant_header.empty() || !config.tenants.empty()) continue;
-    if (context.report.has_problem("tenants")) continue;
-    context.warn(path, "there are no tenants that it could name", "add them to `tenants`");
+  if (!config.tenants.empty() || context.report.has_problem("tenants")) return;
+  for (const auto& [path, listener] : items_of("listeners", config.listeners)) {
+    if (listener.tenant_header.empty()) continue;
+    context.warn(path + ".tenant_header", "there are no tenants that it could name",
+                 "add them to `tenants`");
   }
 }
 
 // ---- ports
-
-struct BoundAddress {
-  std::string path;
-  std::string owner;
-  Address address;
-};
 
 // True if one connection could go to either. [::] takes IPv4 connections, too.
 bool overlap(const Address& a, const Address& b) {
@@ -112,10 +96,8 @@ bool overlap(const Address& a, const Address& b) {
     return name == "localhost" ? std::string{"127.0.0.1"} : name;
   };
   const auto takes = [&](const Address& wide, const Address& other) {
-    const auto wide_ip = parse_ip(wide.host);
-    if (wide_ip == IpBytes{}) return true;
     const bool other_is_v6 = other.host.find(':') != std::string::npos;
-    return wide.host == "0.0.0.0" && !other_is_v6;
+    return is_wildcard(wide) && (wide.host != "0.0.0.0" || !other_is_v6);
   };
   if (takes(a, b) || takes(b, a)) return true;
   const auto a_ip = parse_ip(host(a));
@@ -123,27 +105,18 @@ bool overlap(const Address& a, const Address& b) {
 }
 
 void check_ports(const Config& config, ParseContext& context) {
-  std::vector<BoundAddress> all;
-  for (std::size_t i = 0; i < config.listeners.size(); ++i) {
-    const auto& listener = config.listeners[i];
-    all.push_back({indexed("listeners", i) + ".address",
-                   fmt::format("listener '{}'", listener.name), listener.address});
-  }
-  all.push_back({"admin.address", "the admin listener", config.admin.address});
-  std::erase_if(all,
-                [&](const BoundAddress& bound) { return context.report.has_problem(bound.path); });
-
+  std::vector<UsedAddress> all = listen_addresses(config, context);
   // The problem is reported at the later one; defaults, which are not in the file, come first.
-  const auto place = [&](const BoundAddress& bound) {
+  const auto place = [&](const UsedAddress& bound) {
     const auto found = context.marks.find(bound.path);
     return std::pair{found == context.marks.end() ? 0 : found->second.line, bound.path};
   };
   std::ranges::sort(
-      all, [&](const BoundAddress& a, const BoundAddress& b) { return place(a) < place(b); });
-  std::unordered_map<std::uint16_t, std::vector<const BoundAddress*>> earlier;  // by port
-  for (const BoundAddress& bound : all) {
-    std::vector<const BoundAddress*>& same_port = earlier[bound.address.port];
-    const auto taken = std::ranges::find_if(same_port, [&](const BoundAddress* other) {
+      all, [&](const UsedAddress& a, const UsedAddress& b) { return place(a) < place(b); });
+  std::unordered_map<std::uint16_t, std::vector<const UsedAddress*>> earlier;  // by port
+  for (const UsedAddress& bound : all) {
+    std::vector<const UsedAddress*>& same_port = earlier[bound.address.port];
+    const auto taken = std::ranges::find_if(same_port, [&](const UsedAddress* other) {
       return overlap(other->address, bound.address);
     });
     if (taken != same_port.end()) {
@@ -158,20 +131,9 @@ void check_ports(const Config& config, ParseContext& context) {
 
 // ---- routes and pools
 
-std::string path_of_target(const ParseContext& context, std::size_t route,
+std::string path_of_target(const ParseContext& context, const std::string& path,
                            const std::string& pool) {
-  const std::string path = indexed("routes", route);
   return context.marks.count(path + ".pool") > 0 ? path + ".pool" : path + ".split." + pool;
-}
-
-// "the pools are a, b, c and 7 more"
-std::string list_of(const std::vector<std::string>& pools) {
-  constexpr std::size_t max_listed = 20;
-  const std::span listed(pools.data(), std::min(pools.size(), max_listed));
-  const std::string text = fmt::format("the pools are {}", fmt::join(listed, ", "));
-  return pools.size() <= max_listed
-             ? text
-             : fmt::format("{} and {} more", text, pools.size() - max_listed);
 }
 
 // The nearest of thousands of names takes a while, and is worth it only where it is shown.
@@ -182,6 +144,19 @@ std::optional<std::string> meant_pool(const std::string& name,
   return nearest_word(name, pools);
 }
 
+// Reports that `name` is no pool. Returns the pool that was probably meant.
+std::optional<std::string> add_unknown_pool(const std::string& path, const std::string& name,
+                                            const std::vector<std::string>& pools,
+                                            ParseContext& context) {
+  auto meant = meant_pool(name, pools, context);
+  const bool is_selector = name.find('=') != std::string::npos;
+  context.add(path, fmt::format("there is no pool '{}'", name),
+              meant         ? fmt::format("did you mean '{}'?", *meant)
+              : is_selector ? "to split by labels, name the pool: 'pool: NAME' beside 'split'"
+                            : list_of("the pools are", pools));
+  return meant;
+}
+
 // Reports targets that are not pools. Returns the pools that are used, or probably meant.
 std::unordered_set<std::string> check_targets(const Config& config, ParseContext& context) {
   std::vector<std::string> pools;
@@ -190,19 +165,14 @@ std::unordered_set<std::string> check_targets(const Config& config, ParseContext
     if (!pool.name.empty() && known.insert(pool.name).second) pools.push_back(pool.name);
   }
   std::unordered_set<std::string> used;
-  for (std::size_t i = 0; i < config.routes.size(); ++i) {
-    for (const auto& target : config.routes[i].targets) {
+  for (const auto& [path, route] : items_of("routes", config.routes)) {
+    for (const auto& target : route.targets) {
       if (target.pool.empty()) continue;  // the implied route to a pool without a name
       used.insert(target.pool);
       if (known.contains(target.pool)) continue;
-      const auto meant = meant_pool(target.pool, pools, context);
+      const auto meant =
+          add_unknown_pool(path_of_target(context, path, target.pool), target.pool, pools, context);
       if (meant) used.insert(*meant);
-      const bool is_selector = target.pool.find('=') != std::string::npos;
-      context.add(path_of_target(context, i, target.pool),
-                  fmt::format("there is no pool '{}'", target.pool),
-                  meant         ? fmt::format("did you mean '{}'?", *meant)
-                  : is_selector ? "to split by labels, name the pool: 'pool: NAME' beside 'split'"
-                                : list_of(pools));
     }
   }
   return used;
@@ -253,16 +223,12 @@ void check_fallbacks(const Config& config, std::unordered_set<std::string>& used
   for (std::size_t i = 0; i < config.pools.size(); ++i) {
     if (pools.emplace(config.pools[i].name, i).second) names.push_back(config.pools[i].name);
   }
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const PoolConfig& pool = config.pools[i];
-    const std::string path = indexed("pools", i) + ".fallback";
-    if (pool.fallback.empty() || context.report.has_problem(path)) continue;
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
+    if (pool.fallback.empty() || context.report.has_problem(path + ".fallback")) continue;
     used.insert(pool.fallback);
     if (pools.contains(pool.fallback)) continue;
-    const auto meant = meant_pool(pool.fallback, names, context);
+    const auto meant = add_unknown_pool(path + ".fallback", pool.fallback, names, context);
     if (meant) used.insert(*meant);
-    context.add(path, fmt::format("there is no pool '{}'", pool.fallback),
-                meant ? fmt::format("did you mean '{}'?", *meant) : list_of(names));
   }
   check_fallback_cycles(config, pools, context);
 }
@@ -293,9 +259,9 @@ bool looks_like_a_regex(const std::string& path) {
 
 // nginx and others take a path that ends in '/' for a prefix.
 void warn_of_exact_paths(const Config& config, ParseContext& context) {
-  for (std::size_t i = 0; i < config.routes.size(); ++i) {
-    const std::string& path = config.routes[i].match.path;
-    const std::string key = indexed("routes", i) + ".match.path";
+  for (const auto& [route, config_of_route] : items_of("routes", config.routes)) {
+    const std::string& path = config_of_route.match.path;
+    const std::string key = route + ".match.path";
     if (looks_like_a_regex(path)) {
       context.warn(key,
                    fmt::format("'{}' is compared as it stands, not as a regular expression", path),
@@ -323,11 +289,9 @@ void check_routes(const Config& config, ParseContext& context) {
   }
   auto used = check_targets(config, context);
   check_fallbacks(config, used, context);
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const std::string& name = config.pools[i].name;
-    const std::string path = indexed("pools", i) + ".name";
-    if (name.empty() || used.count(name) > 0) continue;
-    context.warn(path, fmt::format("no route leads to the pool '{}'", name),
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
+    if (pool.name.empty() || used.contains(pool.name)) continue;
+    context.warn(path + ".name", fmt::format("no route leads to the pool '{}'", pool.name),
                  "add a route to it, or remove it");
   }
   check_splits(config, context);
@@ -338,10 +302,9 @@ void check_routes(const Config& config, ParseContext& context) {
 // ---- health checks and polls
 
 void check_health(const Config& config, ParseContext& context) {
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const PoolConfig& pool = config.pools[i];
+  for (const auto& [pool_path, pool] : items_of("pools", config.pools)) {
     const HealthCheckKind check = pool.health.check;
-    const std::string path = indexed("pools", i) + ".health.model";
+    const std::string path = pool_path + ".health.model";
     if (pool.health.model == ModelCheck::off || context.report.has_problem(path)) continue;
     const bool generates = pool.health.model == ModelCheck::generate;
     const EngineTraits& engine = engine_traits(pool.engine);
@@ -366,11 +329,10 @@ void check_health(const Config& config, ParseContext& context) {
 }
 
 void check_metrics(const Config& config, ParseContext& context) {
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    const PoolConfig& pool = config.pools[i];
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
     const std::string_view consumed = engine_traits(pool.engine).consumed_metrics_path;
     if (consumed.empty() || pool.metrics.path != consumed) continue;
-    context.add(indexed("pools", i) + ".metrics.path",
+    context.add(path + ".metrics.path",
                 fmt::format("reading {} of {} takes its data away from other readers", consumed,
                             pool.engine),
                 "leave `path` out: the engine's Prometheus page is used then");
@@ -383,9 +345,33 @@ std::string indexed(std::string_view list, std::size_t index) {
   return fmt::format("{}[{}]", list, index);
 }
 
-std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend) {
-  const std::string path = indexed(indexed("pools", pool) + ".backends", backend);
-  return context.marks.count(path + ".address") > 0 ? path + ".address" : path;
+std::string path_of_address(const ParseContext& context, const std::string& path) {
+  return context.marks.contains(path + ".address") ? path + ".address" : path;
+}
+
+std::vector<UsedAddress> listen_addresses(const Config& config, const ParseContext& context) {
+  std::vector<UsedAddress> all;
+  for (const auto& [path, listener] : items_of("listeners", config.listeners)) {
+    all.push_back(
+        {path + ".address", fmt::format("listener '{}'", listener.name), listener.address});
+  }
+  all.push_back({"admin.address", "the admin listener", config.admin.address});
+  std::erase_if(all,
+                [&](const UsedAddress& used) { return context.report.has_problem(used.path); });
+  return all;
+}
+
+bool is_wildcard(const Address& address) {
+  return address.host == "0.0.0.0" || parse_ip(address.host) == IpBytes{};
+}
+
+std::string list_of(std::string_view what, const std::vector<std::string>& names) {
+  constexpr std::size_t max_listed = 20;
+  const std::span listed(names.data(), std::min(names.size(), max_listed));
+  const std::string text = fmt::format("{} {}", what, fmt::join(listed, ", "));
+  return names.size() <= max_listed
+             ? text
+             : fmt::format("{} and {} more", text, names.size() - max_listed);
 }
 
 void validate_config(const Config& config, ParseContext& context) {

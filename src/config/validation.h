@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/node.h"
 #include "evenkeel/config/config.h"
@@ -35,7 +36,35 @@ void check_models(const Config& config, ParseContext& context);
 // "pools", 2 -> "pools[2]".
 std::string indexed(std::string_view list, std::size_t index);
 
-// The path of a backend's address: a key of a mapping, or the backend itself.
-std::string path_of_backend(const ParseContext& context, std::size_t pool, std::size_t backend);
+// An item of a list of the file, and its path: "pools[2]".
+template <class T>
+struct Item {
+  std::string path;
+  const T& value;
+};
+template <class T>
+std::vector<Item<T>> items_of(std::string_view list, const std::vector<T>& values) {
+  std::vector<Item<T>> items;
+  for (const T& value : values) items.push_back({indexed(list, items.size()), value});
+  return items;
+}
+
+// The path of the address of the backend at `path`: a key of a mapping, or the backend itself.
+std::string path_of_address(const ParseContext& context, const std::string& path);
+
+// An address that the file gives.
+struct UsedAddress {
+  std::string path;
+  std::string owner;  // "listener 'public'"
+  Address address;
+};
+// Those of listeners, without those for which a mistake has been reported.
+std::vector<UsedAddress> listen_addresses(const Config& config, const ParseContext& context);
+
+// True for the addresses that stand for all of a machine's.
+bool is_wildcard(const Address& address);
+
+// "the pools are a, b, c and 7 more"
+std::string list_of(std::string_view what, const std::vector<std::string>& names);
 
 }  // namespace evenkeel::config_file
