@@ -42,7 +42,7 @@ void each_key(Of<BackendConfig>, const auto& visit) {
             "Its GPUs, as the GPU exporter labels them: `0`, a UUID, or `Hostname/0` if the "
             "exporter covers several hosts.",
             "all GPUs of the exporter"},
-        &T::gpus, ScalarListForm<TextForm>{{TextForm{"a GPU", check_not_empty}, "a list of GPUs"}});
+        &T::gpus, ListForm<TextForm>{TextForm{"a GPU", check_not_empty}, "a list of GPUs"});
 }
 
 void each_key(Of<HealthConfig>, const auto& visit) {

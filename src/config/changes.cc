@@ -31,12 +31,6 @@ const NamedList* find_named_list(std::string_view path) {
   return found == std::end(named_lists) ? nullptr : found;
 }
 
-bool equal(const Tree& a, const Tree& b) {
-  const auto same_key = [](const Tree::Key& x, const Tree::Key& y) { return x.name == y.name; };
-  return a.kind == b.kind && a.scalar == b.scalar && std::ranges::equal(a.keys, b.keys, same_key) &&
-         std::ranges::equal(a.items, b.items, &equal);
-}
-
 const Tree* find_key(const Tree& map, std::string_view name) {
   for (std::size_t i = 0; i < map.keys.size(); ++i) {
     if (map.keys[i].name == name) return &map.items[i];
@@ -108,7 +102,7 @@ class Comparison {
 
 void Comparison::compare(const Position& at, const Tree* before, const Tree* after) {
   if (before != nullptr && after != nullptr) {
-    if (equal(*before, *after)) return;
+    if (*before == *after) return;
     if (before->kind == Tree::Kind::map && after->kind == Tree::Kind::map &&
         is_of_same_name(*before, *after)) {
       return compare_maps(at, *before, *after);

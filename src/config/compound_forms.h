@@ -32,6 +32,15 @@ struct TextMapForm {
   void add_reference_rows(ReferenceRows&, const std::string&) const {}
 };
 
+// Writes a value; with `omits`, without the keys that have their defaults.
+template <class Form>
+Tree tree_of(const Form& form, const typename Form::Value& value, bool omits) {
+  if constexpr (requires { form.tree_without_defaults(value); }) {
+    if (omits) return form.tree_without_defaults(value);
+  }
+  return form.tree(value, nullptr);
+}
+
 // A list of values that are written alike.
 template <class Item>
 struct ListForm {
@@ -61,9 +70,7 @@ struct ListForm {
 
   Tree tree(const Value& value, const Value* omit) const {
     Tree list = Tree::list();
-    for (const auto& each : value) {
-      list.items.push_back(omit ? item.tree_without_defaults(each) : item.tree(each, nullptr));
-    }
+    for (const auto& each : value) list.items.push_back(tree_of(item, each, omit != nullptr));
     return list;
   }
 
@@ -80,26 +87,14 @@ struct ListForm {
   }
 };
 
-// A list of scalars.
-template <class Item>
-struct ScalarListForm : ListForm<Item> {
-  using Value = typename ListForm<Item>::Value;
-
-  Tree tree(const Value& value, const Value*) const {
-    Tree list = Tree::list();
-    for (const auto& each : value) list.items.push_back(this->item.tree(each, nullptr));
-    return list;
-  }
-};
-
 // A list of texts; a single text is a list of one.
-struct TextOrListForm : ScalarListForm<TextForm> {
+struct TextOrListForm : ListForm<TextForm> {
   static constexpr Shape shape = Shape::scalar_or_list;
 
   void read(const Node& node, Value& value) const;
   // No empty list, which is not read back if the list must not be empty.
   Tree tree(const Value& value, const Value* omit) const {
-    return value.empty() ? Tree{} : ScalarListForm::tree(value, omit);
+    return value.empty() ? Tree{} : ListForm::tree(value, omit);
   }
   Tree schema() const;
   std::string type() const { return "text or list of texts"; }
@@ -248,11 +243,7 @@ struct OptionalForm {
 
   void read(const Node& node, Value& value) const { form.read(node, value.emplace()); }
   Tree tree(const Value& value, const Value* omit) const {
-    if (!value) return {};
-    if constexpr (requires { form.tree_without_defaults(*value); }) {
-      if (omit) return form.tree_without_defaults(*value);
-    }
-    return form.tree(*value, nullptr);
+    return value ? tree_of(form, *value, omit != nullptr) : Tree{};
   }
   Tree schema() const { return form.schema(); }
   std::string type() const { return form.type(); }

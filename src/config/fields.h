@@ -45,30 +45,30 @@ void each_key(Of<RouteMatch>, const auto& visit) {
   visit(
       Key{"header", "Header fields that the request must have, with exactly these values.", "any"},
       &T::header, TextMapForm{"a mapping of header fields to values", check_header_name});
-  visit(Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", "any"}, &T::method,
-        TextOrListForm{
-            {{TextForm{"a method", check_method}, "a method or a list of methods", false}}});
+  visit(
+      Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", "any"}, &T::method,
+      TextOrListForm{{TextForm{"a method", check_method}, "a method or a list of methods", false}});
   visit(Key{"grpc",
             "gRPC calls of a service (`inference.GRPCInferenceService`), of a method "
             "(`grpc.health.v1.Health/Check`), or of a list of these.",
             "any"},
         &T::grpc,
-        TextOrListForm{{{TextForm{"a gRPC service", check_grpc_name},
-                         "a gRPC service or a list of gRPC services", false}}});
+        TextOrListForm{{TextForm{"a gRPC service", check_grpc_name},
+                        "a gRPC service or a list of gRPC services", false}});
   visit(Key{"model",
             "Names of models, in which `*` stands for any text: `llama-*`, and `\\*` for a star. "
             "This and the following keys are about the body of a request, which is read before the "
             "route is chosen.",
             "any"},
         &T::model,
-        TextOrListForm{{{TextForm{"the name of a model", check_model_name},
-                         "a name of a model or a list of names", false}}});
+        TextOrListForm{{TextForm{"the name of a model", check_model_name},
+                        "a name of a model or a list of names", false}});
   visit(Key{"task",
             "What the model is to do: `chat`, `completion`, `embedding`, `rerank`, `score`, "
             "`audio` or `infer` (KServe).",
             "any"},
         &T::task,
-        TextOrListForm{{{TextForm{"a task", check_task}, "a task or a list of tasks", false}}});
+        TextOrListForm{{TextForm{"a task", check_task}, "a task or a list of tasks", false}});
   visit(Key{"prompt_tokens", "Length of the prompt in tokens, as estimated from its bytes.", "any"},
         &T::prompt_tokens, OptionalForm<StructForm<TokenBounds>>{});
   visit(Key{"max_tokens",
@@ -162,7 +162,7 @@ void each_key(Of<ShutdownConfig>, const auto& visit) {
 void each_key(Of<DnsConfig>, const auto& visit) {
   using T = DnsConfig;
   visit(Key{"servers", "Name servers, as `host:port` with an IP address.", "the system's"},
-        &T::servers, ScalarListForm<AddressForm>{{name_server_address(), "a list of addresses"}});
+        &T::servers, ListForm<AddressForm>{name_server_address(), "a list of addresses"});
   visit(Key{"min_ttl", "Minimum time to cache an answer, whatever its TTL."}, &T::min_ttl,
         DurationForm{100ms, 1h});
   visit(Key{"max_ttl", "Maximum time to cache an answer, whatever its TTL."}, &T::max_ttl,
@@ -204,7 +204,7 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "SHA-256 of each of its API keys in hexadecimal, as `printf %s KEY | sha256sum` prints "
             "it. Clients send the key as `authorization: Bearer KEY`, `x-api-key` or `api-key`.",
             "none"},
-        &T::keys_sha256, ScalarListForm<KeyHashForm>{{KeyHashForm{}, "a list of hashes"}});
+        &T::keys_sha256, ListForm<KeyHashForm>{KeyHashForm{}, "a list of hashes"});
   visit(Key{"weight",
             "Its share of the engines' time while several tenants wait, in pools with `picker: "
             "expected-time`; a tenant of weight 2 gets twice as much as one of weight 1."},

@@ -138,12 +138,12 @@ void each_key(Of<ListenerConfig>, const auto& visit) {
             "or 2. On connections from these networks the header is required and gives the address "
             "of the client; on others it is not accepted.",
             "none"},
-        &T::proxy_protocol, ScalarListForm<NetworkForm>{{{}, "a list of networks"}});
+        &T::proxy_protocol, ListForm<NetworkForm>{{}, "a list of networks"});
   visit(Key{"trusted_proxies",
             "Networks (10.0.0.0/8, ::1) of proxies whose Forwarded, X-Forwarded-* and X-Real-IP "
             "fields are trusted; from others these fields are replaced or removed.",
             "none"},
-        &T::trusted_proxies, ScalarListForm<NetworkForm>{{{}, "a list of networks"}});
+        &T::trusted_proxies, ListForm<NetworkForm>{{}, "a list of networks"});
   visit(Key{"half_close",
             "What to do when a client closes only its sending side: `abort` the request, since a "
             "disconnect looks the same, or `wait` and respond."},
@@ -182,7 +182,7 @@ void each_key(Of<AdminConfig>, const auto& visit) {
           "and the names without `*`.",
           "any name"},
       &AdminConfig::hosts,
-      ScalarListForm<TextForm>{{TextForm{"a host name", check_not_empty}, "a list of host names"}});
+      ListForm<TextForm>{TextForm{"a host name", check_not_empty}, "a list of host names"});
   visit(Key{"readyz",
             "When `/readyz` answers 503, besides during start and drain: `any`: while no pool has "
             "a backend that is up; `all`: while at least one pool has none; `never`: never because "

@@ -132,8 +132,7 @@ void each_key(Of<AffinityConfig>, const auto& visit) {
             "`evenkeel-session`, which evenkeel sets if a request has no session; `session_id`, "
             "`sequence_id`: of the body. `response-id` and the last two imply `inspect`."},
         &T::by,
-        ScalarListForm<TextForm>{
-            {TextForm{"a source", check_session_source}, "a list of sources", false}});
+        ListForm<TextForm>{TextForm{"a source", check_session_source}, "a list of sources", false});
   visit(Key{"mode",
             "What a session does while its backend is saturated. `hard`: its requests wait for it. "
             "`soft`: it moves; with `picker: expected-time` the scheduler's price decides."},

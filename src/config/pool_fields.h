@@ -110,10 +110,10 @@ void each_retry_key(const auto& visit) {
             "before its response), `timeout`. A retried generation may cost GPU time twice.",
             "what is safe"},
         &T::on,
-        ScalarListForm<EnumForm<RetryOn>>{
-            {EnumForm<RetryOn>{"reason for a retry",
-                               {"overload", "gateway-error", "5xx", "reset", "timeout"}},
-             "a list of reasons"}});
+        ListForm<EnumForm<RetryOn>>{
+            EnumForm<RetryOn>{"reason for a retry",
+                              {"overload", "gateway-error", "5xx", "reset", "timeout"}},
+            "a list of reasons"});
   visit(Key{"idempotency_key",
             "Whether requests with an Idempotency-Key field are retried as GET requests are."},
         &T::idempotency_key, FlagForm{});
@@ -186,8 +186,8 @@ void each_key(Of<PoolConfig>, const auto& visit) {
             "`auto` if a backend speaks TLS, else `http1`"},
         &T::protocol, EnumForm<BackendProtocol>{"protocol", {"auto", "http1", "h2"}});
   visit(Key{"models", "The names of the models that the pool serves.", "unknown"}, &T::models,
-        ScalarListForm<TextForm>{
-            {TextForm{"the name of a model", check_not_empty}, "a list of model names"}});
+        ListForm<TextForm>{TextForm{"the name of a model", check_not_empty},
+                           "a list of model names"});
   visit(Key{"inspect",
             "Whether requests and responses are read for the log, the metrics and the pickers: the "
             "model, tokens, what a stream reports. Their bytes stay as they are. A body that is "

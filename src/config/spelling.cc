@@ -1,10 +1,10 @@
 #include "evenkeel/config/spelling.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "config/synonyms.h"
+#include "config/text.h"
 
 namespace evenkeel {
 namespace {
@@ -12,12 +12,7 @@ namespace {
 constexpr std::size_t max_compared_length = 128;
 
 std::string without_separators(std::string_view word) {
-  std::string out;
-  for (char c : word) {
-    if (c == '-' || c == '_' || c == ' ') continue;
-    out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return out;
+  return config_file::lower_without("-_ ", word);
 }
 
 // True for "first" and "byte" in "first_byte"; a part within does not count.

@@ -107,20 +107,11 @@ constexpr std::array<Synonyms, 66> synonyms = {{
     {"off", "none never disabled disable no false"},
 }};
 
-std::string without_separators(std::string_view word) {
-  std::string out;
-  for (const char c : word) {
-    if (std::string_view("-_./ ").find(c) != std::string_view::npos) continue;
-    out += c;
-  }
-  return lower(out);
-}
-
 }  // namespace
 
 std::optional<std::string> meaning_of(std::string_view word,
                                       const std::vector<std::string>& words) {
-  const std::string name = without_separators(word);
+  const std::string name = lower_without("-_./ ", word);
   for (const Synonyms& row : synonyms) {
     if (!lists_word(row.names, name)) continue;
     if (std::ranges::find(words, row.meaning) != words.end()) return std::string{row.meaning};

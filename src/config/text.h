@@ -8,6 +8,9 @@ namespace evenkeel::config_file {
 // ASCII letters in lower case.
 std::string lower(std::string_view text);
 
+// The same without these characters.
+std::string lower_without(std::string_view characters, std::string_view text);
+
 // True if `word` is one of `words`, which have one space between them.
 bool lists_word(std::string_view words, std::string_view word);
 

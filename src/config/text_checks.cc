@@ -22,6 +22,12 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+std::string lower_without(std::string_view characters, std::string_view text) {
+  std::string out = lower(text);
+  std::erase_if(out, [&](char c) { return characters.find(c) != characters.npos; });
+  return out;
+}
+
 bool lists_word(std::string_view words, std::string_view word) {
   while (!words.empty()) {
     const std::size_t end = std::min(words.find(' '), words.size());

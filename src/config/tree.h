@@ -12,6 +12,8 @@ namespace evenkeel::config_file {
 struct Mark {
   int line = 0;
   int column = 0;
+
+  bool operator==(const Mark&) const = default;
 };
 
 // A document: what the YAML parser found, and what the printers of YAML and JSON write. Keys keep
@@ -28,6 +30,8 @@ struct Tree {
   struct Key {
     std::string name;
     Mark mark;
+
+    bool operator==(const Key&) const = default;
   };
 
   Kind kind = Kind::nothing;
@@ -37,6 +41,7 @@ struct Tree {
   std::vector<Tree> items;  // of a list or map
   bool broken = false;      // not what the author meant, and already reported
 
+  bool operator==(const Tree&) const = default;
   bool is_scalar() const { return kind == Kind::plain || kind == Kind::quoted; }
 
   static Tree text(std::string value);

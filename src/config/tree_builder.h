@@ -64,6 +64,8 @@ class TreeBuilder : public YAML::EventHandler {
   // The innermost.
   const Tree* innermost() const { return frames_.empty() ? nullptr : &frames_.back().tree; }
 
+  const std::optional<YAML::Mark>& document_start() const { return document_start_; }
+
   // Where in the text the last thing that was read began.
   std::size_t last_position() const { return last_position_; }
 
@@ -73,7 +75,7 @@ class TreeBuilder : public YAML::EventHandler {
   // Names anchors that no alias uses; those that are used were reported where they are.
   void report_unused_anchors();
 
-  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentStart(const YAML::Mark& mark) override { document_start_ = mark; }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override;
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override;
@@ -111,6 +113,7 @@ class TreeBuilder : public YAML::EventHandler {
   const TextLines& lines_;
   const Explanations& patches_;
   Report& report_;
+  std::optional<YAML::Mark> document_start_;
   Tree root_;
   std::vector<Frame> frames_;
   std::vector<std::pair<YAML::anchor_t, Mark>> anchors_;

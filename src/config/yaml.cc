@@ -21,25 +21,6 @@ namespace {
 constexpr std::size_t max_patches = 20;
 constexpr std::size_t max_patched_bytes = 1024UL * 1024;  // each patch reads the text once more
 
-// Finds what follows the first document.
-class SecondDocumentDetector : public YAML::EventHandler {
- public:
-  std::optional<YAML::Mark> found;
-
-  void OnDocumentStart(const YAML::Mark& mark) override { found = mark; }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-};
-
 std::string_view indentation_of(std::string_view line) {
   return line.substr(0, std::min(line.find_first_not_of(" \t"), line.size()));
 }
@@ -160,15 +141,19 @@ bool can_be_patched(const YAML::Exception& error, const std::string& text) {
   return position < text.size() && text[position] != patch && text[position] != '\n';
 }
 
+// Reports what follows the document that `parser` has read.
 void read_second_document(YAML::Parser& parser, const TextLines& lines, Report& report) {
-  SecondDocumentDetector rest;
-  bool more = true;
+  const Explanations no_patches;
+  Report unused = report;
+  TreeBuilder rest{{}, lines, no_patches, unused};
+  std::optional<YAML::Mark> found;
   try {
-    more = parser.HandleNextDocument(rest);
+    parser.HandleNextDocument(rest);
   } catch (const YAML::Exception& error) {
-    if (!rest.found) rest.found = error.mark;
+    found = error.mark;
   }
-  if (more && rest.found) report_second_document(*rest.found, lines, report);
+  if (rest.document_start()) found = rest.document_start();
+  if (found) report_second_document(*found, lines, report);
 }
 
 }  // namespace
