@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -45,64 +46,34 @@ std::optional<Duration> timestamp(std::string_view text) {
   return from_milliseconds(*milliseconds);
 }
 
-/// Takes a number of decimal digits off the front; nothing: there are not as many.
-std::optional<unsigned> take_digits(std::string_view& text, std::size_t count) {
-  const auto value = number<unsigned>(text.substr(0, count));
-  if (text.size() < count || !value) return std::nullopt;
-  text.remove_prefix(count);
-  return value;
-}
-
-bool take_mark(std::string_view& text, std::string_view marks) {
-  if (text.empty() || marks.find(text.front()) == std::string_view::npos) return false;
-  text.remove_prefix(1);
-  return true;
-}
-
-/// "Z", "+01:00", "-0730" or nothing, at the end of a date.
-std::optional<std::chrono::minutes> time_zone(std::string_view text) {
-  if (text.empty() || text == "Z" || text == "z") return std::chrono::minutes(0);
-  const bool west = text.front() == '-';
-  if (!take_mark(text, "+-")) return std::nullopt;
-  const auto hours = take_digits(text, 2);
-  take_mark(text, ":");
-  const auto minutes = text.empty() ? std::optional(0u) : take_digits(text, 2);
-  if (!hours || !minutes || !text.empty() || *hours > 23 || *minutes > 59) return std::nullopt;
-  const std::chrono::minutes east(*hours * 60 + *minutes);
-  return west ? -east : east;
-}
-
 /// The time since 1970 of "2023-11-16 18:15:46.6805900" (UTC, as Azure writes it), or of RFC 3339.
 std::optional<Duration> date(std::string_view text) {
-  const auto year = take_digits(text, 4);
-  if (!year || !take_mark(text, "-")) return std::nullopt;
-  const auto month = take_digits(text, 2);
-  if (!month || !take_mark(text, "-")) return std::nullopt;
-  const auto day = take_digits(text, 2);
-  if (!day || !take_mark(text, "Tt ")) return std::nullopt;
-  const auto hour = take_digits(text, 2);
-  if (!hour || !take_mark(text, ":")) return std::nullopt;
-  const auto minute = take_digits(text, 2);
-  if (!minute || !take_mark(text, ":")) return std::nullopt;
-  const auto second = take_digits(text, 2);
-  if (!second) return std::nullopt;
+  const std::string whole(text);
+  std::tm parts{};
+  const char* at = strptime(whole.c_str(), "%Y-%m-%d", &parts);
+  if (at == nullptr || (*at != 'T' && *at != 't' && *at != ' ')) return std::nullopt;
+  at = strptime(at + 1, "%H:%M:%S", &parts);
+  if (at == nullptr) return std::nullopt;
   Duration fraction{};
-  if (take_mark(text, ".,")) {
-    for (Duration::rep unit = 100'000'000; !text.empty() && text[0] >= '0' && text[0] <= '9';
-         unit /= 10) {
-      fraction += Duration((text[0] - '0') * unit);
-      text.remove_prefix(1);
-    }
+  if (*at == '.' || *at == ',') {
+    ++at;
+    for (Duration::rep unit = 100'000'000; *at >= '0' && *at <= '9'; ++at, unit /= 10)
+      fraction += Duration((*at - '0') * unit);
   }
-  const auto zone = time_zone(text);
-  const std::chrono::year_month_day calendar_day(std::chrono::year(static_cast<int>(*year)),
-                                                 std::chrono::month(*month),
-                                                 std::chrono::day(*day));
-  const bool is_valid = calendar_day.ok() && *year >= 1970 && *year <= 2200 && *hour < 24 &&
-                        *minute < 60 && *second <= 60;
-  if (!zone || !is_valid) return std::nullopt;
-  return std::chrono::sys_days(calendar_day).time_since_epoch() + std::chrono::hours(*hour) +
-         std::chrono::minutes(*minute) + std::chrono::seconds(*second) + fraction - *zone;
+  if (*at == 'Z' || *at == 'z') {
+    ++at;
+  } else if (*at != '\0') {
+    at = strptime(at, "%z", &parts);
+  }
+  const bool is_whole = at != nullptr && *at == '\0';
+  const std::chrono::year_month_day day(std::chrono::year(parts.tm_year + 1900),
+                                        std::chrono::month(static_cast<unsigned>(parts.tm_mon) + 1),
+                                        std::chrono::day(static_cast<unsigned>(parts.tm_mday)));
+  const int year = static_cast<int>(day.year());
+  if (!is_whole || !day.ok() || year < 1970 || year > 2200) return std::nullopt;
+  return std::chrono::sys_days(day).time_since_epoch() + std::chrono::hours(parts.tm_hour) +
+         std::chrono::minutes(parts.tm_min) + std::chrono::seconds(parts.tm_sec) + fraction -
+         std::chrono::seconds(parts.tm_gmtoff);
 }
 
 /// Iterates over the lines of a text.

@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "evenkeel/load/response_parser.h"
-#include "evenkeel/net/socket.h"
-#include "evenkeel/upstream/link_pool.h"
 #include "load/pacer.h"
 #include "load/request_result.h"
 
@@ -15,6 +13,7 @@ constexpr std::size_t max_response_bytes_kept = 1 << 20;  // of one that is not 
 constexpr std::size_t max_error_bytes_kept = 4 * 1024;
 constexpr std::size_t max_error_bytes_read = 256 * 1024;
 constexpr unsigned max_starts_per_yield = 64;
+constexpr std::uint32_t max_idle_links = 1'000'000;
 constexpr Duration failure_backoff = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -40,7 +39,15 @@ class LoadWorker::InFlight {
   LoadWorker& worker_;
 };
 
-LoadWorker::LoadWorker(LoadPlan& plan, unsigned number) : plan_(plan), number_(number) {}
+LoadWorker::LoadWorker(LoadPlan& plan, unsigned number)
+    : plan_(plan),
+      number_(number),
+      links_(loop_, plan.target.endpoints,
+             {.link = {.first_byte_timeout = plan.options.timeout,
+                       .idle_timeout = plan.options.timeout},
+              .connector = {.connect_timeout = plan.options.connect_timeout},
+              .keep_alive = {.idle = std::chrono::hours(1), .max_idle = max_idle_links}},
+             link_metrics_) {}
 
 void LoadWorker::run() {
   const LoadOptions& options = plan_.options;
@@ -61,7 +68,7 @@ void LoadWorker::run() {
     window_.abandoned += in_flight();
   }
   loop_.drop_spawned();  // closes their connections, so that servers stop generating at once
-  idle_.clear();
+  links_.retire_links(max_idle_links);
 }
 
 void LoadWorker::stop() {
@@ -126,31 +133,23 @@ Task<void> LoadWorker::exchange_detached(LoadRequest load_request, Instant due) 
 Task<bool> LoadWorker::exchange(LoadRequest load_request, Instant due) {
   const InFlight counted(*this);
   const Instant started = record_start(due);
-
   RequestResult result;
-  auto link = take_idle();
-  bool reused = link != nullptr;
-  for (;;) {
+  for (auto choice = LinkPool::LinkChoice::any;; choice = LinkPool::LinkChoice::fresh) {
+    auto link = co_await links_.acquire(choice);
     if (!link) {
-      auto connected = co_await connect();
-      if (!connected) {
-        result.fail(connected.error(), false);
-        break;
-      }
-      link = std::move(*connected);
+      result.fail(link.error(), false);
+      break;
     }
-    auto outcome = co_await send_once(*link, load_request, due);
+    record_link(link->newly_connected());
+    auto outcome = co_await send_once(**link, load_request, due);
     result = std::move(outcome);
-    if (!reused || !result.may_resend) break;
-    link = nullptr;  // the server had closed it while it was idle: the request was not processed
-    reused = false;
+    // Else the server had closed the link while it was idle, and has not processed the request.
+    if (link->newly_connected() || !result.may_resend) break;
   }
   result.started = started;
   result.end = Clock::now();
   record_result(load_request, due, result);
-  const bool succeeded = result.kind.empty();
-  if (link) keep_idle(std::move(link));
-  co_return succeeded;
+  co_return result.kind.empty();
 }
 
 Task<RequestResult> LoadWorker::send_once(Link& link, const LoadRequest& load_request,
@@ -237,49 +236,6 @@ Task<void> LoadWorker::read_error_body(Body* body, RequestResult& result) {
   }
 }
 
-Task<Result<std::unique_ptr<Link>>> LoadWorker::connect() {
-  const LoadOptions& options = plan_.options;
-  const auto& endpoints = plan_.target.endpoints;
-  Error error;
-  for (std::size_t attempt = 0; attempt < endpoints.size(); ++attempt) {
-    const std::size_t at = (preferred_endpoint_ + attempt) % endpoints.size();
-    auto fd = co_await dial(loop_, endpoints[at], Clock::now() + options.connect_timeout);
-    if (!fd) {
-      error = std::move(fd.error());
-      continue;
-    }
-    preferred_endpoint_ = at;
-    {
-      const std::lock_guard lock(window_mutex_);
-      ++window_.connections;
-    }
-    co_return make_http1_link(
-        std::make_unique<Socket>(loop_, *fd),
-        {.first_byte_timeout = options.timeout, .idle_timeout = options.timeout});
-  }
-  co_return error;
-}
-
-std::unique_ptr<Link> LoadWorker::take_idle() {
-  while (!idle_.empty()) {
-    auto link = std::move(idle_.back());
-    idle_.pop_back();
-    if (!link->alive(false)) continue;
-    const std::lock_guard lock(window_mutex_);
-    ++window_.reused;
-    return link;
-  }
-  return nullptr;
-}
-
-void LoadWorker::keep_idle(std::unique_ptr<Link> link) {
-  if (link->available_capacity() == 0) return;
-  idle_.push_back(std::move(link));
-  // The front has been idle longest. Checking one each time keeps connections that the server has
-  // closed from piling up.
-  if (!idle_.front()->alive(false)) idle_.pop_front();
-}
-
 Instant LoadWorker::record_start(Instant due) {
   const Instant started = Clock::now();
   drain_.arm(loop_, started + plan_.options.drain);
@@ -289,6 +245,11 @@ Instant LoadWorker::record_start(Instant due) {
   window_.lateness.record(started - due);
   if (started - due > late_start_threshold) ++window_.late_starts;
   return started;
+}
+
+void LoadWorker::record_link(bool newly_connected) {
+  const std::lock_guard lock(window_mutex_);
+  ++(newly_connected ? window_.connections : window_.reused);
 }
 
 void LoadWorker::record_content(unsigned events, Instant due, RequestResult& result) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 
@@ -13,6 +12,8 @@
 #include "evenkeel/load/report.h"
 #include "evenkeel/load/request_generator.h"
 #include "evenkeel/load/target.h"
+#include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/link_pool.h"
 #include "evenkeel/wire/link.h"
 
 namespace evenkeel {
@@ -60,26 +61,24 @@ class LoadWorker {
   Task<void> read_stream(Body& body, Instant due, RequestResult& result);
   Task<void> read_complete(Body& body, RequestResult& result);
   Task<void> read_error_body(Body* body, RequestResult& result);
-  Task<Result<std::unique_ptr<Link>>> connect();
-  std::unique_ptr<Link> take_idle();
-  void keep_idle(std::unique_ptr<Link> link);
   bool past_limit(std::uint64_t index, Duration due) const;
   void check_drain();
   Instant record_start(Instant due);
+  void record_link(bool newly_connected);
   void record_content(unsigned events, Instant due, RequestResult& result);
   void record_result(const LoadRequest& load_request, Instant due, const RequestResult& result);
 
   LoadPlan& plan_;
   const unsigned number_;
-  std::size_t preferred_endpoint_ = 0;
   unsigned active_issuers_ = 0;
   bool stopping_ = false;
   bool drain_over_ = false;
   std::atomic<unsigned> in_flight_{0};
   std::mutex window_mutex_;
   LoadReport window_;
-  std::deque<std::unique_ptr<Link>> idle_;  // the last one used is at the back
-  Loop loop_;  // last: its destructor drops the tasks, which use the members above
+  Loop loop_;  // `run` drops its tasks, which use the members
+  BackendMetrics link_metrics_;
+  LinkPool links_;
   /// Fires when no request has started for the drain time.
   MethodTimer<&LoadWorker::check_drain> drain_{*this};
 };
