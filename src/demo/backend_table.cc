@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 
 #include "evenkeel/json/value.h"
+#include "evenkeel/load/target.h"
+#include "evenkeel/upstream/backend_client.h"
 
 namespace evenkeel {
 namespace {
@@ -47,6 +50,15 @@ void update_rows(std::vector<BackendRow>& rows, std::string_view backends_json) 
     row->in_flight = static_cast<std::uint64_t>(backend["in_flight"].number().value_or(0));
     row->picks = static_cast<std::uint64_t>(backend["picks_total"].number().value_or(0));
   }
+}
+
+void fetch_rows(std::vector<BackendRow>& rows, const std::string& admin_address) {
+  const auto target = resolve_target("http://" + admin_address);
+  if (!target) return;
+  const auto backends = fetch_blocking(
+      {.addresses = target->endpoints, .authority = admin_address, .path = "/api/v1/backends"},
+      std::chrono::milliseconds(500));
+  if (backends && backends->status == 200 && backends->complete) update_rows(rows, backends->body);
 }
 
 std::string render_table(const std::vector<BackendRow>& rows, const LoadReport& total,

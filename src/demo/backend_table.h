@@ -21,6 +21,9 @@ struct BackendRow {
 
 /// Updates each row's `state`, `in_flight` and `picks` from a response to GET /api/v1/backends.
 void update_rows(std::vector<BackendRow>& rows, std::string_view backends_json);
+/// The same from the admin listener at this address. Leaves the rows if it does not answer within
+/// half a second.
+void fetch_rows(std::vector<BackendRow>& rows, const std::string& admin_address);
 
 /// The table and a line about the load: `total` since the start, `window` of the last `seconds`.
 std::string render_table(const std::vector<BackendRow>& rows, const LoadReport& total,

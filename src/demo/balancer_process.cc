@@ -12,27 +12,14 @@
 #include <cstring>
 #include <utility>
 
+#include "evenkeel/base/owned_fd.h"
+#include "evenkeel/config/load.h"
+
 namespace evenkeel {
 namespace {
 
 constexpr std::size_t lines_kept = 20;
 constexpr std::size_t max_line_bytes = 4096;
-
-/// A descriptor that is closed with its owner.
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 Error failed(std::string what) {
   return Error{.fault = Fault::internal, .side = Side::proxy, .detail = std::move(what)};
@@ -80,14 +67,14 @@ std::string value_in(std::string_view line, std::string_view key) {
 Result<std::unique_ptr<BalancerProcess>> BalancerProcess::start(
     const std::string& binary, const std::string& config, const TerminationSignals& interrupts,
     Duration timeout) {
-  const Fd file(memfd_create("evenkeel.yaml", MFD_CLOEXEC));
-  if (!file || !write_all(file.get(), config)) return failed_call("memfd_create");
-  const Fd null_device(open("/dev/null", O_WRONLY | O_CLOEXEC));
-  if (!null_device) return failed_call("/dev/null");
+  const OwnedFd file(memfd_create("evenkeel.yaml", MFD_CLOEXEC));
+  if (file.get() < 0 || !write_all(file.get(), config)) return failed_call("memfd_create");
+  const OwnedFd null_device(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (null_device.get() < 0) return failed_call("/dev/null");
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return failed_call("pipe");
-  Fd output(ends[0]);
-  Fd child_output(ends[1]);
+  OwnedFd output(ends[0]);
+  OwnedFd child_output(ends[1]);
   fcntl(output.get(), F_SETFL, O_NONBLOCK);
 
   std::string argv[] = {"evenkeel", "run", "-c", "-"};
@@ -99,8 +86,8 @@ Result<std::unique_ptr<BalancerProcess>> BalancerProcess::start(
     become(binary.c_str(), arguments, parent, file.get(), null_device.get(), child_output.get(),
            interrupts);
   }
-  std::unique_ptr<BalancerProcess> balancer(new BalancerProcess(pid, output.release()));
-  close(child_output.release());
+  std::unique_ptr<BalancerProcess> balancer(new BalancerProcess(pid, output.take()));
+  child_output = OwnedFd();
 
   const Instant deadline = Clock::now() + timeout;
   while (!balancer->ready_) {
@@ -181,6 +168,30 @@ std::string executable_path() {
   constexpr const char* itself = "/proc/self/exe";
   // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the kernel hands it over
   return access(itself, X_OK) == 0 ? itself : reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+}
+
+std::string config_of(PoolConfig pool) {
+  pool.engine = "vllm";
+  pool.debug_headers = true;
+  Config config;
+  config.listeners.front().address = {"127.0.0.1", 0};
+  config.admin.address = {"127.0.0.1", 0};
+  config.routes.push_back({.name = "all", .targets = {{.pool = pool.name}}});
+  config.pools.push_back(std::move(pool));
+  config.access_log.path = "off";
+  config.shutdown.drain = std::chrono::seconds(5);
+  return print_config(config, false);
+}
+
+LoadOptions streams_to(const BalancerProcess& balancer, const std::string& model) {
+  return {.url = "http://" + balancer.public_address(),
+          .poisson = true,
+          .prompt_tokens = {64, 1024},
+          .output_tokens = {16, 96},
+          .stream = true,
+          .model = model,
+          .timeout = std::chrono::seconds(30),
+          .drain = BalancerProcess::drain_timeout};
 }
 
 }  // namespace evenkeel

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <string>
@@ -10,6 +11,8 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/termination_signals.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/load/load.h"
 
 namespace evenkeel {
 
@@ -18,6 +21,9 @@ namespace evenkeel {
 /// reach it. Thread: the one that started it, which must live as long.
 class BalancerProcess {
  public:
+  static constexpr Duration start_timeout = std::chrono::seconds(15);
+  static constexpr Duration drain_timeout = std::chrono::seconds(20);
+
   /// Returns when the balancer prints `ready`. An error holds its output, or "interrupted".
   static Result<std::unique_ptr<BalancerProcess>> start(const std::string& binary,
                                                         const std::string& config,
@@ -58,5 +64,11 @@ class BalancerProcess {
 
 /// The path of this program, which the demo starts again as the balancer.
 std::string executable_path();
+
+/// The balancer's configuration file, as an operator would write it: this pool alone.
+std::string config_of(PoolConfig pool);
+
+/// Streams of about 60 tokens through the balancer, without a rate.
+LoadOptions streams_to(const BalancerProcess& balancer, const std::string& model);
 
 }  // namespace evenkeel

@@ -13,11 +13,9 @@
 #include "demo/backend_table.h"
 #include "demo/balancer_process.h"
 #include "evenkeel/base/termination_signals.h"
-#include "evenkeel/config/load.h"
 #include "evenkeel/load/run.h"
 #include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
-#include "evenkeel/upstream/backend_client.h"
 
 namespace evenkeel {
 namespace {
@@ -42,11 +40,6 @@ constexpr Duration max_recovery_duration =
 constexpr Duration standby_dwell = seconds(3);
 constexpr Duration poll_interval = milliseconds(100);
 constexpr Duration print_interval = seconds(1);
-constexpr Duration start_timeout = seconds(15);
-constexpr Duration drain_timeout = seconds(20);
-constexpr Duration admin_timeout = milliseconds(500);
-
-std::string model_name() { return find_preset(preset)->model; }
 
 std::vector<SimulatorOptions> simulator_options(std::uint64_t seed) {
   std::vector<SimulatorOptions> servers;
@@ -59,22 +52,13 @@ std::vector<SimulatorOptions> simulator_options(std::uint64_t seed) {
 
 std::string balancer_config(const DemoOptions& options, const std::vector<Endpoint>& servers) {
   PoolConfig pool{.name = "blast",
-                  .engine = "vllm",
                   .picker = {{.name = options.picker}},
-                  .standby = {.dwell = std::chrono::duration_cast<milliseconds>(standby_dwell)},
-                  .debug_headers = true};
+                  .standby = {.dwell = std::chrono::duration_cast<milliseconds>(standby_dwell)}};
   for (std::size_t i = 0; i < servers.size(); ++i) {
     pool.backends.push_back(
         {.address = {servers[i].host(), servers[i].port()}, .standby = i >= active_count});
   }
-  Config config;
-  config.listeners.front().address = {"127.0.0.1", 0};
-  config.admin.address = {"127.0.0.1", 0};
-  config.pools.push_back(std::move(pool));
-  config.routes.push_back({.name = "all", .targets = {{.pool = "blast"}}});
-  config.access_log.path = "off";
-  config.shutdown.drain = seconds(5);
-  return print_config(config, false);
+  return config_of(std::move(pool));
 }
 
 /// One phase of the scenario and the requests that started in it.
@@ -86,17 +70,11 @@ struct Phase {
 };
 
 LoadOptions load_options(const Phase& phase, const BalancerProcess& balancer, std::uint64_t seed) {
-  return {.url = "http://" + balancer.public_address(),
-          .rate = phase.rate,
-          .poisson = true,
-          .duration = phase.length,
-          .prompt_tokens = {64, 1024},
-          .output_tokens = {16, 96},
-          .stream = true,
-          .model = model_name(),
-          .timeout = seconds(30),
-          .drain = drain_timeout,
-          .seed = seed};
+  LoadOptions load = streams_to(balancer, find_preset(preset)->model);
+  load.rate = phase.rate;
+  load.duration = phase.length;
+  load.seed = seed;
+  return load;
 }
 
 /// Follows the standby servers into service and back.
@@ -105,18 +83,12 @@ class StandbyWatcher {
   StandbyWatcher(const BalancerProcess& balancer, const std::vector<Endpoint>& servers)
       : admin_address_(balancer.admin_address()) {
     for (const Endpoint& server : servers) rows_.push_back({.id = server.text()});
-    auto target = resolve_target("http://" + admin_address_);
-    if (target) admin_ = target->endpoints.front();
   }
 
   /// Reads the state of the backends and prints changes.
   void poll(Duration since_burst) {
-    const auto backends = fetch_blocking(
-        {.addresses = {admin_}, .authority = admin_address_, .path = "/api/v1/backends"},
-        admin_timeout);
-    if (!backends || backends->status != 200 || !backends->complete) return;
     const std::size_t before = in_service();
-    update_rows(rows_, backends->body);
+    fetch_rows(rows_, admin_address_);
     const std::size_t now = in_service();
     if (now > before) {
       joined_ += now - before;
@@ -145,7 +117,6 @@ class StandbyWatcher {
  private:
   std::vector<BackendRow> rows_;
   std::string admin_address_;
-  Endpoint admin_;
   std::size_t joined_ = 0;
   std::size_t left_service_ = 0;
 };
@@ -304,18 +275,12 @@ int report_error(const std::string& what, int code) {
 }  // namespace
 
 int run_blast(const DemoOptions& options) {
-  const auto& pickers = picker_names();
-  if (std::find(pickers.begin(), pickers.end(), options.picker) == pickers.end()) {
-    return report_error(
-        fmt::format("--picker: '{}' is not one of {}", options.picker, fmt::join(pickers, ", ")),
-        2);
-  }
   const TerminationSignals interrupts;
   auto simulators = Simulators::start(simulator_options(options.seed));
   if (!simulators) return report_error(simulators.error().detail, 1);
   const auto& servers = (*simulators)->endpoints();
   auto balancer = BalancerProcess::start(executable_path(), balancer_config(options, servers),
-                                         interrupts, start_timeout);
+                                         interrupts, BalancerProcess::start_timeout);
   if (!balancer) return report_error(balancer.error().detail, 1);
 
   print_banner(options, **balancer);
@@ -324,7 +289,7 @@ int run_blast(const DemoOptions& options) {
   const End end = scenario.run();
   if (end == End::interrupted) return report_error("interrupted", 1);
   if (end == End::could_not_start) return report_error(scenario.start_error(), 1);
-  const int code = (*balancer)->stop(drain_timeout);
+  const int code = (*balancer)->stop(BalancerProcess::drain_timeout);
   if (end == End::balancer_ended || code != 0) {
     return report_error(
         fmt::format("the balancer ended with {}:\n{}", code, (*balancer)->last_output()), 1);

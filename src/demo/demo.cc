@@ -14,11 +14,9 @@
 #include "demo/balancer_process.h"
 #include "demo/blast.h"
 #include "evenkeel/base/termination_signals.h"
-#include "evenkeel/config/load.h"
 #include "evenkeel/load/run.h"
 #include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
-#include "evenkeel/upstream/backend_client.h"
 
 namespace evenkeel {
 namespace {
@@ -26,9 +24,6 @@ namespace {
 constexpr unsigned max_backends = 64;
 constexpr double rate_per_backend =
     12;  // streams of about 60 tokens: every GPU busy, none overloaded
-constexpr Duration start_timeout = std::chrono::seconds(15);
-constexpr Duration drain_timeout = std::chrono::seconds(20);
-constexpr Duration admin_timeout = std::chrono::milliseconds(500);
 
 /// The GPUs to simulate; they repeat where there are more backends.
 struct Gpu {
@@ -59,38 +54,21 @@ std::vector<SimulatorOptions> simulator_options(const DemoOptions& options) {
   return servers;
 }
 
-/// The balancer's configuration file, as an operator would write it.
 std::string balancer_config(const DemoOptions& options, const std::vector<Endpoint>& servers) {
-  PoolConfig pool{.name = "demo",
-                  .engine = "vllm",
-                  .picker = {{.name = options.picker}},
-                  .debug_headers = true};
+  PoolConfig pool{.name = "demo", .picker = {{.name = options.picker}}};
   for (std::size_t i = 0; i < servers.size(); ++i) {
     pool.backends.push_back(
         {.address = {servers[i].host(), servers[i].port()}, .labels = {{"gpu", gpu_of(i).name}}});
   }
-  Config config;
-  config.listeners.front().address = {"127.0.0.1", 0};
-  config.admin.address = {"127.0.0.1", 0};
-  config.pools.push_back(std::move(pool));
-  config.routes.push_back({.name = "all", .targets = {{.pool = "demo"}}});
-  config.access_log.path = "off";
-  config.shutdown.drain = std::chrono::seconds(5);
-  return print_config(config, false);
+  return config_of(std::move(pool));
 }
 
 LoadOptions load_options(const DemoOptions& options, const BalancerProcess& balancer) {
-  return {.url = "http://" + balancer.public_address(),
-          .rate = options.rate > 0 ? options.rate : rate_per_backend * options.backends,
-          .poisson = true,
-          .duration = std::chrono::seconds(options.seconds),
-          .prompt_tokens = {64, 1024},
-          .output_tokens = {16, 96},
-          .stream = true,
-          .model = model_name(),
-          .timeout = std::chrono::seconds(30),
-          .drain = drain_timeout,
-          .seed = options.seed};
+  LoadOptions load = streams_to(balancer, model_name());
+  load.rate = options.rate > 0 ? options.rate : rate_per_backend * options.backends;
+  load.duration = std::chrono::seconds(options.seconds);
+  load.seed = options.seed;
+  return load;
 }
 
 void print_banner(const std::vector<BackendRow>& rows, const BalancerProcess& balancer,
@@ -123,20 +101,13 @@ class StatusDisplay {
         rows_(std::move(rows)),
         admin_address_(balancer.admin_address()),
         terminal_(isatty(STDOUT_FILENO) == 1),
-        refreshed_at_(Clock::now()) {
-    auto target = resolve_target("http://" + admin_address_);
-    if (target) admin_ = target->endpoints.front();
-  }
+        refreshed_at_(Clock::now()) {}
 
   void refresh() {
     const LoadReport window = run_.take_window();
     const Instant now = Clock::now();
     const double seconds = seconds_of(now - std::exchange(refreshed_at_, now));
-    const auto backends = fetch_blocking(
-        {.addresses = {admin_}, .authority = admin_address_, .path = "/api/v1/backends"},
-        admin_timeout);
-    if (backends && backends->status == 200 && backends->complete)
-      update_rows(rows_, backends->body);
+    fetch_rows(rows_, admin_address_);
     const auto render = terminal_ ? render_table : render_line;
     const std::string text = render(rows_, run_.report(), window, seconds, run_.in_flight());
     if (terminal_ && lines_printed_ > 0) fmt::print("\x1b[{}A\x1b[J", lines_printed_);
@@ -152,7 +123,6 @@ class StatusDisplay {
   LoadRun& run_;
   std::vector<BackendRow> rows_;
   std::string admin_address_;
-  Endpoint admin_;
   bool terminal_;
   Instant refreshed_at_;
   std::ptrdiff_t lines_printed_ = 0;
@@ -181,7 +151,8 @@ int report_error(const Error& error, int code) {
 }
 
 std::optional<std::string> validate(const DemoOptions& options) {
-  if (options.backends < 1 || options.backends > max_backends) {
+  const bool has_backends = options.scenario != "blast";
+  if (has_backends && (options.backends < 1 || options.backends > max_backends)) {
     return fmt::format("--backends: expected 1 to {}", max_backends);
   }
   const auto& pickers = picker_names();
@@ -194,15 +165,15 @@ std::optional<std::string> validate(const DemoOptions& options) {
 }  // namespace
 
 int run_demo(const DemoOptions& options) {
-  if (options.scenario == "blast") return run_blast(options);
   if (const auto why = validate(options)) return report_error({.detail = *why}, 2);
+  if (options.scenario == "blast") return run_blast(options);
   const TerminationSignals interrupts;
 
   auto simulators = Simulators::start(simulator_options(options), 1, Address{"127.0.0.1", 0});
   if (!simulators) return report_error(simulators.error(), 1);
   const auto& servers = (*simulators)->endpoints();
   auto balancer = BalancerProcess::start(executable_path(), balancer_config(options, servers),
-                                         interrupts, start_timeout);
+                                         interrupts, BalancerProcess::start_timeout);
   if (!balancer) return report_error(balancer.error(), 1);
   const LoadOptions load = load_options(options, **balancer);
   auto run = LoadRun::start(load);
@@ -219,7 +190,7 @@ int run_demo(const DemoOptions& options) {
   display.refresh();
 
   const LoadReport& report = (*run)->report();
-  const int code = (*balancer)->stop(drain_timeout);
+  const int code = (*balancer)->stop(BalancerProcess::drain_timeout);
   fmt::print("\n{}", render_report(load, report));
   if (end == End::balancer_ended || code != 0) {
     fmt::print(stderr, "evenkeel demo: the balancer ended with {}:\n{}", code,
