@@ -18,10 +18,6 @@
 namespace evenkeel {
 namespace {
 
-std::string count_text(const JsonValue& value) {
-  return value.number() ? amount_text(*value.number()) : "-";
-}
-
 /// Used and total memory of GPUs.
 std::string memory_text(const JsonValue& polled) {
   const auto used = polled["gpu_memory_used_bytes"].number();
@@ -179,6 +175,10 @@ std::string amount_text(double amount) {
                      sizes[size].second);
 }
 
+std::string count_text(const JsonValue& value) {
+  return value.number() ? amount_text(*value.number()) : "-";
+}
+
 std::string latency_text(const std::optional<double>& seconds) {
   if (!seconds) return "-";
   if (*seconds < 0.0995) return fmt::format("{:.1f}ms", *seconds * 1e3);
@@ -203,10 +203,11 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
     lines.emplace_back("the last reload was rejected, the configuration above stays active:");
     for (std::string& line : problems_text(config["errors"])) lines.push_back("  " + line);
   }
-  const std::string upgrade_problem{status["upgrade_problem"].text()};
-  if (!upgrade_problem.empty()) lines.push_back("the last upgrade failed: " + upgrade_problem);
-  const std::string state_file_problem{status["state_file_problem"].text()};
-  if (!state_file_problem.empty()) lines.push_back("the state is not saved: " + state_file_problem);
+  const auto add_problem = [&](const char* what, const std::string& problem) {
+    if (!problem.empty()) lines.push_back(what + problem);
+  };
+  add_problem("the last upgrade failed: ", status["upgrade_problem"].text());
+  add_problem("the state is not saved: ", status["state_file_problem"].text());
   const auto quota = status["cpu_quota"].number();
   if (quota) {
     lines.push_back(fmt::format("CPU quota {:.3g}, busy polling {}", *quota,

@@ -15,6 +15,8 @@ using Lines = std::vector<std::string>;
 
 /// "17", "1.2k", "3.4M": three figures.
 std::string amount_text(double amount);
+/// The same of a number in a document; "-" for anything else.
+std::string count_text(const JsonValue& value);
 /// "12ms", "1.20s"; "-" for unknown.
 std::string latency_text(const std::optional<double>& seconds);
 /// "37%"; "-" for unknown.

@@ -74,8 +74,7 @@ struct ApiResult {
 std::string requests_left(const JsonValue& backend) {
   const double here = backend["in_flight"].number().value_or(0);
   constexpr std::string_view name = "replaced_in_flight";
-  const auto& members = backend.members();
-  const bool unknown = std::any_of(members.begin(), members.end(), [&](const auto& member) {
+  const bool unknown = std::ranges::any_of(backend.members(), [&](const auto& member) {
     return member.first == name && member.second.is_null();
   });
   if (unknown) return "requests in flight, maybe: the process before the upgrade has not reported";
@@ -112,6 +111,7 @@ class Ctl {
   int run();
 
  private:
+  int show(const std::string& what, const std::function<Lines(const JsonValue&)>& lines_of);
   int status();
   int backends();
   int requests();
@@ -150,31 +150,33 @@ int Ctl::run() {
   return exit_usage;
 }
 
-int Ctl::status() {
-  const ApiResult status = get("status");
-  if (!status.ok()) return status.exit_code;
-  if (options_.json) {
-    fmt::print("{}", status.text);
-    return exit_done;
-  }
-  const ApiResult pools = get("pools");
-  if (!pools.ok()) return pools.exit_code;
-  print_lines(status_text(status.document, pools.document, terminal_width()));
-  return exit_done;
-}
-
-int Ctl::backends() {
-  const ApiResult result = get("backends");
+/// Prints a document as it is, or as lines of text.
+int Ctl::show(const std::string& what, const std::function<Lines(const JsonValue&)>& lines_of) {
+  const ApiResult result = get(what);
   if (!result.ok()) return result.exit_code;
   if (options_.json) {
     fmt::print("{}", result.text);
-    return exit_done;
+  } else {
+    print_lines(lines_of(result.document));
   }
-  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-  print_lines(backends_text(
-      result.document,
-      {.now = std::chrono::duration<double>(since_epoch).count(), .width = terminal_width()}));
   return exit_done;
+}
+
+int Ctl::status() {
+  ApiResult pools;
+  if (!options_.json) pools = get("pools");
+  if (!pools.ok()) return pools.exit_code;
+  return show("status", [&](const JsonValue& status) {
+    return status_text(status, pools.document, terminal_width());
+  });
+}
+
+int Ctl::backends() {
+  return show("backends", [](const JsonValue& document) {
+    const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+    return backends_text(document, {.now = std::chrono::duration<double>(since_epoch).count(),
+                                    .width = terminal_width()});
+  });
 }
 
 int Ctl::requests() {
@@ -218,14 +220,8 @@ int Ctl::check_names(const RequestFilter& filter) {
 }
 
 int Ctl::explain() {
-  const ApiResult result = get("decisions/" + percent_encoded(options_.request));
-  if (!result.ok()) return result.exit_code;
-  if (options_.json) {
-    fmt::print("{}", result.text);
-    return exit_done;
-  }
-  print_lines(decision_text(result.document, terminal_width()));
-  return exit_done;
+  return show("decisions/" + percent_encoded(options_.request),
+              [](const JsonValue& document) { return decision_text(document, terminal_width()); });
 }
 
 int Ctl::drain() {

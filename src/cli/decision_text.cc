@@ -21,10 +21,6 @@ struct CandidateColumn {
 
 std::string seconds_text(const JsonValue& seconds) { return latency_text(seconds.number()); }
 
-std::string count_text(const JsonValue& count) {
-  return count.number() ? amount_text(*count.number()) : "-";
-}
-
 std::string number_text(const JsonValue& number) {
   return number.number() ? fmt::format("{:.3f}", *number.number()) : "-";
 }

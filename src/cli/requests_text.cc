@@ -19,10 +19,6 @@ struct RequestColumn {
   std::string (*cell)(const JsonValue& request);
 };
 
-std::string count_text(const JsonValue& count) {
-  return count.number() ? amount_text(*count.number()) : "-";
-}
-
 /// The tokens of the prompt as the engine counted; an estimate has a tilde.
 std::string prompt_text(const JsonValue& request) {
   const auto estimate = request["estimated_prompt_tokens"].number().value_or(0);
