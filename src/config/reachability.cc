@@ -129,7 +129,7 @@ std::vector<Keys> keys_of(const RouteMatch& match) {
   return lists;
 }
 
-// At least one key of each list of `keys_of` of every match that covers this one.
+// Has at least one key of each list of `keys_of`, of every match that covers this one.
 Keys keys_of_covers(const RouteMatch& match) {
   Keys keys{"", "host " + match.host};
   for (std::size_t dot = match.host.find('.', 1); dot != match.host.npos;
@@ -178,7 +178,7 @@ bool covers(const RouteMatch& first, const RouteMatch& second) {
 }
 
 void RouteIndex::add(std::size_t route, const RouteMatch& match) {
-  const auto most_routes = [this](const Keys& keys) {
+  const auto routes_under = [this](const Keys& keys) {
     std::size_t most = 0;
     for (const std::string& key : keys) {
       const auto found = routes_.find(key);
@@ -187,7 +187,7 @@ void RouteIndex::add(std::size_t route, const RouteMatch& match) {
     return most;
   };
   const std::vector<Keys> lists = keys_of(match);
-  for (const std::string& key : *std::ranges::min_element(lists, {}, most_routes)) {
+  for (const std::string& key : *std::ranges::min_element(lists, {}, routes_under)) {
     std::vector<Entry>& entries = routes_[key];
     if (entries.empty() || entries.back().route != route) entries.push_back({route, &match});
   }

@@ -58,7 +58,7 @@ struct UsedAddress {
   std::string owner;  // "listener 'public'"
   Address address;
 };
-// Those of listeners, without those for which a mistake has been reported.
+// The addresses of listeners, without those for which a mistake has been reported.
 std::vector<UsedAddress> listen_addresses(const Config& config, const ParseContext& context);
 
 // True for the addresses that stand for all of a machine's.
