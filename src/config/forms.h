@@ -39,6 +39,11 @@ struct ValidationError {
   std::string help;
 };
 
+// The schema of a text that matches the pattern, or that has a ${VARIABLE}.
+Tree text_schema(std::string pattern);
+// The schema with a text that has a ${VARIABLE}, which a value of another type may come from.
+Tree or_environment(Tree schema);
+
 // A form whose values have no keys inside.
 struct ScalarForm {
   static constexpr Shape shape = Shape::scalar;

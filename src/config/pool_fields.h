@@ -172,8 +172,8 @@ inline void finish(Of<PoolTlsConfig>, Node& node, PoolTlsConfig&) {
   }
 }
 
-// Long: a paragraph for each key.
-void each_key(Of<PoolConfig>, const auto& visit) {
+// What the pool serves, and how it chooses.
+void each_serving_key(const auto& visit) {
   using T = PoolConfig;
   visit(Key{"name", "Its name in routes, logs and metrics.", required}, &T::name, plain_name);
   visit(Key{"engine",
@@ -207,6 +207,11 @@ void each_key(Of<PoolConfig>, const auto& visit) {
             "How a backend is chosen: the name of a policy, or `{name: NAME, ...}` with its "
             "settings. `prefix-affinity` and `expected-time` imply `inspect`."},
         &T::picker, picker_form<PickerConfig>());
+}
+
+void each_key(Of<PoolConfig>, const auto& visit) {
+  using T = PoolConfig;
+  each_serving_key(visit);
   visit(Key{"backends", "The servers; a backend without other keys may be just its address.",
             required},
         &T::backends,
