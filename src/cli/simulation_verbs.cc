@@ -15,7 +15,7 @@ namespace {
 
 /// Options for `infer` and ModelInfer, which run as in Triton's dynamic batcher.
 void add_batching_options(CLI::App& verb, const std::shared_ptr<SimOptions>& options) {
-  BatchingSpec& batching = options->batching;
+  BatchingSpec& batching = options->server.batching;
   verb.add_option("--max-batch", batching.max_batch_size, "infer: items in a batch; 0: unlimited")
       ->capture_default_str();
   verb.add_option("--preferred-batch", batching.preferred_sizes,
@@ -24,7 +24,7 @@ void add_batching_options(CLI::App& verb, const std::shared_ptr<SimOptions>& opt
   add_duration_option(
       verb, "--max-queue-delay",
       "infer: how long a request waits for others, such as 100us; default: not at all",
-      [options](Duration delay) { options->batching.max_queue_delay = delay; });
+      [options](Duration delay) { options->server.batching.max_queue_delay = delay; });
   verb.add_option("--max-queue-size", batching.max_queue_size,
                   "infer: requests that may wait; 0: unlimited")
       ->capture_default_str();
@@ -32,10 +32,10 @@ void add_batching_options(CLI::App& verb, const std::shared_ptr<SimOptions>& opt
       ->capture_default_str();
   add_duration_option(
       verb, "--batch-time", "infer: duration of a batch without its items; default: 2ms",
-      [options](Duration time) { options->batching.batch_seconds = seconds_of(time); });
+      [options](Duration time) { options->server.batching.batch_seconds = seconds_of(time); });
   add_duration_option(
       verb, "--item-time", "infer: duration that each item adds; default: 500us",
-      [options](Duration time) { options->batching.item_seconds = seconds_of(time); });
+      [options](Duration time) { options->server.batching.item_seconds = seconds_of(time); });
 }
 
 /// Adds the options for what `load` sends: an open loop by rate or trace, or a closed one by
@@ -70,13 +70,13 @@ void add_arrival_options(CLI::App& verb, const std::shared_ptr<LoadOptions>& opt
 }
 
 void add_adapter_options(CLI::App& verb, const std::shared_ptr<SimOptions>& options) {
-  AdaptersSpec& adapters = options->adapters;
+  AdaptersSpec& adapters = options->server.adapters;
   verb.add_option("--lora", adapters.names, "vllm: names of LoRA adapters")->delimiter(',');
   verb.add_option("--max-loras", adapters.slots, "vllm: LoRA adapters that stay loaded")
       ->capture_default_str();
   add_duration_option(
       verb, "--lora-load-time", "vllm: time to load another; default: 500ms",
-      [options](Duration time) { options->adapters.load_seconds = seconds_of(time); });
+      [options](Duration time) { options->server.adapters.load_seconds = seconds_of(time); });
 }
 
 StreamHead stream_head_of(const std::string& when) {
@@ -104,22 +104,25 @@ void add_sim_verb(CLI::App& app, Invocation& invocation) {
                    "Address of the first server; the others use the next ports")
       ->capture_default_str();
   verb->add_option("--count", options->count, "Number of servers")->capture_default_str();
-  verb->add_option("--engine", options->engine, "Engine that they imitate")->capture_default_str();
-  verb->add_option("--preset", options->preset, "GPU and model")->capture_default_str();
-  verb->add_option("--model", options->model, "Name of the model; default: the preset's");
-  verb->add_option("--speed", options->speed, "10 runs ten times faster than real time")
+  verb->add_option("--engine", options->server.engine, "Engine that they imitate")
       ->capture_default_str();
-  verb->add_option("--seed", options->seed, "Seed of random numbers")->capture_default_str();
+  verb->add_option("--preset", options->server.preset, "GPU and model")->capture_default_str();
+  verb->add_option("--model", options->server.model, "Name of the model; default: the preset's");
+  verb->add_option("--speed", options->server.speed, "10 runs ten times faster than real time")
+      ->capture_default_str();
+  verb->add_option("--seed", options->server.seed, "Seed of random numbers")->capture_default_str();
   verb->add_option("--threads", options->threads, "Event loops")
       ->check(above_zero())
       ->capture_default_str();
   verb->add_option("--control", options->control, "Address to control all servers at")
       ->capture_default_str();
-  verb->add_flag("--prompt-tokens-details", options->prompt_tokens_details,
+  verb->add_flag("--prompt-tokens-details", options->server.prompt_tokens_details,
                  "Report cached prompt tokens in `usage`");
   verb->add_option_function<std::string>(
           "--head",
-          [options](const std::string& when) { options->stream_head = stream_head_of(when); },
+          [options](const std::string& when) {
+            options->server.stream_head = stream_head_of(when);
+          },
           "When the head of a stream is sent: early, with-first-token; default: as the engine does")
       ->type_name("WHEN");
   add_batching_options(*verb, options);

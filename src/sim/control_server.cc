@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "evenkeel/json/writer.h"
+#include "sim/http_response.h"
 
 namespace evenkeel {
 namespace {
@@ -13,14 +13,6 @@ struct CrossLoopQuery {
   Signal done;
   Result<std::string> result = std::string();
 };
-
-Response respond(int status, std::string body) {
-  Response response;
-  response.status = status;
-  response.fields.add("content-type", "application/json");
-  response.body = make_body(std::move(body));
-  return response;
-}
 
 /// The value of `server=` in a target's query; empty: none.
 std::string server_in(std::string_view target) {
@@ -40,57 +32,33 @@ ControlServer::ControlServer(Loop& loop, std::vector<SimulatedServer*> servers, 
 
 Task<Result<Response>> ControlServer::handle(Request& request) {
   const std::string target(request.path);
-  const std::string_view path = std::string_view(target).substr(0, target.find('?'));
-  const bool puts = request.method == "PUT" || request.method == "POST";
-  std::string body;
-  while (request.body != nullptr) {
-    auto chunk = co_await request.body->read();
-    if (!chunk) co_return std::move(chunk.error());
-    body += chunk->bytes;
-    if (chunk->last) break;
-  }
-
-  Query query;
-  if (path == "/sim/v1/servers" && !puts) {
-    query = [](SimulatedServer& server) { return server.description(); };
-  } else if (path == "/sim/v1/report" && !puts) {
-    query = [](SimulatedServer& server) { return server.report(); };
-  } else if (path == "/sim/v1/state" && puts) {
-    query = [body](SimulatedServer& server) -> Result<std::string> {
-      auto changed = server.change_state(body);
-      if (!changed) return std::move(changed.error());
-      return server.state();
-    };
-  } else if (path == "/sim/v1/state") {
-    query = [](SimulatedServer& server) { return server.state(); };
-  } else {
-    co_return respond(404, R"({"error":"no such page of sim control"})");
-  }
-  auto response = co_await query_servers(std::move(query), server_in(target));
-  co_return response;
+  const std::string_view path = path_of(target);
+  const bool changes = request.method == "PUT" || request.method == "POST";
+  auto body = co_await read_all(request);
+  if (!body) co_return std::move(body.error());
+  auto page = co_await page_of(std::string(path), changes, std::move(*body), server_in(target));
+  co_return respond_control(std::move(page));
 }
 
-/// Queries the server of that name; with no name all servers, as `{"servers": [...]}`.
-Task<Result<Response>> ControlServer::query_servers(Query query, std::string name) {
-  std::string results;
+/// The page of the server of that name; with no name those of all servers, as `{"servers": [...]}`.
+Task<Result<std::string>> ControlServer::page_of(std::string path, bool changes, std::string body,
+                                                 std::string name) {
+  std::string pages;
   for (SimulatedServer* server : servers_) {
     if (!name.empty() && server->name() != name) continue;
     auto pending = std::make_shared<CrossLoopQuery>(loop_);
     Loop& home = loop_;
-    server->loop().post([pending, query, server, &home] {
-      pending->result = query(*server);
+    server->loop().post([=, &home] {
+      pending->result = server->control_page(path, changes, body);
       home.post([pending] { pending->done.raise(); });
     });
     co_await pending->done.wait();
-    if (!pending->result) {
-      co_return respond(400, R"({"error":)" + json_string(pending->result.error().detail) + "}");
-    }
-    if (!results.empty()) results += ',';
-    results += *pending->result;
+    if (!pending->result) co_return std::move(pending->result.error());
+    if (!pages.empty()) pages += ',';
+    pages += *pending->result;
   }
-  if (results.empty()) co_return respond(404, R"({"error":"no server of that name"})");
-  if (!name.empty()) co_return respond(200, std::move(results));
-  co_return respond(200, R"({"servers":[)" + results + "]}");
+  if (pages.empty()) co_return Error{.fault = Fault::no_route, .detail = "no server of that name"};
+  co_return name.empty() ? R"({"servers":[)" + pages + "]}" : pages;
 }
 
 }  // namespace evenkeel

@@ -1,7 +1,6 @@
 // The control listener of all simulated servers in a process. It stays open when they refuse.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +31,8 @@ class ControlServer final : public Handler, public FrontendCallbacks {
   Task<Result<Response>> handle(Request& request) override;
 
  private:
-  using Query = std::function<Result<std::string>(SimulatedServer&)>;
-  Task<Result<Response>> query_servers(Query query, std::string server);
+  Task<Result<std::string>> page_of(std::string path, bool changes, std::string body,
+                                    std::string server);
 
   Loop& loop_;
   std::vector<SimulatedServer*> servers_;

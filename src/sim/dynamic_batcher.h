@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-#include "evenkeel/sim/batching.h"
+#include "evenkeel/sim/simulators.h"
 
 namespace evenkeel {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "evenkeel/http/message.h"
-#include "evenkeel/sim/adapters.h"
 #include "evenkeel/sim/presets.h"
+#include "evenkeel/sim/simulators.h"
 #include "sim/server_statistics.h"
 
 namespace evenkeel {

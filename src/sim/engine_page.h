@@ -11,6 +11,8 @@
 
 namespace evenkeel {
 
+inline double number(std::uint64_t count) { return static_cast<double>(count); }
+
 class EnginePage {
  public:
   /// Every series has the labels `common`, before its own.

@@ -12,10 +12,6 @@ constexpr Duration max_caught_up = std::chrono::seconds(1);
 constexpr int max_steps_at_once = 64;  // lets connections be served in between
 constexpr std::uint32_t published_decode_interval = 40;
 
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 EngineRunner::EngineRunner(Loop& loop, const EngineSpec& spec, const SimulatedEngine& traits,

@@ -1,6 +1,7 @@
 #include "sim/grpc_response.h"
 
 #include <utility>
+#include <vector>
 
 #include "evenkeel/http/status.h"
 #include "evenkeel/inference/grpc_message.h"
@@ -17,18 +18,27 @@ Error broken(Fault fault, const char* detail) {
   return {.fault = fault, .side = Side::client, .detail = detail};
 }
 
-/// Why the bytes read are not a message; nothing: they are, or more are needed.
-std::optional<Error> framing_error(Step step, const GrpcMessageReader& reader) {
-  switch (step) {
-    case Step::more: return std::nullopt;
-    case Step::too_large: return broken(Fault::body_too_large, "the message is too large");
-    case Step::malformed: return broken(Fault::internal, "malformed message framing");
-    case Step::message: break;
+/// Reads the messages of a request, each when it is complete. An error: the framing is malformed,
+/// or the client left. REQUIRES: `body` (null: there is none) and `take` outlive it.
+Task<Result<Done>> read_messages(Body* body, const std::function<void(std::string)>& take) {
+  GrpcMessageReader reader(max_message_bytes);
+  bool last = body == nullptr;
+  while (!last) {
+    auto chunk = co_await body->read();
+    if (!chunk) co_return std::move(chunk.error());
+    last = chunk->last;
+    std::string_view bytes = chunk->bytes;
+    for (Step step = reader.read(bytes); step != Step::more; step = reader.read(bytes)) {
+      if (step == Step::too_large)
+        co_return broken(Fault::body_too_large, "the message is too large");
+      if (step == Step::malformed) co_return broken(Fault::internal, "malformed message framing");
+      if (reader.compressed())
+        co_return broken(Fault::not_implemented, "compressed messages are not supported");
+      take(std::string(reader.message()));
+    }
   }
-  if (reader.compressed()) {
-    return broken(Fault::not_implemented, "compressed messages are not supported");
-  }
-  return std::nullopt;
+  if (!reader.at_boundary()) co_return broken(Fault::internal, "the stream ended within a message");
+  co_return Done{};
 }
 
 void write_trailers(const GrpcError* failure, Fields& trailers) {
@@ -67,27 +77,15 @@ Response grpc_response(BodyPtr body) {
 }  // namespace
 
 Task<Result<std::string>> read_unary_message(Request& request) {
-  GrpcMessageReader reader(max_message_bytes);
-  std::optional<std::string> message;
-  bool last = request.body == nullptr;
-  while (!last) {
-    auto chunk = co_await request.body->read();
-    if (!chunk) co_return std::move(chunk.error());
-    last = chunk->last;
-    std::string_view bytes = chunk->bytes;
-    Step step = Step::more;
-    do {
-      step = reader.read(bytes);
-      if (auto wrong = framing_error(step, reader)) co_return std::move(*wrong);
-      if (step != Step::message) continue;
-      if (message) co_return broken(Fault::internal, "more than one message");
-      message = std::string(reader.message());
-    } while (step == Step::message);
-  }
-  if (!message || !reader.at_boundary()) {
-    co_return broken(Fault::internal, "the request ended before its message");
-  }
-  co_return std::move(*message);
+  std::vector<std::string> messages;
+  const std::function<void(std::string)> keep = [&](std::string message) {
+    messages.push_back(std::move(message));
+  };
+  const auto read = co_await read_messages(request.body.get(), keep);
+  if (!read) co_return read.error();
+  if (messages.empty()) co_return broken(Fault::internal, "the request ended before its message");
+  if (messages.size() > 1) co_return broken(Fault::internal, "more than one message");
+  co_return std::move(messages.front());
 }
 
 Response grpc_unary_response(std::string_view message) {
@@ -110,29 +108,13 @@ GrpcResponseStream::GrpcResponseStream(Loop& loop, Body* requests, MessageHandle
 }
 
 Task<void> GrpcResponseStream::read_requests() {
-  GrpcMessageReader reader(max_message_bytes);
-  bool last = requests_ == nullptr;
-  while (!last && !failure_) {
-    auto chunk = co_await requests_->read();
-    if (!chunk) {
-      fail({.status = grpc_status_of(chunk.error().fault), .message = chunk.error().detail});
-      co_return;
-    }
-    last = chunk->last;
-    std::string_view bytes = chunk->bytes;
-    Step step = Step::more;
-    do {
-      step = reader.read(bytes);
-      if (auto wrong = framing_error(step, reader)) {
-        fail({.status = grpc_status_of(wrong->fault), .message = wrong->detail});
-        co_return;
-      }
-      if (step == Step::message) active_handlers_.push_back(answer(std::string(reader.message())));
-    } while (step == Step::message);
-  }
+  const std::function<void(std::string)> take = [this](std::string message) {
+    if (!failure_) active_handlers_.push_back(answer(std::move(message)));
+  };
+  const auto read = co_await read_messages(requests_, take);
   requests_done_ = true;
-  if (!reader.at_boundary()) {
-    fail({.status = GrpcStatus::internal, .message = "the stream ended within a message"});
+  if (!read) {
+    fail({.status = grpc_status_of(read.error().fault), .message = read.error().detail});
   }
   changed_.raise();
 }

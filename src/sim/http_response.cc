@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "evenkeel/json/writer.h"
+
 namespace evenkeel {
 
 Response respond(int status, std::string_view content_type, std::string body) {
@@ -17,6 +19,10 @@ Response respond(int status, std::string_view content_type, std::string body) {
 
 Response respond_json(int status, std::string body) {
   return respond(status, "application/json", std::move(body));
+}
+
+std::string error_object(std::string_view message) {
+  return R"({"error":)" + json_string(message) + '}';
 }
 
 Response respond_event_stream(BodyPtr body) {

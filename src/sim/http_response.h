@@ -16,6 +16,8 @@ inline std::string_view path_of(std::string_view target) {
 /// A response with a body; no content-type where the body is empty.
 Response respond(int status, std::string_view content_type, std::string body);
 Response respond_json(int status, std::string body);
+/// {"error": MESSAGE}
+std::string error_object(std::string_view message);
 /// The head of a stream of server-sent events.
 Response respond_event_stream(BodyPtr body);
 

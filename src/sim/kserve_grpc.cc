@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/http/status.h"
+#include "sim/kserve_request.h"
 #include "sim/openai_request.h"
 
 namespace evenkeel {
@@ -55,12 +56,6 @@ std::optional<std::uint32_t> max_tokens_of(const ModelInferRequest& request) {
   }
   if (tokens <= 0) return std::nullopt;
   return static_cast<std::uint32_t>(std::min<std::int64_t>(tokens, 1'000'000));
-}
-
-/// INPUT0 becomes OUTPUT0; other names stay.
-std::string output_name(std::string name) {
-  if (const auto at = name.find("INPUT"); at != std::string::npos) name.replace(at, 5, "OUTPUT");
-  return name;
 }
 
 ModelInferResponse response_to(const ModelInferRequest& request, std::string_view model) {

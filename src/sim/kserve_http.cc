@@ -41,7 +41,7 @@ std::optional<KservePath> parse_kserve_path(std::string_view path) {
 }
 
 Response KserveHttp::error(int status, std::string_view message) {
-  return respond_json(status, fmt::format(R"({{"error":{}}})", json_string(message)));
+  return respond_json(status, error_object(message));
 }
 
 bool KserveHttp::handles(const Request& request) {
@@ -85,11 +85,9 @@ Task<Result<Response>> KserveHttp::infer(std::string body, int client_fd) {
   }
   const bool ran = co_await model_.run_batch(items, client_fd);
   if (!ran) co_return error(503, "Exceeds maximum queue size");
-  // An identity model: INPUT0 comes back as OUTPUT0.
   std::string outputs;
   for (const KserveTensor& input : request->inputs) {
-    std::string name = input.name;
-    if (const auto at = name.find("INPUT"); at != std::string::npos) name.replace(at, 5, "OUTPUT");
+    const std::string name = output_name(input.name);
     outputs += fmt::format(R"({}{{"name":{},"datatype":{},"shape":{},"data":{}}})",
                            outputs.empty() ? "" : ",", json_string(name),
                            json_string(input.datatype), input.shape, input.data);

@@ -33,6 +33,11 @@ Result<KserveTensor> read_tensor(const JsonValue& input) {
 
 }  // namespace
 
+std::string output_name(std::string input) {
+  if (const auto at = input.find("INPUT"); at != std::string::npos) input.replace(at, 5, "OUTPUT");
+  return input;
+}
+
 Result<KserveInferRequest> parse_kserve_infer(std::string_view body) {
   const auto document = parse_json_object(body);
   if (!document) return document.error();

@@ -32,6 +32,9 @@ struct KserveGenerateRequest {
   bool stream = false;
 };
 
+/// The output of the identity model for an input: INPUT0 becomes OUTPUT0; other names stay.
+std::string output_name(std::string input);
+
 /// Errors: bad_request, with what is wrong.
 Result<KserveInferRequest> parse_kserve_infer(std::string_view body);
 Result<KserveGenerateRequest> parse_kserve_generate(std::string_view body);

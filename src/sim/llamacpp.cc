@@ -15,8 +15,6 @@
 namespace evenkeel {
 namespace {
 
-double number(std::uint64_t count) { return static_cast<double>(count); }
-
 std::string_view llamacpp_error_type(int status) {
   switch (status) {
     case 400: return "invalid_request_error";

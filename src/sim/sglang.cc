@@ -17,17 +17,11 @@
 namespace evenkeel {
 namespace {
 
-double number(std::uint64_t count) { return static_cast<double>(count); }
-
 constexpr double sglang_request_bounds[] = {.1, .2, .4, .6, .8, 1,  2,   4,   6,
                                             8,  10, 20, 40, 60, 80, 100, 200, 400};
 constexpr double sglang_token_bounds[] = {.002, .004, .006, .008, .01, .015, .02, .025,
                                           .03,  .035, .04,  .06,  .08, .1,   .2,  .4,
                                           .6,   .8,   1,    2,    4,   6,    8};
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 class Sglang final : public EngineApi {
  public:

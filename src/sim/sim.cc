@@ -33,7 +33,7 @@ std::optional<std::string> invalid_batching(const BatchingSpec& batching) {
   return std::nullopt;
 }
 
-std::optional<std::string> invalid_adapters(const SimOptions& options) {
+std::optional<std::string> invalid_adapters(const SimulatorOptions& options) {
   const AdaptersSpec& adapters = options.adapters;
   if (!adapters.names.empty() && options.engine != "vllm") return "--lora: only with vllm";
   if (adapters.slots == 0) return "--max-loras: expected at least 1";
@@ -46,16 +46,17 @@ std::optional<std::string> invalid_adapters(const SimOptions& options) {
 }
 
 std::optional<std::string> invalid(const SimOptions& options, const Address& listen) {
-  if (find_simulated_engine(options.engine) == nullptr) {
-    return "--engine: unknown engine '" + options.engine + "'; known: " + simulated_engine_names();
+  const SimulatorOptions& server = options.server;
+  if (find_simulated_engine(server.engine) == nullptr) {
+    return "--engine: unknown engine '" + server.engine + "'; known: " + simulated_engine_names();
   }
-  if (find_preset(options.preset) == nullptr) {
-    return "--preset: unknown preset '" + options.preset + "'; known: " + preset_names();
+  if (find_preset(server.preset) == nullptr) {
+    return "--preset: unknown preset '" + server.preset + "'; known: " + preset_names();
   }
   if (options.count == 0) return "--count: expected at least 1";
-  if (!(options.speed > 0)) return "--speed: expected more than 0";
-  if (auto wrong = invalid_batching(options.batching)) return wrong;
-  if (auto wrong = invalid_adapters(options)) return wrong;
+  if (!(server.speed > 0)) return "--speed: expected more than 0";
+  if (auto wrong = invalid_batching(server.batching)) return wrong;
+  if (auto wrong = invalid_adapters(server)) return wrong;
   if (listen.port != 0 && listen.port + options.count - 1 > 65'535) {
     return "--count: not enough ports above that of --listen";
   }
@@ -72,21 +73,11 @@ int run_sim(const SimOptions& options) {
   if (!control) return usage_error("--control: " + why);
   if (const auto wrong = invalid(options, *listen)) return usage_error(*wrong);
 
-  std::vector<SimulatorOptions> servers;
+  std::vector<SimulatorOptions> servers(options.count, options.server);
   for (unsigned i = 0; i < options.count; ++i) {
-    Address address = *listen;
-    if (address.port != 0) address.port = static_cast<std::uint16_t>(address.port + i);
-    servers.push_back({.name = "sim-" + std::to_string(i),
-                       .listen = address,
-                       .engine = options.engine,
-                       .preset = options.preset,
-                       .model = options.model,
-                       .speed = options.speed,
-                       .seed = options.seed,
-                       .prompt_tokens_details = options.prompt_tokens_details,
-                       .stream_head = options.stream_head,
-                       .batching = options.batching,
-                       .adapters = options.adapters});
+    servers[i].name = "sim-" + std::to_string(i);
+    servers[i].listen = *listen;
+    if (listen->port != 0) servers[i].listen.port = static_cast<std::uint16_t>(listen->port + i);
   }
 
   raise_descriptor_limit();
@@ -99,7 +90,7 @@ int run_sim(const SimOptions& options) {
   for (unsigned i = 0; i < options.count; ++i) {
     std::fprintf(stderr, "listening name=%s address=%s engine=%s preset=%s\n",
                  servers[i].name.c_str(), (*simulators)->endpoints()[i].text().c_str(),
-                 options.engine.c_str(), options.preset.c_str());
+                 options.server.engine.c_str(), options.server.preset.c_str());
   }
   std::fprintf(stderr, "listening name=sim-control address=%s\n",
                (*simulators)->control()->text().c_str());

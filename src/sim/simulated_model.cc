@@ -21,10 +21,6 @@ namespace {
 /// Share of GPU memory above which an allocation fails sooner or later.
 constexpr double memory_limit = 0.95;
 
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// How long ago the kernel received the peer's last acknowledgement: its close carries one.
 double seconds_since_last_ack(int fd) {
   tcp_info info{};

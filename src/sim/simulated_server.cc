@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::uint64_t max_echoed_bytes = 4 << 20;
 
-std::string error_object(std::string_view message) {
-  return fmt::format(R"({{"error":{}}})", json_string(message));
-}
-
 /// The samples of a page that a query's `name[]` parameters name; all of it where there is none.
 std::string select_samples(std::string page, std::string_view query) {
   constexpr std::string_view parameter = "name%5B%5D=";
@@ -45,6 +41,12 @@ std::string select_samples(std::string page, std::string_view query) {
 }
 
 }  // namespace
+
+Response respond_control(Result<std::string> page) {
+  if (page) return respond_json(200, std::move(*page));
+  return respond_json(page.error().fault == Fault::no_route ? 404 : 400,
+                      error_object(page.error().detail));
+}
 
 /// A connection; its own handler, so that a request is known to be on it.
 class SimulatedServer::Connection final : public Handler, public FrontendCallbacks {
@@ -169,13 +171,20 @@ std::string SimulatedServer::state() const {
                      state_members(model_.state()));
 }
 
-Result<Done> SimulatedServer::change_state(std::string json) {
-  auto next = read_state(model_.state(), std::move(json));
-  if (!next) return std::move(next.error());
-  const SimFault before = model_.state().fault;
-  model_.set_state(*next);
-  apply_fault(before);
-  return Done{};
+Result<std::string> SimulatedServer::control_page(std::string_view path, bool changes,
+                                                  std::string_view body) {
+  if (path == "/sim/v1/servers" && !changes) return description();
+  if (path == "/sim/v1/report" && !changes) return report();
+  if (path != "/sim/v1/state")
+    return Error{.fault = Fault::no_route, .detail = "no such page of sim control"};
+  if (changes) {
+    auto next = read_state(model_.state(), body);
+    if (!next) return std::move(next.error());
+    const SimFault before = model_.state().fault;
+    model_.set_state(*next);
+    apply_fault(before);
+  }
+  return state();
 }
 
 void SimulatedServer::apply_fault(SimFault before) {
@@ -302,17 +311,11 @@ std::string SimulatedServer::dcgm_page() {
 }
 
 Task<Result<Response>> SimulatedServer::control(Request& request) {
-  const std::string_view path = path_of(request.path);
-  if (path == "/sim/v1/report" && request.method == "GET") co_return respond_json(200, report());
-  if (path != "/sim/v1/state")
-    co_return respond_json(404, error_object("no such page of sim control"));
-  if (request.method == "PUT" || request.method == "POST") {
-    auto body = co_await read_all(request);
-    if (!body) co_return std::move(body.error());
-    auto changed = change_state(std::move(*body));
-    if (!changed) co_return respond_json(400, error_object(changed.error().detail));
-  }
-  co_return respond_json(200, state());
+  const std::string path(path_of(request.path));
+  const bool changes = request.method == "PUT" || request.method == "POST";
+  auto body = co_await read_all(request);
+  if (!body) co_return std::move(body.error());
+  co_return respond_control(control_page(path, changes, *body));
 }
 
 Task<Result<Response>> SimulatedServer::echo(Request& request) {

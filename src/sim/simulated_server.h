@@ -31,19 +31,18 @@ class SimulatedServer final {
 
   const std::string& name() const { return options_.name; }
   Loop& loop() { return loop_; }
-  /// JSON: its name, address, engine, preset, model and speed.
-  std::string description() const;
-  /// JSON: its fault.
-  std::string state() const;
-  /// Changes the state by a JSON object with any of its fields (see SimState).
-  Result<Done> change_state(std::string json);
   /// JSON: what it counted.
   std::string report();
+  /// A page of the control API, as JSON. Errors: no_route: there is no such page; bad_request: what
+  /// is wrong with the new state (see SimState).
+  Result<std::string> control_page(std::string_view path, bool changes, std::string_view body);
 
  private:
   class Connection;
   class HungRequest;
 
+  std::string description() const;
+  std::string state() const;
   void accept(int fd, const Endpoint& peer);
   Task<void> serve(Connection& connection, std::unique_ptr<Socket> socket, Endpoint peer);
   void reap();
@@ -84,5 +83,8 @@ class SimulatedServer final {
   MethodWaiter<&SimulatedServer::die> die_{*this};
   MethodWaiter<&SimulatedServer::unfreeze> unfreeze_{*this};
 };
+
+/// The response to a request for a page of the control API.
+Response respond_control(Result<std::string> page);
 
 }  // namespace evenkeel

@@ -16,8 +16,6 @@
 namespace evenkeel {
 namespace {
 
-double number(std::uint64_t count) { return static_cast<double>(count); }
-
 /// TGI's metrics exporter: from 0.1 ms, times 1.5.
 constexpr std::array<double, 41> tgi_bounds = [] {
   std::array<double, 41> bounds{};

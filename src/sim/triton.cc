@@ -21,8 +21,6 @@
 namespace evenkeel {
 namespace {
 
-double number(std::uint64_t count) { return static_cast<double>(count); }
-
 std::string request_metrics(const EngineSnapshot& r) {
   const ServerStatistics& s = r.statistics;
   const double ended = number(s.finished_stop + s.finished_length + s.batched_requests);

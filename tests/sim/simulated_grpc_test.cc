@@ -131,7 +131,9 @@ class GrpcSim : public testing::Test {
     EXPECT_TRUE(turn_until([&] { return call->done; }));
     return call;
   }
-  void set(std::string state) { ASSERT_TRUE(server_->change_state(std::move(state)).ok()); }
+  void set(std::string state) {
+    ASSERT_TRUE(server_->control_page("/sim/v1/state", true, state).ok());
+  }
   /// A sample of /metrics.
   double metric(const std::string& name) {
     const std::string page = page_of("/metrics");

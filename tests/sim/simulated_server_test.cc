@@ -102,7 +102,7 @@ class Sim : public testing::Test {
   }
   Reply chat(std::string body) { return ask("POST", "/v1/chat/completions", std::move(body)); }
   void set(std::string state) {
-    auto changed = server_->change_state(std::move(state));
+    auto changed = server_->control_page("/sim/v1/state", true, state);
     ASSERT_TRUE(changed.ok()) << changed.error().detail;
   }
 

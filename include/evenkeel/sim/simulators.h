@@ -7,14 +7,37 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/endpoint.h"
-#include "evenkeel/sim/adapters.h"
-#include "evenkeel/sim/batching.h"
-#include "evenkeel/sim/stream_head.h"
 
 namespace evenkeel {
+
+/// How a model is run in batches, after Triton's config.pbtxt, and what a batch costs.
+struct BatchingSpec {
+  std::uint32_t max_batch_size = 8;            ///< items; 0: each request is run by itself
+  std::vector<std::uint32_t> preferred_sizes;  ///< items; a batch of such a size starts at once
+  Duration max_queue_delay{};  ///< how long a request waits for others while an instance is free
+  std::uint32_t max_queue_size = 0;  ///< waiting requests; 0: no limit
+  std::uint32_t instances = 1;       ///< batches at a time
+  double batch_seconds = 2e-3;       ///< compute time of a batch,
+  double item_seconds = 0.5e-3;      ///< plus this for each of its items
+};
+
+/// The LoRA adapters of a simulated server, as vLLM's options name them.
+struct AdaptersSpec {
+  std::vector<std::string> names;  ///< `lora-modules`, in the order in which they are loaded
+  std::uint32_t slots = 1;         ///< `max-loras`
+  double load_seconds = 0.5;       ///< of one that is not loaded
+};
+
+/// When a server sends the head of a stream. Real servers differ: docs/simulator.md.
+enum class StreamHead : std::uint8_t {
+  as_engine,         ///< as the real engine does
+  early,             ///< at once, before any work on the request
+  with_first_token,  ///< with the first token
+};
 
 /// One server.
 struct SimulatorOptions {
