@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <functional>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -38,118 +37,86 @@ std::optional<double> instant_of(const std::string& rfc3339) {
 
 // ---- rows of backends
 
-struct BackendRow {
-  std::reference_wrapper<const JsonValue> document;
-  std::optional<double> rate;
-  double now;
+std::string ratio_text(const JsonValue& value) { return percent_text(value.number()); }
 
-  const JsonValue& operator[](std::string_view name) const { return document.get()[name]; }
-};
-
-std::string time_in_state(const BackendRow& row) {
-  const auto since = instant_of(row["since"].text());
-  return since ? format_duration(std::max(0.0, row.now - *since)) : "-";
+std::string time_text(const JsonValue& seconds) {
+  return seconds.number() ? format_duration(*seconds.number()) : "-";
 }
 
-std::string failure_rate(const BackendRow& row) {
-  const auto rate = row["latency"]["failures_per_second"].number();
-  return rate ? amount_text(std::round(*rate * 10) / 10) : "-";
-}
-
-struct BackendColumn {
-  TableColumn table;
-  std::string (*cell)(const BackendRow& row);
-  bool of_scheduler = false;  // only shown where a pool has one
-};
-
-std::string rung_text(const BackendRow& row) {
-  const std::string rung{row["forecast"]["rung"].text()};
-  return rung.empty() ? "-" : rung;
+std::string failure_rate(const JsonValue& rate) {
+  return rate.number() ? amount_text(std::round(*rate.number() * 10) / 10) : "-";
 }
 
 constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
+// What `backends_text` adds to the document of a backend.
+constexpr std::string_view rate_path = "requests_per_second";
+constexpr std::string_view time_path = "seconds_in_state";
+
 /// The columns from left to right. Id, state and reason are in every table; the others go when it
-/// is narrow.
-constexpr std::array<BackendColumn, 22> backend_columns = {{
-    {{"POOL", left, 2}, [](const BackendRow& row) { return row["pool"].text(); }},
-    {{"BACKEND", left}, [](const BackendRow& row) { return row["id"].text(); }},
-    {{"STATE", left}, [](const BackendRow& row) { return row["state"].text(); }},
-    {{"FOR", right, 4}, time_in_state},
-    {{"WEIGHT", right, 12}, [](const BackendRow& row) { return count_text(row["weight"]); }},
-    {{"REQ/S", right, 3},
-     [](const BackendRow& row) { return row.rate ? amount_text(*row.rate) : "-"; }},
-    {{"IN FLIGHT", right, 1}, [](const BackendRow& row) { return count_text(row["in_flight"]); }},
-    {{"PICKS", right, 15}, [](const BackendRow& row) { return count_text(row["picks_total"]); }},
-    {{"ERRORS", right, 6}, [](const BackendRow& row) { return count_text(row["errors_total"]); }},
-    {{"FAIL/S", right, 16}, failure_rate},
-    {{"TTFT", right, 5},
-     [](const BackendRow& row) { return latency_text(row["latency"]["ttft_seconds"].number()); }},
-    {{"TTFT P99", right, 7},
-     [](const BackendRow& row) {
-       return latency_text(row["latency"]["ttft_p99_seconds"].number());
-     }},
-    {{"TPOT", right, 6},
-     [](const BackendRow& row) { return latency_text(row["latency"]["tpot_seconds"].number()); }},
-    {{"E2E", right, 8},
-     [](const BackendRow& row) { return latency_text(row["latency"]["e2e_seconds"].number()); }},
-    {{"RUN", right, 10},
-     [](const BackendRow& row) { return count_text(row["polled"]["running"]); }},
-    {{"WAIT", right, 9},
-     [](const BackendRow& row) { return count_text(row["polled"]["waiting"]); }},
-    {{"KV", right, 11},
-     [](const BackendRow& row) { return percent_text(row["polled"]["kv_cache_ratio"].number()); }},
-    {{"GPU", right, 13},
-     [](const BackendRow& row) {
-       return percent_text(row["polled"]["gpu_utilization_ratio"].number());
-     }},
-    {{"VRAM", right, 14}, [](const BackendRow& row) { return memory_text(row["polled"]); }},
-    {{"BEGINS IN", right, 17},
-     [](const BackendRow& row) { return latency_text(row["forecast"]["wait_seconds"].number()); },
-     true},
-    {{"RUNG", left, 18}, rung_text, true},
-    {{"WHY", left}, [](const BackendRow& row) { return row["reason"].text(); }},
+/// is narrow. A forecast is only shown where a pool has a scheduler.
+constexpr std::array<DocumentColumn, 22> backend_columns = {{
+    {{"POOL", left, 2}, "pool", plain_text},
+    {{"BACKEND", left}, "id", plain_text},
+    {{"STATE", left}, "state", plain_text},
+    {{"FOR", right, 4}, time_path, time_text},
+    {{"WEIGHT", right, 12}, "weight", count_text},
+    {{"REQ/S", right, 3}, rate_path, count_text},
+    {{"IN FLIGHT", right, 1}, "in_flight", count_text},
+    {{"PICKS", right, 15}, "picks_total", count_text},
+    {{"ERRORS", right, 6}, "errors_total", count_text},
+    {{"FAIL/S", right, 16}, "latency.failures_per_second", failure_rate},
+    {{"TTFT", right, 5}, "latency.ttft_seconds", seconds_text},
+    {{"TTFT P99", right, 7}, "latency.ttft_p99_seconds", seconds_text},
+    {{"TPOT", right, 6}, "latency.tpot_seconds", seconds_text},
+    {{"E2E", right, 8}, "latency.e2e_seconds", seconds_text},
+    {{"RUN", right, 10}, "polled.running", count_text},
+    {{"WAIT", right, 9}, "polled.waiting", count_text},
+    {{"KV", right, 11}, "polled.kv_cache_ratio", ratio_text},
+    {{"GPU", right, 13}, "polled.gpu_utilization_ratio", ratio_text},
+    {{"VRAM", right, 14}, "polled", memory_text},
+    {{"BEGINS IN", right, 17}, "forecast.wait_seconds", seconds_text},
+    {{"RUNG", left, 18}, "forecast.rung", word_text},
+    {{"WHY", left}, "reason", plain_text},
 }};
 
-constexpr std::array<std::string_view, 11> order_names = {"daemon", "state", "in-flight", "rate",
-                                                          "errors", "ttft",  "tpot",      "e2e",
-                                                          "kv",     "gpu",   "backend"};
+/// An order of backends: by the numbers at a path, of which the largest comes first; unknown ones
+/// come last. Empty: by none.
+struct OrderRow {
+  std::string_view name;
+  std::string_view path;
+};
+/// The orders in the order of BackendOrder.
+constexpr std::array<OrderRow, 11> orders = {{
+    {"daemon", ""},
+    {"state", "in_flight"},
+    {"in-flight", "in_flight"},
+    {"rate", rate_path},
+    {"errors", "errors_total"},
+    {"ttft", "latency.ttft_seconds"},
+    {"tpot", "latency.tpot_seconds"},
+    {"e2e", "latency.e2e_seconds"},
+    {"kv", "polled.kv_cache_ratio"},
+    {"gpu", "polled.gpu_utilization_ratio"},
+    {"backend", ""},
+}};
 
 /// The less a backend serves against its operators' will, the smaller.
-std::size_t state_rank(const BackendRow& row) {
+std::size_t state_rank(const JsonValue& row) {
   constexpr std::array<std::string_view, 7> states = {"down",     "ejected", "starting", "sleeping",
                                                       "draining", "up",      "standby"};
   return static_cast<std::size_t>(std::ranges::find(states, row["state"].text()) - states.begin());
 }
 
-/// What an order compares, as numbers of which the largest comes first; unknown ones come last.
-double sort_value(const BackendRow& row, BackendOrder order) {
-  constexpr double unknown = -1;
-  switch (order) {
-    case BackendOrder::daemon:
-    case BackendOrder::backend: return 0;
-    case BackendOrder::state:
-    case BackendOrder::in_flight: return row["in_flight"].number().value_or(unknown);
-    case BackendOrder::rate: return row.rate.value_or(unknown);
-    case BackendOrder::errors: return row["errors_total"].number().value_or(unknown);
-    case BackendOrder::ttft: return row["latency"]["ttft_seconds"].number().value_or(unknown);
-    case BackendOrder::tpot: return row["latency"]["tpot_seconds"].number().value_or(unknown);
-    case BackendOrder::e2e: return row["latency"]["e2e_seconds"].number().value_or(unknown);
-    case BackendOrder::kv: return row["polled"]["kv_cache_ratio"].number().value_or(unknown);
-    case BackendOrder::gpu:
-      return row["polled"]["gpu_utilization_ratio"].number().value_or(unknown);
-  }
-  return unknown;
-}
-
-void sort_rows(std::vector<BackendRow>& rows, BackendOrder order) {
+void sort_rows(std::vector<JsonValue>& rows, BackendOrder order) {
   if (order == BackendOrder::daemon) return;
-  std::ranges::sort(rows, [&](const BackendRow& a, const BackendRow& b) {
+  std::ranges::sort(rows, [&](const JsonValue& a, const JsonValue& b) {
     const bool by_state = order == BackendOrder::state;
     if (by_state && state_rank(a) != state_rank(b)) return state_rank(a) < state_rank(b);
-    const double value_of_a = sort_value(a, order);
-    const double value_of_b = sort_value(b, order);
+    const std::string_view path = orders[static_cast<std::size_t>(order)].path;
+    const double value_of_a = value_at(a, path).number().value_or(-1);
+    const double value_of_b = value_at(b, path).number().value_or(-1);
     if (value_of_a != value_of_b) return value_of_a > value_of_b;
     return std::tie(a["id"].text(), a["pool"].text()) < std::tie(b["id"].text(), b["pool"].text());
   });
@@ -179,6 +146,14 @@ std::string count_text(const JsonValue& value) {
   return value.number() ? amount_text(*value.number()) : "-";
 }
 
+std::string seconds_text(const JsonValue& value) { return latency_text(value.number()); }
+
+std::string word_text(const JsonValue& value) {
+  return value.text().empty() ? "-" : printable(value.text());
+}
+
+std::string plain_text(const JsonValue& value) { return value.text(); }
+
 std::string latency_text(const std::optional<double>& seconds) {
   if (!seconds) return "-";
   if (*seconds < 0.0995) return fmt::format("{:.1f}ms", *seconds * 1e3);
@@ -188,6 +163,27 @@ std::string latency_text(const std::optional<double>& seconds) {
 
 std::string percent_text(const std::optional<double>& ratio) {
   return ratio ? fmt::format("{:.0f}%", *ratio * 100) : "-";
+}
+
+const JsonValue& value_at(const JsonValue& document, std::string_view path) {
+  if (path.empty()) return document;
+  const std::size_t dot = path.find('.');
+  const JsonValue& value = document[path.substr(0, dot)];
+  return dot == path.npos ? value : value_at(value, path.substr(dot + 1));
+}
+
+Lines documents_text(std::span<const DocumentColumn> columns,
+                     const std::vector<JsonValue>& documents, std::optional<std::size_t> width) {
+  std::vector<TableColumn> headings;
+  for (const DocumentColumn& column : columns) headings.push_back(column.table);
+  TextTable table(std::move(headings));
+  for (const JsonValue& document : documents) {
+    std::vector<std::string> row;
+    for (const DocumentColumn& column : columns)
+      row.push_back(column.text(value_at(document, column.path)));
+    table.add(std::move(row));
+  }
+  return table.lines(width);
 }
 
 Lines status_text(const JsonValue& status, const JsonValue& pools,
@@ -268,47 +264,43 @@ std::string error_text(const JsonValue& document, int status) {
 }
 
 std::string_view to_string(BackendOrder order) {
-  return order_names[static_cast<std::size_t>(order)];
+  return orders[static_cast<std::size_t>(order)].name;
 }
 
 std::optional<BackendOrder> backend_order(std::string_view name) {
-  const auto found = std::ranges::find(order_names, name);
-  if (found == order_names.end()) return std::nullopt;
-  return static_cast<BackendOrder>(found - order_names.begin());
+  const auto found = std::ranges::find(orders, name, &OrderRow::name);
+  if (found == orders.end()) return std::nullopt;
+  return static_cast<BackendOrder>(found - orders.begin());
 }
 
 BackendOrder next_order(BackendOrder order) {
-  return static_cast<BackendOrder>((static_cast<std::size_t>(order) + 1) % order_names.size());
+  return static_cast<BackendOrder>((static_cast<std::size_t>(order) + 1) % orders.size());
 }
 
-std::vector<std::string> backend_order_names() { return {order_names.begin(), order_names.end()}; }
+std::vector<std::string> backend_order_names() {
+  std::vector<std::string> names;
+  for (const OrderRow& order : orders) names.emplace_back(order.name);
+  return names;
+}
 
 Lines backends_text(const JsonValue& backends, const BackendsView& view) {
-  std::vector<BackendRow> rows;
-  for (std::size_t i = 0; i < backends.items().size(); ++i) {
-    const auto rate = i < view.rates.size() ? std::optional(view.rates[i]) : std::nullopt;
-    rows.push_back({backends.items()[i], rate, view.now});
+  std::vector<JsonValue> rows = backends.items();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i < view.rates.size()) rows[i].add(rate_path, view.rates[i]);
+    const auto since = instant_of(rows[i]["since"].text());
+    if (since) rows[i].add(time_path, std::max(0.0, view.now - *since));
   }
   sort_rows(rows, view.order);
 
-  const bool scheduled = std::ranges::any_of(rows, [](const BackendRow& row) {
+  const bool scheduled = std::ranges::any_of(rows, [](const JsonValue& row) {
     return row["forecast"]["wait_seconds"].number().has_value();
   });
-  std::vector<const BackendColumn*> shown;
-  std::vector<TableColumn> columns;
-  for (const BackendColumn& column : backend_columns) {
-    if (column.table.heading == "REQ/S" && view.rates.empty()) continue;
-    if (column.of_scheduler && !scheduled) continue;
-    shown.push_back(&column);
-    columns.push_back(column.table);
-  }
-  TextTable table(std::move(columns));
-  for (const BackendRow& row : rows) {
-    std::vector<std::string> cells;
-    for (const BackendColumn* column : shown) cells.push_back(column->cell(row));
-    table.add(std::move(cells));
-  }
-  return table.lines(view.width);
+  std::vector<DocumentColumn> columns(backend_columns.begin(), backend_columns.end());
+  std::erase_if(columns, [&](const DocumentColumn& column) {
+    return (column.path == rate_path && view.rates.empty()) ||
+           (column.path.starts_with("forecast.") && !scheduled);
+  });
+  return documents_text(columns, rows, view.width);
 }
 
 }  // namespace evenkeel

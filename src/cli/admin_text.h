@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/text_table.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {
@@ -17,10 +19,27 @@ using Lines = std::vector<std::string>;
 std::string amount_text(double amount);
 /// The same of a number in a document; "-" for anything else.
 std::string count_text(const JsonValue& value);
+/// The same of a time, in seconds, and of a word.
+std::string seconds_text(const JsonValue& value);
+std::string word_text(const JsonValue& value);
+/// A text as it is.
+std::string plain_text(const JsonValue& value);
 /// "12ms", "1.20s"; "-" for unknown.
 std::string latency_text(const std::optional<double>& seconds);
 /// "37%"; "-" for unknown.
 std::string percent_text(const std::optional<double>& ratio);
+
+/// A column of a table of documents.
+struct DocumentColumn {
+  TableColumn table;
+  std::string_view path;  ///< of the value: "latency.ttft_seconds"; empty: the document itself
+  std::string (*text)(const JsonValue& value);
+};
+/// The value at a path; null if there is none.
+const JsonValue& value_at(const JsonValue& document, std::string_view path);
+/// A row for each document.
+Lines documents_text(std::span<const DocumentColumn> columns,
+                     const std::vector<JsonValue>& documents, std::optional<std::size_t> width);
 
 /// The daemon's own status, and a row for each pool.
 Lines status_text(const JsonValue& status, const JsonValue& pools,

@@ -13,26 +13,20 @@
 namespace evenkeel {
 namespace {
 
-struct CandidateColumn {
-  TableColumn table;
-  const char* member;
-  std::string (*text)(const JsonValue& value);
-};
-
-std::string seconds_text(const JsonValue& seconds) { return latency_text(seconds.number()); }
-
 std::string number_text(const JsonValue& number) {
   return number.number() ? fmt::format("{:.3f}", *number.number()) : "-";
-}
-
-std::string word_text(const JsonValue& word) {
-  return word.text().empty() ? "-" : printable(word.text());
 }
 
 constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
-constexpr std::array<CandidateColumn, 16> candidate_columns = {{
+/// A backend that the pool has no more is null.
+std::string backend_text(const JsonValue& backend) {
+  return backend.is_null() ? "a backend that is gone" : printable(backend.text());
+}
+
+constexpr std::array<DocumentColumn, 17> candidate_columns = {{
+    {{"BACKEND", left}, "backend", backend_text},
     {{"STATE", left, 4}, "state", word_text},
     {{"COST", right}, "cost", number_text},
     {{"WAIT", right, 1}, "wait_seconds", seconds_text},
@@ -50,11 +44,6 @@ constexpr std::array<CandidateColumn, 16> candidate_columns = {{
     {{"HEARD", right, 13}, "heard_age_seconds", seconds_text},
     {{"RUNG", left, 12}, "rung", word_text},
 }};
-
-/// A backend that the pool has no more is null.
-std::string backend_text(const JsonValue& backend) {
-  return backend.is_null() ? "a backend that is gone" : printable(backend.text());
-}
 
 std::string outcome_text(const JsonValue& attempt) {
   const std::string state = word_text(attempt["state"]);
@@ -100,18 +89,9 @@ void add_fact(Lines& lines, std::string_view name, const std::string& text) {
 void add_candidates(Lines& lines, const JsonValue& attempt, std::optional<std::size_t> width) {
   const auto& candidates = attempt["candidates"].items();
   if (candidates.empty()) return add_fact(lines, "candidates", "it was not looked at");
-  std::vector<TableColumn> columns{{"BACKEND", left}};
-  for (const CandidateColumn& column : candidate_columns) columns.push_back(column.table);
-  TextTable table(std::move(columns));
-  for (const JsonValue& each : candidates) {
-    std::vector<std::string> row{backend_text(each["backend"])};
-    for (const CandidateColumn& column : candidate_columns) {
-      row.push_back(column.text(each[column.member]));
-    }
-    table.add(std::move(row));
-  }
   lines.emplace_back();
-  for (std::string& line : table.lines(width)) lines.push_back(std::move(line));
+  for (std::string& line : documents_text(candidate_columns, candidates, width))
+    lines.push_back(std::move(line));
   const double others =
       attempt["considered"].number().value_or(0) - static_cast<double>(candidates.size());
   if (others > 0) lines.push_back(fmt::format("and {:.0f} more, which cost more", others));

@@ -14,11 +14,6 @@
 namespace evenkeel {
 namespace {
 
-struct RequestColumn {
-  TableColumn table;
-  std::string (*cell)(const JsonValue& request);
-};
-
 /// The tokens of the prompt as the engine counted; an estimate has a tilde.
 std::string prompt_text(const JsonValue& request) {
   const auto estimate = request["estimated_prompt_tokens"].number().value_or(0);
@@ -46,40 +41,30 @@ constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
 /// The time of day of "2026-11-23T05:30:00.123Z".
-std::string clock_text(const JsonValue& request) {
-  const std::string& time = request["time"].text();
-  return time.size() > 20 ? time.substr(11, 12) : time;
+std::string clock_text(const JsonValue& time) {
+  return time.text().size() > 20 ? time.text().substr(11, 12) : time.text();
 }
 
-constexpr std::array<RequestColumn, 15> request_columns = {{
-    {{"TIME", left, 8}, clock_text},
-    {{"MODEL", left}, [](const JsonValue& request) { return request["model"].text(); }},
-    {{"TENANT", left, 7},
-     [](const JsonValue& request) {
-       const std::string& tenant = request["tenant"].text();
-       return tenant.empty() ? std::string("-") : tenant;
-     }},
-    {{"TASK", left, 9}, [](const JsonValue& request) { return request["task"].text(); }},
-    {{"STATUS", right},
-     [](const JsonValue& request) {
-       return fmt::format("{:.0f}", request["status"].number().value_or(0));
-     }},
-    {{"IN", right, 2}, prompt_text},
-    {{"CACHED", right, 7},
-     [](const JsonValue& request) { return count_text(request["cached_tokens"]); }},
-    {{"OUT", right, 1},
-     [](const JsonValue& request) { return count_text(request["completion_tokens"]); }},
-    {{"TTFT", right, 3},
-     [](const JsonValue& request) { return latency_text(request["ttft_seconds"].number()); }},
-    {{"TPOT", right, 4},
-     [](const JsonValue& request) { return latency_text(request["tpot_seconds"].number()); }},
-    {{"GAP", right, 10},
-     [](const JsonValue& request) { return latency_text(request["max_gap_seconds"].number()); }},
-    {{"TOOK", right, 5},
-     [](const JsonValue& request) { return latency_text(request["duration_seconds"].number()); }},
-    {{"ENDED BY", left, 6}, outcome_text},
-    {{"BACKEND", left, 7}, backend_text},
-    {{"ID", left, 2}, [](const JsonValue& request) { return request["request_id"].text(); }},
+std::string code_text(const JsonValue& status) {
+  return fmt::format("{:.0f}", status.number().value_or(0));
+}
+
+constexpr std::array<DocumentColumn, 15> request_columns = {{
+    {{"TIME", left, 8}, "time", clock_text},
+    {{"MODEL", left}, "model", plain_text},
+    {{"TENANT", left, 7}, "tenant", word_text},
+    {{"TASK", left, 9}, "task", plain_text},
+    {{"STATUS", right}, "status", code_text},
+    {{"IN", right, 2}, "", prompt_text},
+    {{"CACHED", right, 7}, "cached_tokens", count_text},
+    {{"OUT", right, 1}, "completion_tokens", count_text},
+    {{"TTFT", right, 3}, "ttft_seconds", seconds_text},
+    {{"TPOT", right, 4}, "tpot_seconds", seconds_text},
+    {{"GAP", right, 10}, "max_gap_seconds", seconds_text},
+    {{"TOOK", right, 5}, "duration_seconds", seconds_text},
+    {{"ENDED BY", left, 6}, "", outcome_text},
+    {{"BACKEND", left, 7}, "", backend_text},
+    {{"ID", left, 2}, "request_id", plain_text},
 }};
 
 }  // namespace
@@ -115,15 +100,7 @@ Lines requests_text(const JsonValue& requests, std::optional<std::size_t> width)
   if (requests.items().empty()) {
     return {"no requests: pools with `inspect: true` have them here when they have ended"};
   }
-  std::vector<TableColumn> columns;
-  for (const RequestColumn& column : request_columns) columns.push_back(column.table);
-  TextTable table(std::move(columns));
-  for (const JsonValue& request : requests.items()) {
-    std::vector<std::string> row;
-    for (const RequestColumn& column : request_columns) row.push_back(column.cell(request));
-    table.add(std::move(row));
-  }
-  return table.lines(width);
+  return documents_text(request_columns, requests.items(), width);
 }
 
 }  // namespace evenkeel
