@@ -82,6 +82,11 @@ class EngineApi {
   virtual std::string metrics_page(const EngineSnapshot& snapshot) const = 0;
 };
 
+template <class Engine>
+std::unique_ptr<EngineApi> make_engine(SimulatedModel& model) {
+  return std::make_unique<Engine>(model);
+}
+
 /// An entry of the table of engines: what the simulator needs to know besides the API.
 struct SimulatedEngine {
   std::string_view name;  ///< of --engine
@@ -103,6 +108,14 @@ struct SimulatedEngine {
   bool mounts_metrics_app = false;
   HistogramBuckets buckets;
 };
+
+// One file each.
+extern const SimulatedEngine simulated_vllm;
+extern const SimulatedEngine simulated_sglang;
+extern const SimulatedEngine simulated_triton;
+extern const SimulatedEngine simulated_tgi;
+extern const SimulatedEngine simulated_llamacpp;
+extern const SimulatedEngine simulated_generic;
 
 /// Every engine that can be simulated. A new one is a file beside vllm.cc and an entry here.
 std::span<const SimulatedEngine* const> simulated_engines();

@@ -5,14 +5,6 @@
 
 namespace evenkeel {
 
-// One file each.
-extern const SimulatedEngine simulated_vllm;
-extern const SimulatedEngine simulated_sglang;
-extern const SimulatedEngine simulated_triton;
-extern const SimulatedEngine simulated_tgi;
-extern const SimulatedEngine simulated_llamacpp;
-extern const SimulatedEngine simulated_generic;
-
 std::span<const SimulatedEngine* const> simulated_engines() {
   static constexpr const SimulatedEngine* engines[] = {
       &simulated_vllm, &simulated_sglang,   &simulated_triton,

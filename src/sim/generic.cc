@@ -11,31 +11,29 @@
 #include "sim/http_response.h"
 #include "sim/kserve_grpc.h"
 #include "sim/kserve_http.h"
-#include "sim/openai_endpoints.h"
+#include "sim/openai_engine.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {
 namespace {
 
-class Generic final : public EngineApi {
+class Generic final : public OpenAiEngine {
  public:
-  explicit Generic(SimulatedModel& model)
-      : model_(model), openai_(model, *this), kserve_(model), grpc_(model) {}
+  explicit Generic(SimulatedModel& model) : OpenAiEngine(model), kserve_(model), grpc_(model) {}
 
   Task<Result<Response>> handle(Request& request, int client_fd) override {
     if (is_grpc(request)) return grpc_.handle(request, client_fd);
-    if (path_of(request.path) == "/health") {
-      return Result<Response>(respond(model_.loading() ? 503 : 200, "text/plain", ""));
-    }
     if (KserveHttp::handles(request)) return kserve_.handle(request, client_fd);
-    return openai_.handle(request, client_fd);
+    return OpenAiEngine::handle(request, client_fd);
   }
-  std::string error_body(const ApiError& error) const override { return openai_error_body(error); }
   std::string metrics_page(const EngineSnapshot& snapshot) const override;
 
  private:
-  SimulatedModel& model_;
-  OpenAiEndpoints openai_;
+  std::optional<Response> page(std::string_view, std::string_view path) override {
+    if (path != "/health") return std::nullopt;
+    return respond(model_.loading() ? 503 : 200, "text/plain", "");
+  }
+
   KserveHttp kserve_;
   KserveGrpc grpc_;
 };
@@ -56,12 +54,9 @@ std::string Generic::metrics_page(const EngineSnapshot& r) const {
 
 }  // namespace
 
-extern const SimulatedEngine simulated_generic;
 const SimulatedEngine simulated_generic = {
     .name = "generic",
-    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
-      return std::make_unique<Generic>(model);
-    },
+    .make = make_engine<Generic>,
     .model_owner = "evenkeel-sim",
 };
 

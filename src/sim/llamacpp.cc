@@ -9,7 +9,7 @@
 #include "sim/engine_api.h"
 #include "sim/engine_page.h"
 #include "sim/http_response.h"
-#include "sim/openai_endpoints.h"
+#include "sim/openai_engine.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {
@@ -26,16 +26,10 @@ std::string_view llamacpp_error_type(int status) {
   }
 }
 
-class LlamaCpp final : public EngineApi {
+class LlamaCpp final : public OpenAiEngine {
  public:
-  explicit LlamaCpp(SimulatedModel& model) : model_(model), openai_(model, *this) {}
+  using OpenAiEngine::OpenAiEngine;
 
-  Task<Result<Response>> handle(Request& request, int client_fd) override {
-    if (auto page = this->page(request.method, path_of(request.path))) {
-      return Result<Response>(std::move(*page));
-    }
-    return openai_.handle(request, client_fd);
-  }
   std::string error_body(const ApiError& error) const override {
     return fmt::format(R"({{"error":{{"code":{},"message":{},"type":"{}"}}}})", error.status,
                        json_string(error.message), llamacpp_error_type(error.status));
@@ -43,19 +37,16 @@ class LlamaCpp final : public EngineApi {
   std::string metrics_page(const EngineSnapshot& snapshot) const override;
 
  private:
-  std::optional<Response> page(std::string_view method, std::string_view path);
-
-  SimulatedModel& model_;
-  OpenAiEndpoints openai_;
+  std::optional<Response> page(std::string_view method, std::string_view path) override;
 };
 
 std::optional<Response> LlamaCpp::page(std::string_view method, std::string_view path) {
   if (path == "/health" || path == "/v1/health") {
-    if (model_.loading()) return openai_.error({.status = 503, .message = "Loading model"});
+    if (model_.loading()) return error({.status = 503, .message = "Loading model"});
     return respond_json(200, R"({"status":"ok"})");
   }
   if (method != "GET" && method != "HEAD") return std::nullopt;
-  if (path == "/models") return openai_.models();
+  if (path == "/models") return models();
   if (path != "/props") return std::nullopt;
   return respond_json(
       200, fmt::format(R"({{"total_slots":{},"model_path":{},"is_sleeping":false}})",
@@ -93,12 +84,9 @@ std::string LlamaCpp::metrics_page(const EngineSnapshot& r) const {
 
 }  // namespace
 
-extern const SimulatedEngine simulated_llamacpp;
 const SimulatedEngine simulated_llamacpp = {
     .name = "llamacpp",
-    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
-      return std::make_unique<LlamaCpp>(model);
-    },
+    .make = make_engine<LlamaCpp>,
     .model_owner = "llamacpp",
     .idle_timeout = std::chrono::seconds(5),  // cpp-httplib's
     .head_with_first_token = true,            // an error of the first token gets its own status

@@ -1,4 +1,4 @@
-#include "sim/openai_endpoints.h"
+#include "sim/openai_engine.h"
 
 #include <fmt/format.h>
 
@@ -35,18 +35,21 @@ std::vector<float> embedding_of(std::uint64_t seed) {
 
 }  // namespace
 
-Response OpenAiEndpoints::error(const ApiError& error) const {
-  return respond_json(error.status, api_.error_body(error));
+Response OpenAiEngine::error(const ApiError& error) const {
+  return respond_json(error.status, error_body(error));
 }
 
-Response OpenAiEndpoints::models() const {
+Response OpenAiEngine::models() const {
   const std::string_view owner = model_.traits().model_owner;
   return respond_json(200, models_body(model_.name(), model_.options().adapters.names,
                                        owner.empty() ? model_.name() : owner, created_at,
                                        model_.runner().max_tokens()));
 }
 
-Task<Result<Response>> OpenAiEndpoints::handle(Request& request, int client_fd) {
+Task<Result<Response>> OpenAiEngine::handle(Request& request, int client_fd) {
+  if (auto own = page(request.method, path_of(request.path))) {
+    return Result<Response>(std::move(*own));
+  }
   if (is_grpc(request)) {
     return Result<Response>(grpc_error_response({GrpcStatus::unimplemented, "unknown service"}));
   }
@@ -56,7 +59,7 @@ Task<Result<Response>> OpenAiEndpoints::handle(Request& request, int client_fd) 
   return Result<Response>(error({.status = 404, .message = "Not Found"}));
 }
 
-Task<Result<Response>> OpenAiEndpoints::infer(Request& request, int client_fd) {
+Task<Result<Response>> OpenAiEngine::infer(Request& request, int client_fd) {
   const std::string path(path_of(request.path));
   auto body = co_await read_all(request);
   if (!body) co_return std::move(body.error());
@@ -80,7 +83,7 @@ Task<Result<Response>> OpenAiEndpoints::infer(Request& request, int client_fd) {
   co_return error({.status = 404, .message = "Not Found"});
 }
 
-CompletionHead OpenAiEndpoints::completion_head(OpenAiApi api, std::string_view body) const {
+CompletionHead OpenAiEngine::completion_head(OpenAiApi api, std::string_view body) const {
   // The id depends on the body alone, not on x-request-id: the response to a request has the same
   // bytes whatever headers a proxy adds.
   const std::uint64_t high = hash_of(body) ^ model_.options().seed;
@@ -96,9 +99,9 @@ CompletionHead OpenAiEndpoints::completion_head(OpenAiApi api, std::string_view 
 }
 
 /// Plans the choices of all prompts. An error: the model is not this one, or a prompt does not fit.
-std::optional<ApiError> OpenAiEndpoints::plan_all(const OpenAiRequest& request,
-                                                  const CompletionHead& head,
-                                                  std::vector<ChoiceSpec>& plans) {
+std::optional<ApiError> OpenAiEngine::plan_all(const OpenAiRequest& request,
+                                               const CompletionHead& head,
+                                               std::vector<ChoiceSpec>& plans) {
   if (!request.model.empty() && request.model != model_.name() &&
       model_.adapter_named(request.model) == 0) {
     return ApiError{.status = 404,
@@ -111,7 +114,7 @@ std::optional<ApiError> OpenAiEndpoints::plan_all(const OpenAiRequest& request,
   return std::nullopt;
 }
 
-Task<Result<Response>> OpenAiEndpoints::complete(OpenAiApi api, std::string body, int client_fd) {
+Task<Result<Response>> OpenAiEngine::complete(OpenAiApi api, std::string body, int client_fd) {
   CompletionHead head = completion_head(api, body);
   auto request = parse_openai_request(api, body);
   if (!request) co_return error({.message = request.error().detail});
@@ -137,7 +140,7 @@ Task<Result<Response>> OpenAiEndpoints::complete(OpenAiApi api, std::string body
                                        .head = head}));
 }
 
-Task<Result<Response>> OpenAiEndpoints::embed(std::string body, int client_fd) {
+Task<Result<Response>> OpenAiEngine::embed(std::string body, int client_fd) {
   const CompletionHead head = completion_head(OpenAiApi::embeddings, body);
   auto request = parse_openai_request(OpenAiApi::embeddings, body);
   if (!request) co_return error({.message = request.error().detail});
@@ -161,7 +164,7 @@ Task<Result<Response>> OpenAiEndpoints::embed(std::string body, int client_fd) {
       200, embeddings_body(head, vectors, request->encoding_format == "base64", usage));
 }
 
-Response OpenAiEndpoints::tokenize(std::string body) {
+Response OpenAiEngine::tokenize(std::string body) {
   const bool chat = body.find("\"messages\"") != std::string::npos;
   const OpenAiApi api = chat ? OpenAiApi::chat_completions : OpenAiApi::completions;
   auto request = parse_openai_request(api, body);

@@ -1,11 +1,13 @@
-// OpenAI's API in front of a simulated model, as every engine here serves it.
+// A simulated engine with OpenAI's API, as all engines here have it.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/engine_api.h"
+#include "sim/engine_errors.h"
 #include "sim/openai_request.h"
 #include "sim/simulated_model.h"
 
@@ -13,15 +15,22 @@ namespace evenkeel {
 
 /// `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`, and vLLM's
 /// `/tokenize`. Errors have the engine's shape.
-class OpenAiEndpoints {
+class OpenAiEngine : public EngineApi {
  public:
-  /// `api` writes the errors; both outlive this object.
-  OpenAiEndpoints(SimulatedModel& model, const EngineApi& api) : model_(model), api_(api) {}
+  explicit OpenAiEngine(SimulatedModel& model) : model_(model) {}
 
-  /// Answers anything: 404 where there is no such endpoint, and `unimplemented` to gRPC calls.
-  Task<Result<Response>> handle(Request& request, int client_fd);
+  /// Answers anything: with the engine's own page, else by OpenAI's API; 404 where there is no such
+  /// endpoint, and `unimplemented` to gRPC calls.
+  Task<Result<Response>> handle(Request& request, int client_fd) override;
+  std::string error_body(const ApiError& error) const override { return openai_error_body(error); }
+
+ protected:
+  /// A page of this engine alone. Nothing: there is none.
+  virtual std::optional<Response> page(std::string_view method, std::string_view path) = 0;
   Response models() const;
   Response error(const ApiError& error) const;
+
+  SimulatedModel& model_;
 
  private:
   Task<Result<Response>> infer(Request& request, int client_fd);
@@ -31,9 +40,6 @@ class OpenAiEndpoints {
   CompletionHead completion_head(OpenAiApi api, std::string_view body) const;
   std::optional<ApiError> plan_all(const OpenAiRequest& request, const CompletionHead& head,
                                    std::vector<ChoiceSpec>& plans);
-
-  SimulatedModel& model_;
-  const EngineApi& api_;
 };
 
 }  // namespace evenkeel

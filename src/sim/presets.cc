@@ -6,6 +6,7 @@ namespace {
 constexpr std::uint64_t memory_80gb = 80ull << 30;
 constexpr const char* llama_8b = "meta-llama/Llama-3.1-8B-Instruct";
 constexpr const char* llama_70b = "meta-llama/Llama-3.1-70B-Instruct";
+constexpr const char* h100_name = "NVIDIA H100 80GB HBM3";
 constexpr double ms = 1e-3;
 
 struct Speed {
@@ -29,34 +30,22 @@ EngineSpec engine_of(const Speed& speed, bool a100, std::uint32_t kv_blocks) {
   };
 }
 
-Preset a100(std::string name, const char* model, std::uint32_t gpus, const Speed& speed,
-            std::uint32_t kv_blocks) {
+Preset measured(std::string name, const char* model, bool a100, std::uint32_t gpus,
+                const Speed& speed, std::uint32_t kv_blocks) {
   return {.name = std::move(name),
           .model = model,
-          .gpu = "NVIDIA A100-SXM4-80GB",
+          .gpu = a100 ? "NVIDIA A100-SXM4-80GB" : h100_name,
           .gpus = gpus,
           .gpu_memory_bytes = memory_80gb,
-          .idle_watts = 60,
-          .full_watts = 400,
-          .engine = engine_of(speed, true, kv_blocks)};
-}
-
-Preset h100(std::string name, const char* model, std::uint32_t gpus, const Speed& speed,
-            std::uint32_t kv_blocks) {
-  return {.name = std::move(name),
-          .model = model,
-          .gpu = "NVIDIA H100 80GB HBM3",
-          .gpus = gpus,
-          .gpu_memory_bytes = memory_80gb,
-          .idle_watts = 70,
-          .full_watts = 700,
-          .engine = engine_of(speed, false, kv_blocks)};
+          .idle_watts = a100 ? 60.0 : 70.0,
+          .full_watts = a100 ? 400.0 : 700.0,
+          .engine = engine_of(speed, a100, kv_blocks)};
 }
 
 Preset reference(std::string name, std::uint32_t blocks) {
   return {.name = std::move(name),
           .model = llama_8b,
-          .gpu = "NVIDIA H100 80GB HBM3",
+          .gpu = h100_name,
           .gpu_memory_bytes = memory_80gb,
           .idle_watts = 70,
           .full_watts = 700,
@@ -79,27 +68,27 @@ std::vector<Preset> all_presets() {
   // Keys and values of a token: 131 072 bytes for 8B, 327 680 for 70B (split over the GPUs); 2.0
   // TB/s (A100) and 3.35 TB/s (H100) each.
   return {
-      a100("llama-3-8b-a100", llama_8b, 1,
-           {.weights = 10 * ms, .per_token = 0.068 * ms, .per_context_token = 131'072 / 2.0e12},
-           25'272),
-      h100("llama-3-8b-h100", llama_8b, 1,
-           {.weights = 6 * ms, .per_token = 0.031 * ms, .per_context_token = 131'072 / 3.35e12},
-           25'272),
-      a100(
-          "llama-3-70b-a100-tp4", llama_70b, 4,
+      measured("llama-3-8b-a100", llama_8b, true, 1,
+               {.weights = 10 * ms, .per_token = 0.068 * ms, .per_context_token = 131'072 / 2.0e12},
+               25'272),
+      measured("llama-3-8b-h100", llama_8b, false, 1,
+               {.weights = 6 * ms, .per_token = 0.031 * ms, .per_context_token = 131'072 / 3.35e12},
+               25'272),
+      measured(
+          "llama-3-70b-a100-tp4", llama_70b, true, 4,
           {.weights = 25 * ms, .per_token = 0.16 * ms, .per_context_token = 327'680 / (4 * 2.0e12)},
           27'656),
-      a100("llama-3-70b-a100-tp8", llama_70b, 8,
-           {.weights = 14.5 * ms,
-            .per_token = 0.088 * ms,
-            .per_context_token = 327'680 / (8 * 2.0e12)},
-           80'216),
-      h100("llama-3-70b-h100-tp8", llama_70b, 8,
-           {.weights = 9 * ms,
-            .per_token = 0.04 * ms,
-            .per_context_token = 327'680 / (8 * 3.35e12),
-            .overhead = 6 * ms},  // 4 ms of it for all-reduce
-           80'216),
+      measured("llama-3-70b-a100-tp8", llama_70b, true, 8,
+               {.weights = 14.5 * ms,
+                .per_token = 0.088 * ms,
+                .per_context_token = 327'680 / (8 * 2.0e12)},
+               80'216),
+      measured("llama-3-70b-h100-tp8", llama_70b, false, 8,
+               {.weights = 9 * ms,
+                .per_token = 0.04 * ms,
+                .per_context_token = 327'680 / (8 * 3.35e12),
+                .overhead = 6 * ms},  // 4 ms of it for all-reduce
+               80'216),
       reference("reference", 586),
       reference("reference-large-kv", 2000),
   };

@@ -11,7 +11,7 @@
 #include "sim/engine_errors.h"
 #include "sim/engine_page.h"
 #include "sim/http_response.h"
-#include "sim/openai_endpoints.h"
+#include "sim/openai_engine.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {
@@ -23,17 +23,15 @@ constexpr double sglang_token_bounds[] = {.002, .004, .006, .008, .01, .015, .02
                                           .03,  .035, .04,  .06,  .08, .1,   .2,  .4,
                                           .6,   .8,   1,    2,    4,   6,    8};
 
-class Sglang final : public EngineApi {
+class Sglang final : public OpenAiEngine {
  public:
-  explicit Sglang(SimulatedModel& model) : model_(model), openai_(model, *this) {}
+  using OpenAiEngine::OpenAiEngine;
 
   Task<Result<Response>> handle(Request& request, int client_fd) override {
     const std::string_view path = path_of(request.path);
     const bool generates = request.method == "GET" && !model_.loading() &&
                            (path == "/health" || path == "/health_generate");
-    if (generates) return health();
-    if (auto page = this->page(request.method, path)) return Result<Response>(std::move(*page));
-    return openai_.handle(request, client_fd);
+    return generates ? health() : OpenAiEngine::handle(request, client_fd);
   }
   std::string error_body(const ApiError& error) const override {
     return fmt::format(R"({{"object":"error","message":{},"type":"{}","param":{},"code":{}}})",
@@ -43,12 +41,9 @@ class Sglang final : public EngineApi {
   std::string metrics_page(const EngineSnapshot& snapshot) const override;
 
  private:
-  std::optional<Response> page(std::string_view method, std::string_view path);
+  std::optional<Response> page(std::string_view method, std::string_view path) override;
   Task<Result<Response>> health();
   std::string loads();
-
-  SimulatedModel& model_;
-  OpenAiEndpoints openai_;
 };
 
 /// A healthy server answers by generating a token, for which it looks once a second.
@@ -135,12 +130,9 @@ std::string Sglang::metrics_page(const EngineSnapshot& r) const {
 
 }  // namespace
 
-extern const SimulatedEngine simulated_sglang;
 const SimulatedEngine simulated_sglang = {
     .name = "sglang",
-    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
-      return std::make_unique<Sglang>(model);
-    },
+    .make = make_engine<Sglang>,
     .model_owner = "sglang",
     .idle_timeout = std::chrono::seconds(5),  // uvicorn's
     .head_with_first_token = true,            // it checks the request with the first chunk

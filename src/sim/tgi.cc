@@ -10,7 +10,7 @@
 #include "sim/engine_api.h"
 #include "sim/engine_page.h"
 #include "sim/http_response.h"
-#include "sim/openai_endpoints.h"
+#include "sim/openai_engine.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {
@@ -37,16 +37,10 @@ std::string_view tgi_error_type(int status) {
   }
 }
 
-class Tgi final : public EngineApi {
+class Tgi final : public OpenAiEngine {
  public:
-  explicit Tgi(SimulatedModel& model) : model_(model), openai_(model, *this) {}
+  using OpenAiEngine::OpenAiEngine;
 
-  Task<Result<Response>> handle(Request& request, int client_fd) override {
-    if (auto page = this->page(request.method, path_of(request.path))) {
-      return Result<Response>(std::move(*page));
-    }
-    return openai_.handle(request, client_fd);
-  }
   std::string error_body(const ApiError& error) const override {
     return fmt::format(R"({{"error":{},"error_type":"{}"}})", json_string(error.message),
                        tgi_error_type(error.status));
@@ -54,10 +48,7 @@ class Tgi final : public EngineApi {
   std::string metrics_page(const EngineSnapshot& snapshot) const override;
 
  private:
-  std::optional<Response> page(std::string_view method, std::string_view path);
-
-  SimulatedModel& model_;
-  OpenAiEndpoints openai_;
+  std::optional<Response> page(std::string_view method, std::string_view path) override;
 };
 
 std::optional<Response> Tgi::page(std::string_view method, std::string_view path) {
@@ -100,12 +91,9 @@ std::string Tgi::metrics_page(const EngineSnapshot& r) const {
 
 }  // namespace
 
-extern const SimulatedEngine simulated_tgi;
 const SimulatedEngine simulated_tgi = {
     .name = "tgi",
-    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
-      return std::make_unique<Tgi>(model);
-    },
+    .make = make_engine<Tgi>,
     .writes_null_usage = true,
     .buckets = {.request = tgi_bounds, .time_per_output_token = tgi_bounds},
 };

@@ -15,7 +15,7 @@
 #include "sim/http_response.h"
 #include "sim/kserve_grpc.h"
 #include "sim/kserve_http.h"
-#include "sim/openai_endpoints.h"
+#include "sim/openai_engine.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {
@@ -88,30 +88,25 @@ std::string gpu_metrics(const EngineSnapshot& r) {
   return page.take();
 }
 
-class Triton final : public EngineApi {
+class Triton final : public OpenAiEngine {
  public:
-  explicit Triton(SimulatedModel& model)
-      : model_(model), openai_(model, *this), kserve_(model), grpc_(model) {}
+  explicit Triton(SimulatedModel& model) : OpenAiEngine(model), kserve_(model), grpc_(model) {}
 
   Task<Result<Response>> handle(Request& request, int client_fd) override {
     if (is_grpc(request)) return grpc_.handle(request, client_fd);
-    const std::string_view path = path_of(request.path);
-    if (auto page = health(request.method, path)) return Result<Response>(std::move(*page));
-    if (request.method == "GET" || request.method == "HEAD") {
-      if (auto page = metadata(path)) return Result<Response>(std::move(*page));
-    }
     if (KserveHttp::handles(request)) return kserve_.handle(request, client_fd);
-    return openai_.handle(request, client_fd);
+    return OpenAiEngine::handle(request, client_fd);
   }
-  std::string error_body(const ApiError& error) const override { return openai_error_body(error); }
   std::string metrics_page(const EngineSnapshot& snapshot) const override;
 
  private:
+  std::optional<Response> page(std::string_view method, std::string_view path) override {
+    auto health = this->health(method, path);
+    return health || (method != "GET" && method != "HEAD") ? std::move(health) : metadata(path);
+  }
   std::optional<Response> health(std::string_view method, std::string_view path);
   std::optional<Response> metadata(std::string_view path);
 
-  SimulatedModel& model_;
-  OpenAiEndpoints openai_;
   KserveHttp kserve_;
   KserveGrpc grpc_;
 };
@@ -149,12 +144,9 @@ std::string Triton::metrics_page(const EngineSnapshot& snapshot) const {
 
 }  // namespace
 
-extern const SimulatedEngine simulated_triton;
 const SimulatedEngine simulated_triton = {
     .name = "triton",
-    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
-      return std::make_unique<Triton>(model);
-    },
+    .make = make_engine<Triton>,
     .model_owner = "triton",
     .head_with_first_token = true,
 };

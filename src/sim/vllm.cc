@@ -10,7 +10,7 @@
 #include "sim/engine_errors.h"
 #include "sim/engine_page.h"
 #include "sim/http_response.h"
-#include "sim/openai_endpoints.h"
+#include "sim/openai_engine.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {
@@ -111,28 +111,21 @@ void write_histograms(EnginePage& page, const ServerStatistics& s) {
                  "Histogram of time spent in DECODE phase for request.", s.decode_time);
 }
 
-class Vllm final : public EngineApi {
+class Vllm final : public OpenAiEngine {
  public:
-  explicit Vllm(SimulatedModel& model) : model_(model), openai_(model, *this) {}
+  using OpenAiEngine::OpenAiEngine;
 
   Task<Result<Response>> handle(Request& request, int client_fd) override {
-    if (auto page = this->page(request.method, path_of(request.path))) {
-      return Result<Response>(std::move(*page));
-    }
     const auto format = request.fields.value("endpoint-load-metrics-format");
     if (format) return handle_with_report(request, client_fd, equals_ignore_case(*format, "json"));
-    return openai_.handle(request, client_fd);
+    return OpenAiEngine::handle(request, client_fd);
   }
-  std::string error_body(const ApiError& error) const override { return openai_error_body(error); }
   std::string metrics_page(const EngineSnapshot& snapshot) const override;
 
  private:
-  std::optional<Response> page(std::string_view method, std::string_view path);
+  std::optional<Response> page(std::string_view method, std::string_view path) override;
   Task<Result<Response>> handle_with_report(Request& request, int client_fd, bool json);
   Response sleep(bool sleeps);
-
-  SimulatedModel& model_;
-  OpenAiEndpoints openai_;
 };
 
 std::optional<Response> Vllm::page(std::string_view method, std::string_view path) {
@@ -158,7 +151,7 @@ std::optional<Response> Vllm::page(std::string_view method, std::string_view pat
 /// ORCA: only whole answers have it.
 Task<Result<Response>> Vllm::handle_with_report(Request& request, int client_fd, bool json) {
   const bool completes = path_of(request.path).ends_with("/completions");
-  auto response = co_await openai_.handle(request, client_fd);
+  auto response = co_await OpenAiEngine::handle(request, client_fd);
   const bool whole = response && response->body != nullptr && response->body->length();
   if (!completes || !whole || response->status != 200) co_return response;
   const Gauges gauges = model_.runner().gauges();
@@ -210,12 +203,9 @@ std::string Vllm::metrics_page(const EngineSnapshot& r) const {
 
 }  // namespace
 
-extern const SimulatedEngine simulated_vllm;
 const SimulatedEngine simulated_vllm = {
     .name = "vllm",
-    .make = [](SimulatedModel& model) -> std::unique_ptr<EngineApi> {
-      return std::make_unique<Vllm>(model);
-    },
+    .make = make_engine<Vllm>,
     .model_owner = "vllm",
     .idle_timeout = std::chrono::seconds(5),  // uvicorn's
     .refuses_connections_while_loading = true,
