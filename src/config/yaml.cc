@@ -11,7 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "config/flow_depth.h"
 #include "config/text_lines.h"
 #include "config/tree_builder.h"
 
@@ -55,11 +54,32 @@ Explanation deep_nesting(Mark mark) {
   return {mark, fmt::format("nested more than {} levels deep", max_depth), {}};
 }
 
+// Why a file is not read at all: what brackets hold is more than any file has. yaml-cpp keeps
+// tokens of all that is behind a bracket until that one is closed, some 240 bytes for each value.
+// Brackets in texts count too: no file has so many.
+std::optional<Explanation> find_flow_excess(std::string_view text, const TextLines& lines) {
+  std::size_t depth = 0;
+  std::size_t values = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const bool opens = c == '[' || c == '{';
+    const bool ends_key = c == ':' && ((at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'')) ||
+                                       text.substr(at + 1, 1) == " ");
+    if (depth > 0 && (opens || ends_key || c == ',') && ++values > max_values) {
+      const Mark mark = lines.mark_of(text, at);
+      return depth > values / 2 ? deep_nesting(mark) : Explanation{mark, too_many_values, {}};
+    }
+    if (opens) ++depth;
+    if ((c == ']' || c == '}') && depth > 0) --depth;
+  }
+  return std::nullopt;
+}
+
 // A file that is not read any further.
-ParsedYaml with_too_many_values(Mark mark) {
+ParsedYaml unread(Explanation why) {
   ParsedYaml parsed;
   parsed.root.mark = {1, 1};
-  parsed.syntax_error = {mark, too_many_values, {}, 0};
+  parsed.syntax_error = {why.mark, std::move(why.message), {}, 0};
   return parsed;
 }
 
@@ -161,10 +181,8 @@ void read_second_document(YAML::Parser& parser, const TextLines& lines, Report& 
 ParsedYaml parse_yaml(std::string_view original, Report& report) {
   const TextLines lines{original};
   const Report before = report;
-  const auto excess = find_flow_excess(original, max_depth, max_values);
-  if (excess && !excess->is_deep) return with_too_many_values(lines.mark_of(original, excess->at));
-  std::string text{
-      original.substr(0, excess ? excess->at : original.npos)};  // the rest is not read
+  if (auto excess = find_flow_excess(original, lines)) return unread(std::move(*excess));
+  std::string text{original};
   Explanations patches;
   for (;;) {
     report = before;
@@ -177,7 +195,8 @@ ParsedYaml parse_yaml(std::string_view original, Report& report) {
       builder.report_unused_anchors();
       read_second_document(parser, lines, report);
     } catch (const YAML::Exception& error) {
-      if (error.msg == too_many_values) return with_too_many_values(lines.mark_of(error.mark));
+      if (error.msg == too_many_values)
+        return unread({lines.mark_of(error.mark), too_many_values, {}});
       Explanation found = explain(error, builder, lines, text);
       const bool may_patch = patches.size() < max_patches && text.size() <= max_patched_bytes;
       if (may_patch && can_be_patched(error, text)) {
@@ -187,15 +206,10 @@ ParsedYaml parse_yaml(std::string_view original, Report& report) {
         patches.emplace(position, std::move(found));
         continue;
       }
-      if (excess) found = deep_nesting(lines.mark_of(original, excess->at));
       int from = found.mark.line;
       if (const Mark* open = builder.open_flow()) from = std::min(from, open->line);
       parsed.syntax_error = {found.mark, std::move(found.message), std::move(found.help), from};
       builder.close_unterminated();
-    }
-    if (excess && !parsed.syntax_error) {  // in a text of several lines
-      Explanation found = deep_nesting(lines.mark_of(original, excess->at));
-      parsed.syntax_error = {found.mark, std::move(found.message), {}, found.mark.line};
     }
     parsed.root = builder.take_root();
     if (parsed.root.kind == Tree::Kind::nothing) parsed.root.mark = {1, 1};
