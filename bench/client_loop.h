@@ -34,8 +34,6 @@ struct Failures {
   std::uint64_t closed = 0;       // the connection ended inside an exchange
   std::uint64_t closed_idle = 0;  // the connection ended between exchanges, without announcement
   std::uint64_t protocol = 0;     // a response that is not HTTP/1.1
-
-  std::uint64_t of_requests() const { return connect + closed + protocol; }
 };
 
 // Clients with one keep-alive connection each and at most one request in flight on it, on one

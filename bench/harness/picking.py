@@ -72,11 +72,10 @@ class Row:
     key: str  # of the figures and of the replay's JSON
     title: str
     decimals: int = 2
-    lower_is_better: bool = True
 
 
 ROWS = (
-    Row("goodput", "goodput, %", 1, lower_is_better=False),
+    Row("goodput", "goodput, %", 1),
     Row("ttft_p50", "first token p50, s"),
     Row("ttft_p90", "first token p90, s"),
     Row("ttft_p99", "first token p99, s"),
@@ -85,7 +84,7 @@ ROWS = (
     Row("tpot_p99", "per token p99, ms", 0),
     Row("e2e_p50", "whole response p50, s", 1),
     Row("e2e_p99", "whole response p99, s", 1),
-    Row("hits", "prompt tokens found in caches, %", 1, lower_is_better=False),
+    Row("hits", "prompt tokens found in caches, %", 1),
 )
 CPU = "cpu_us"
 

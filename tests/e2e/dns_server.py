@@ -5,12 +5,8 @@ import struct
 import threading
 import time
 
-A, AAAA, SOA = 1, 28, 6
+A, AAAA = 1, 28
 NO_ERROR, FORMAT_ERROR, SERVER_FAILURE, NAME_ERROR = range(4)
-
-
-def encode_name(name):
-    return b"".join(bytes([len(part)]) + part.encode() for part in name.split(".") if part) + b"\0"
 
 
 def read_question(query):

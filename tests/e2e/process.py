@@ -165,7 +165,6 @@ class Daemon(Process):
         self.config_path = self.folder / "evenkeel.yaml"
         self.config_path.write_text(json.dumps(whole, indent=1))
         super().__init__(["run", "-c", str(self.config_path)], env=env, limits=limits)
-        self.rested = False
         try:
             self.wait_line(r"^ready$")
             self.listening = dict(

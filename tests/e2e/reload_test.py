@@ -337,10 +337,6 @@ class ChangedBackends(Backends):
         lines = pathlib.Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) >> 10
 
-    def status_of(self, daemon):
-        with Stream.connect(daemon.address) as stream:
-            return stream.exchange("GET", "/").status
-
     def test_a_higher_limit_applies_to_later_requests(self):
         backend = self.held()
         daemon = self.running(backend, pool={"limits": {"max_in_flight": 1}})

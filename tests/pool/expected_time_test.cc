@@ -303,7 +303,6 @@ TEST_F(ScheduledAcquire, KeepsWhatItKnowsOverAReload) {
   Lease first = acquire_now(20'000);
   Lease second = acquire_now(20'000);
   auto waiting = acquire(20'000);
-  const BackendPtr old_version = backend(0);
 
   PoolSpec spec = scheduled_pool(3);
   for (BackendSpec& each : spec.backends) each.weight = 7;  // other objects for the same servers

@@ -115,7 +115,6 @@ class PoolSimulation {
 
   /// Over the finished requests.
   const std::vector<RequestTimeline>& timelines() const { return timelines_; }
-  void clear_timelines() { timelines_.clear(); }
   double p99_ttft(VirtualSeconds from = 0) const {
     std::vector<double> times;
     for (const RequestTimeline& timeline : timelines_) {
