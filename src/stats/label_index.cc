@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "evenkeel/base/log.h"
-#include "evenkeel/stats/chunked_array.h"
+#include "evenkeel/stats/worker_metrics.h"
 
 namespace evenkeel {
 
@@ -28,25 +28,9 @@ void insert(LabelIndex::IndexPairs& ascending, std::uint32_t first, std::uint32_
 
 }  // namespace
 
-std::uint32_t LabelIndex::pool(std::string_view name) {
-  const std::lock_guard lock(mutex_);
-  return add(pools_, name);
-}
-
-std::uint32_t LabelIndex::route(std::string_view name) {
-  const std::lock_guard lock(mutex_);
-  return add(routes_, name);
-}
-
 std::uint32_t LabelIndex::listener(std::string_view name) {
   const std::lock_guard lock(mutex_);
   return add(listeners_, name);
-}
-
-std::uint32_t LabelIndex::backend(std::string_view pool, std::string_view backend) {
-  const std::string name = backend_name(pool, backend);
-  const std::lock_guard lock(mutex_);
-  return add(backends_, name);
 }
 
 std::uint32_t LabelIndex::find_backend(std::string_view pool, std::string_view backend) const {

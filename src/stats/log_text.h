@@ -1,7 +1,6 @@
 // Writes values into the line of a log: text as JSON strings, numbers, times.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>

@@ -92,10 +92,6 @@ void MetricsPage::histograms(std::string_view name, std::string_view help) {
   begin_family(families_->list, name, help, MetricType::Histogram);
 }
 
-void MetricsPage::untyped(std::string_view name, std::string_view help) {
-  begin_family(families_->list, name, help, MetricType::Untyped);
-}
-
 void MetricsPage::add(const Labels& labels, double value) {
   ClientMetric& series = add_series(families_->list, labels);
   set_value(series, families_->list.back().type, value);

@@ -56,7 +56,8 @@ class MetricsOfPools : public ::testing::Test {
   const std::string backend_ = R"({pool="llama",backend="127.0.0.1:8000")";
   Loop loop_;
   MetricsRegistry metrics_registry_{2};
-  const std::uint32_t index_ = metrics_registry_.label_index().backend("llama", "127.0.0.1:8000");
+  LabelUses uses_{metrics_registry_.label_index()};
+  const std::uint32_t index_ = uses_.backend("llama", "127.0.0.1:8000");
   RuntimeStatusPublisher status_{RuntimeStatus{}};
   const RuntimeAccess runtime_{
       .status = &status_, .metrics_registry = &metrics_registry_, .loops = {&loop_}};

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace evenkeel {
@@ -37,7 +36,8 @@ class AccessLogFilterTest : public ::testing::Test {
 
   Loop loop;
   MetricsRegistry metrics{1};
-  std::uint32_t pool = metrics.label_index().pool("pool");
+  LabelUses uses{metrics.label_index()};
+  std::uint32_t pool = uses.pool("pool");
   RequestRecorder recorder{loop, metrics.worker_metrics(0), nullptr};
   AccessLogFilter filter{recorder};
   ScriptedBackend backend;

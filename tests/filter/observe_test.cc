@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace evenkeel {
@@ -73,7 +72,7 @@ constexpr std::string_view usage =
 class Observe : public testing::Test {
  protected:
   Observe() {
-    request.info.identity.pool_index = metrics.label_index().pool("pool");
+    request.info.identity.pool_index = uses.pool("pool");
     request.info.timings.started = loop.read_clock();
     request.info.inference = std::make_unique<InferenceInfo>();
     asked().model = "m";
@@ -116,6 +115,7 @@ class Observe : public testing::Test {
 
   Loop loop;
   MetricsRegistry metrics{1};
+  LabelUses uses{metrics.label_index()};
   TokenEstimates estimates;
   ObserveFilter filter{loop, metrics.worker_metrics(0), metrics.label_index(), estimates};
   Model model{loop};

@@ -38,8 +38,9 @@ struct Workers {
 
   MetricsRegistry metrics_registry{2};
   LabelIndex& label_index = metrics_registry.label_index();
-  std::uint32_t pool = label_index.pool("llama");
-  std::uint32_t route = label_index.route("/v1/**");
+  LabelUses uses{label_index};
+  std::uint32_t pool = uses.pool("llama");
+  std::uint32_t route = uses.route("/v1/**");
   std::uint32_t listener = label_index.listener("public");
   std::vector<std::string> tls_listeners;
 };
@@ -174,7 +175,7 @@ TEST(WorkerFamilies, IncludeTheProcessMetrics) {
 
 TEST(WorkerFamilies, ShowARequestThatNoConfigurationAnnounced) {
   Workers workers;
-  const auto pool = workers.label_index.pool("new");
+  const auto pool = workers.uses.pool("new");
 
   workers.metrics_registry.worker_metrics(0).count(
       {.pool = pool, .route = workers.route, .status = 429});
@@ -233,7 +234,7 @@ TEST(WorkerFamilies, ShowTenantsOnlyWhereThereAreSome) {
 TEST(WorkerFamilies, EscapeConfiguredNames) {
   Workers workers;
 
-  workers.label_index.pool("a\"b\\c\nd");
+  workers.uses.pool("a\"b\\c\nd");
 
   EXPECT_EQ(workers.value(R"(evenkeel_requests_in_flight{pool="a\"b\\c\nd"})"), 0);
 }
@@ -255,8 +256,8 @@ TEST(WorkerFamilies, CanBeRenderedWhileWorkersCount) {
     done.fetch_add(1);
   };
   for (int i = 1; i <= 50; ++i) {
-    workers.label_index.add_route_to_pool(workers.label_index.route(std::to_string(i)),
-                                          workers.label_index.pool(std::to_string(i)));
+    workers.label_index.add_route_to_pool(workers.uses.route(std::to_string(i)),
+                                          workers.uses.pool(std::to_string(i)));
   }
 
   std::thread one(work, 0);

@@ -16,21 +16,23 @@ using namespace std::chrono_literals;
 
 TEST(LabelIndex, KeepsIndicesStable) {
   LabelIndex label_index;
+  LabelUses uses(label_index);
 
-  const auto first = label_index.pool("llama");
-  const auto second = label_index.pool("qwen");
+  const auto first = uses.pool("llama");
+  const auto second = uses.pool("qwen");
 
   EXPECT_EQ(first, 1u);
   EXPECT_EQ(second, 2u);
-  EXPECT_EQ(label_index.pool("llama"), first);
+  EXPECT_EQ(uses.pool("llama"), first);
   EXPECT_EQ(label_index.view().pools, (std::vector<std::string>{"", "llama", "qwen"}));
 }
 
 TEST(LabelIndex, DistinguishesTheSameBackendInTwoPools) {
   LabelIndex label_index;
+  LabelUses uses(label_index);
 
-  EXPECT_NE(label_index.backend("a", "gpu1:8000"), label_index.backend("b", "gpu1:8000"));
-  EXPECT_EQ(label_index.backend("a", "gpu1:8000"), label_index.backend("a", "gpu1:8000"));
+  EXPECT_NE(uses.backend("a", "gpu1:8000"), uses.backend("b", "gpu1:8000"));
+  EXPECT_EQ(uses.backend("a", "gpu1:8000"), uses.backend("a", "gpu1:8000"));
 }
 
 TEST(LabelIndex, ForgetsNamesThatNoPlanUsesAnyMore) {
@@ -213,10 +215,11 @@ TEST(MetricsRegistry, ForgetsNamesWhileOthersAreCounted) {
 
 TEST(LabelIndex, ListsEachRoutePoolPairOnceAndInOrder) {
   LabelIndex label_index;
-  label_index.pool("a");
-  label_index.pool("b");
-  label_index.route("x");
-  label_index.route("y");
+  LabelUses uses(label_index);
+  uses.pool("a");
+  uses.pool("b");
+  uses.route("x");
+  uses.route("y");
 
   label_index.add_route_to_pool(2, 1);
   label_index.add_route_to_pool(1, 2);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -16,6 +15,7 @@
 namespace evenkeel {
 
 class LabelUses;
+class MetricsRegistry;
 
 /// Indices that lose their names.
 struct ForgottenLabels {
@@ -29,15 +29,6 @@ struct ForgottenLabels {
   }
 };
 
-/// Owns what is counted by index.
-class LabeledMetrics {
- public:
-  virtual ~LabeledMetrics() = default;
-  /// Clears what was counted there, before the indices get other names. Nothing counts there
-  /// meanwhile. Thread: any, one at a time.
-  virtual void clear(const ForgottenLabels& forgotten) = 0;
-};
-
 /// Indices of the names that label metrics. Names come from the configuration; those of models also
 /// from clients, up to `max_models`. While no plan uses a name of a pool, route, backend or tenant,
 /// its series are not exported. The last of such names keep their indices, so their counters
@@ -49,13 +40,10 @@ class LabeledMetrics {
 class LabelIndex {
  public:
   /// `metrics` outlives it; null: nothing is counted by these indices.
-  explicit LabelIndex(LabeledMetrics* metrics = nullptr) : metrics_(metrics) {}
+  explicit LabelIndex(MetricsRegistry* metrics = nullptr) : metrics_(metrics) {}
 
-  /// The index of a name; if no LabelUses uses it, it lasts until one has used it.
-  std::uint32_t pool(std::string_view name);
-  std::uint32_t route(std::string_view name);
+  /// The index of a listener; those of pools, routes, backends and tenants come from LabelUses.
   std::uint32_t listener(std::string_view name);
-  std::uint32_t backend(std::string_view pool, std::string_view backend);
   /// 0 if no plan has had the backend, or not for long.
   std::uint32_t find_backend(std::string_view pool, std::string_view backend) const;
 
@@ -106,7 +94,7 @@ class LabelIndex {
   ForgottenLabels forget();
   void clear(const ForgottenLabels& forgotten);
 
-  LabeledMetrics* const metrics_;
+  MetricsRegistry* const metrics_;
   std::mutex clearing_;  // locked before `mutex_`
   mutable std::mutex mutex_;
   LabelNames pools_{1};

@@ -50,9 +50,8 @@ class MetricsPage {
   void counters(std::string_view name, std::string_view help);
   void gauges(std::string_view name, std::string_view help);
   void histograms(std::string_view name, std::string_view help);
-  void untyped(std::string_view name, std::string_view help);
 
-  /// A series of a family of counters, gauges or untyped values. Integers above 2^53 are rounded.
+  /// A series of a family of counters or gauges. Integers above 2^53 are rounded.
   void add(const Labels& labels, double value);
   template <class Integer>
     requires std::is_integral_v<Integer>

@@ -187,7 +187,7 @@ class alignas(64) WorkerMetrics {
   /// Counts a failed request, in addition to `count`. `pool` 0: it never reached one.
   void count_error(std::uint32_t pool, Fault fault) { pools_.at(pool).errors.count(fault); }
   void observe_pick(Duration duration) { pick_.observe(duration); }
-  /// Clears these labels, on the terms of LabeledMetrics.
+  /// Clears these labels, on the terms of MetricsRegistry.
   void clear(const ForgottenLabels& forgotten);
 
   InspectionMetrics& inspection() { return inspection_; }
@@ -249,7 +249,7 @@ struct BackendTotals {
 };
 
 /// The metrics of all workers and the names that label them.
-class MetricsRegistry final : private LabeledMetrics {
+class MetricsRegistry {
  public:
   explicit MetricsRegistry(unsigned workers);
 
@@ -267,9 +267,11 @@ class MetricsRegistry final : private LabeledMetrics {
   /// Open connections over all workers. Thread: any.
   std::int64_t connections(std::uint32_t listener) const;
 
- private:
-  void clear(const ForgottenLabels& forgotten) override;
+  /// Clears what was counted there, before the indices get other names. Nothing counts there
+  /// meanwhile. Thread: any, one at a time.
+  void clear(const ForgottenLabels& forgotten);
 
+ private:
   LabelIndex label_index_{this};
   std::vector<std::unique_ptr<WorkerMetrics>> workers_;
 };
