@@ -24,18 +24,6 @@ AttemptOutcome outcome_of(const Error& error) {
 
 }  // namespace
 
-const char* to_string(AttemptOutcome outcome) {
-  switch (outcome) {
-    case AttemptOutcome::success: return "success";
-    case AttemptOutcome::client_error: return "client_error";
-    case AttemptOutcome::overloaded: return "overloaded";
-    case AttemptOutcome::failed: return "failed";
-    case AttemptOutcome::unreachable: return "unreachable";
-    case AttemptOutcome::abandoned: return "abandoned";
-  }
-  return "";
-}
-
 AttemptResult classify(int status, Duration retry_after) {
   constexpr int too_many_requests = 429;
   constexpr int service_unavailable = 503;

@@ -21,11 +21,6 @@ enum class AttemptOutcome : std::uint8_t {
                  ///< request was not processed and may be sent again
 };
 
-inline constexpr int attempt_outcome_count = static_cast<int>(AttemptOutcome::abandoned) + 1;
-
-/// The stable word of an outcome, such as "overloaded".
-const char* to_string(AttemptOutcome outcome);
-
 /// What an attempt says of its backend, with the cause for people.
 struct AttemptResult {
   AttemptOutcome outcome = AttemptOutcome::success;
