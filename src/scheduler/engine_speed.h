@@ -105,8 +105,6 @@ class EngineSpeed {
   const Coefficients& coefficients() const { return coefficients_; }
   std::size_t prefill_samples() const { return prefill_.samples(); }
   std::size_t step_samples() const { return step_.samples(); }
-  /// Mean relative error of the prefill model lately, 0..2.
-  double prefill_error() const { return prefill_.relative_error(); }
 
  private:
   static constexpr double min_step = 1e-4;  // seconds; no engine is faster

@@ -34,7 +34,6 @@ class LeastSquares {
     forget_all();
     samples_ = 0;
     surprises_ = 0;
-    relative_error_ = 0.3;
   }
 
   LearnedModel<N> learned() const {
@@ -42,8 +41,7 @@ class LeastSquares {
             .max_variance = max_variance_,
             .covariance = covariance_,
             .samples = samples_,
-            .weight = weight_,
-            .relative_error = relative_error_};
+            .weight = weight_};
   }
   /// Continues with what another process has learned, as if it had learned it from `max_weight`
   /// samples at most: that many new ones count for as much. False: it is no such model, and changes
@@ -55,7 +53,6 @@ class LeastSquares {
     covariance_ = learned.covariance;
     samples_ = learned.samples;
     surprises_ = 0;
-    relative_error_ = std::clamp(learned.relative_error, 0.0, 2.0);
     const double most = 1 / (1 - forgetting_);
     weight_ = learned.weight >= 0 && learned.weight <= most ? learned.weight : most;
     if (weight_ <= max_weight) return true;
@@ -84,7 +81,6 @@ class LeastSquares {
   void learn_from(Prediction made, double y, double jitter) {
     const double predicted = std::max(made.y, 1e-6);
     const double error = y - predicted;
-    relative_error_ += 0.05 * (std::min(2.0, std::abs(error) / predicted) - relative_error_);
     const double limit = max_residual * std::max(predicted, jitter);
     const double residual = std::clamp(error, -limit, limit);
 
@@ -111,8 +107,6 @@ class LeastSquares {
 
   const Vector& coefficients() const { return coefficients_; }
   std::size_t samples() const { return samples_; }
-  /// Mean of |error| / prediction over about the last 20 samples; 0.3 before the first.
-  double relative_error() const { return relative_error_; }
 
  private:
   static constexpr double noise = 0.25;
@@ -203,7 +197,7 @@ class LeastSquares {
         if (!(covariance[i][j] == covariance[j][i])) return false;
       }
     }
-    return std::isfinite(learned.relative_error) && is_positive(covariance);
+    return is_positive(covariance);
   }
   /// True if Cholesky's decomposition of the correlations exists.
   static bool is_positive(const std::array<Vector, N>& covariance) {
@@ -226,7 +220,6 @@ class LeastSquares {
   std::size_t samples_ = 0;
   double weight_ = 0;  // of what is known: samples, of which each before the last counts for less
   int surprises_ = 0;  // in a row; below 0: predictions were too high
-  double relative_error_ = 0.3;
 };
 
 }  // namespace evenkeel

@@ -82,7 +82,6 @@ template <std::size_t N>
 void write(const LearnedModel<N>& model, state::Model& message) {
   message.set_samples(model.samples);
   message.set_weight(model.weight);
-  message.set_relative_error(model.relative_error);
   message.mutable_coefficients()->Add(model.coefficients.begin(), model.coefficients.end());
   message.mutable_max_variance()->Add(model.max_variance.begin(), model.max_variance.end());
   for (const auto& row : model.covariance)
@@ -191,7 +190,6 @@ LearnedModel<N> read_model(const state::Model& message) {
   if (!whole || message.samples() == 0) return model;
   model.samples = message.samples();
   model.weight = number(message.weight());
-  model.relative_error = number(message.relative_error());
   std::ranges::copy(coefficients, model.coefficients.begin());
   std::ranges::copy(max_variance, model.max_variance.begin());
   for (std::size_t i = 0; i < N * N; ++i) model.covariance[i / N][i % N] = covariance[i];

@@ -317,7 +317,7 @@ TEST(LearnedSchedulers, AnyNumbersAreSurvived) {
                               &engine.mean_prefill,
                               &engine.mean_context,
                               &engine.load_seconds.emplace(1),
-                              &engine.step.relative_error,
+                              &engine.step.weight,
                               &engine.step.coefficients[0],
                               &engine.prefill.max_variance[1],
                               &engine.step.covariance[2][2],

@@ -31,7 +31,6 @@ TEST(LeastSquares, ConvergesFromPriorsThatAreFourTimesWrongWithinFiftySamples) {
     for (const Model::Vector& x : {Model::Vector{1, 2}, {5, 10}, {10, 0}, {9, 20}}) {
       EXPECT_NEAR(model.predict(x) / (truth[0] * x[0] + truth[1] * x[1]), 1, 0.1) << wrong;
     }
-    EXPECT_LT(model.relative_error(), 0.2);
   }
 }
 
@@ -136,7 +135,6 @@ TEST(LeastSquares, ARestoredModelPredictsTheSame) {
 
   EXPECT_EQ(model.predict({5, 10}), before.predict({5, 10}));
   EXPECT_EQ(model.samples(), 300u);
-  EXPECT_EQ(model.relative_error(), before.relative_error());
 }
 
 TEST(LeastSquares, AFewSamplesOverruleARestoredModel) {
@@ -192,7 +190,6 @@ TEST(LeastSquares, IsNotRestoredFromWhatNoSamplesTeach) {
   }
   with([](auto& model) { model.max_variance[0] = 0; });
   with([](auto& model) { model.covariance[0][0] = 0; });
-  with([&](auto& model) { model.relative_error = nan; });
 
   const Model fresh({0.1, 0.01}, 0.99);
   for (std::size_t i = 0; i < bad.size(); ++i) {

@@ -6,7 +6,6 @@
 
 #include <limits>
 #include <string>
-#include <utility>
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
@@ -41,14 +40,12 @@ LearnedEngine some_engine() {
                  .max_variance = {9e-4, 1e-9, 1e-14},
                  .covariance = {{{1e-6, 2e-9, 3e-12}, {2e-9, 4e-10, 5e-15}, {3e-12, 5e-15, 6e-16}}},
                  .samples = 400,
-                 .weight = 180.5,
-                 .relative_error = 0.07};
+                 .weight = 180.5};
   engine.prefill = {.coefficients = {0.09, 0.002},
                     .max_variance = {0.01, 1e-5},
                     .covariance = {{{1e-4, -2e-6}, {-2e-6, 3e-7}}},
                     .samples = 77,
-                    .weight = 50,
-                    .relative_error = 0.1};
+                    .weight = 50};
   for (std::uint64_t i = 0; i < 10'000; ++i) engine.prefixes.push_back(mix(i));
   return engine;
 }

@@ -24,7 +24,6 @@ struct LearnedModel {
   std::array<Vector, N> covariance{};
   std::size_t samples = 0;
   double weight = 0;  ///< for how many of them it counts
-  double relative_error = 0;
 
   bool operator==(const LearnedModel&) const = default;
 };
