@@ -8,6 +8,7 @@
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/host.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/base/trimmed.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
@@ -47,19 +48,12 @@ bool is_loopback_client(const AdminRequest& request) {
   return client == "::1" || client.starts_with("127.");
 }
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view space = " \t\r\n";
-  const auto begin = text.find_first_not_of(space);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
-}
-
 /// Returns an empty string if the file holds no usable token.
 std::string read_token(const std::string& file) {
   constexpr std::size_t max_padding = 64;
   const auto read = read_file(file, max_token_bytes + max_padding);
   const auto* text = std::get_if<std::string>(&read);
-  const std::string_view token = text == nullptr ? std::string_view() : trimmed(*text);
+  const std::string_view token = text == nullptr ? std::string_view() : trimmed(*text, " \t\r\n");
   if (token.size() < min_token_bytes || token.size() > max_token_bytes) {
     log::error("admin: " + file + " holds no token of 16 to 4096 bytes: what needs it is refused");
     return {};
@@ -73,7 +67,7 @@ std::string_view bearer_token(const AdminRequest& request) {
   const auto credentials = request.field("authorization");
   if (!credentials || credentials->size() <= scheme.size()) return {};
   if (!equals_ignore_case(credentials->substr(0, scheme.size()), scheme)) return {};
-  return trimmed(credentials->substr(scheme.size()));
+  return trimmed(credentials->substr(scheme.size()), " \t\r\n");
 }
 
 /// Takes the same time wherever the texts differ.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "evenkeel/base/trimmed.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
@@ -12,12 +13,6 @@ namespace {
 
 constexpr int gzip_window_bits = 15 + 16;  // zlib: 16 more asks for gzip's header
 constexpr int memory_level = 8;
-
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
-}
 
 /// The part up to the next `separator`, which is taken off `text` with it.
 std::string_view next_part(std::string_view& text, char separator) {

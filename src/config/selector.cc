@@ -2,17 +2,9 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/trimmed.h"
+
 namespace evenkeel {
-namespace {
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
-
-}  // namespace
-
 std::string selector_of(const BackendLabels& labels) {
   std::string text;
   for (const auto& [label, value] : labels) {
@@ -29,8 +21,8 @@ std::optional<BackendLabels> labels_of(std::string_view selector) {
     const std::string_view term = selector.substr(0, end);
     const std::size_t equals = term.find('=');
     if (equals == std::string_view::npos) return std::nullopt;
-    const std::string_view label = trimmed(term.substr(0, equals));
-    const std::string_view value = trimmed(term.substr(equals + 1));
+    const std::string_view label = trimmed(term.substr(0, equals), " ");
+    const std::string_view value = trimmed(term.substr(equals + 1), " ");
     if (label.empty() || value.empty()) return std::nullopt;
     if (!labels.emplace(label, value).second) return std::nullopt;
     if (end == selector.size()) return labels;

@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/trimmed.h"
+
 namespace evenkeel {
 namespace {
-
-std::string_view trim(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 std::string_view unquote(std::string_view text) {
   const bool quoted = text.size() >= 2 && text.front() == '"' && text.back() == '"';
@@ -31,7 +27,7 @@ std::string_view without_port(std::string_view address) {
 std::string_view for_parameter(std::string_view element) {
   while (!element.empty()) {
     const auto semicolon = element.find(';');
-    const std::string_view pair = trim(element.substr(0, semicolon));
+    const std::string_view pair = trimmed(element.substr(0, semicolon));
     if (equals_ignore_case(pair.substr(0, 4), "for=")) return unquote(pair.substr(4));
     if (semicolon == std::string_view::npos) break;
     element.remove_prefix(semicolon + 1);
@@ -50,7 +46,7 @@ class ClientSearch {
     while (!done_) {
       const auto comma = list.rfind(',');
       const bool first = comma == std::string_view::npos;
-      const std::string_view element = trim(first ? list : list.substr(comma + 1));
+      const std::string_view element = trimmed(first ? list : list.substr(comma + 1));
       if (!element.empty()) {
         visit_address(without_port(is_forwarded ? for_parameter(element) : element));
       }

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "evenkeel/http/fields.h"
+
 namespace evenkeel {
 namespace {
 
@@ -43,12 +45,6 @@ std::optional<std::size_t> labels_size(std::string_view text) {
     at += *quoted + 1;
   }
   return std::nullopt;
-}
-
-bool equals_ignore_case(std::string_view text, std::string_view lower) {
-  return std::ranges::equal(text, lower, [](char a, char b) {
-    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
-  });
 }
 
 /// A number as Go writes it, and as most others do: 1, 2.5e-3, +Inf, NaN.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/hex.h"
+#include "evenkeel/base/trimmed.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/json/text.h"
 
@@ -14,14 +15,6 @@ namespace {
 // Header lines and values that are longer do not matter.
 constexpr std::size_t max_line = 512;
 constexpr std::size_t max_boundary = 70;  // RFC 2046, section 5.1.1
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view spaces = " \t";
-  const std::size_t begin = std::min(text.find_first_not_of(spaces), text.size());
-  text.remove_prefix(begin);
-  const std::size_t end = text.find_last_not_of(spaces);
-  return text.substr(0, end == std::string_view::npos ? 0 : end + 1);
-}
 
 // Removes a value from the front of `text`: a quoted string, or what precedes the next semicolon.
 std::string take_value(std::string_view& text) {

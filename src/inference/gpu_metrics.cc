@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "evenkeel/http/fields.h"
+
 namespace evenkeel {
 namespace {
 
@@ -62,12 +64,6 @@ double ratio(double value) {
 }
 double bytes(double value) {
   return value >= 0 && value <= max_bytes ? value : LoadSample::unknown;
-}
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-bool equals_ignore_case(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 std::string_view without_prefix(std::string_view uuid) {

@@ -3,14 +3,10 @@
 #include <charconv>
 #include <cmath>
 
+#include "evenkeel/base/trimmed.h"
+
 namespace evenkeel {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view spaces = " \t\n\v\f\r";
-  text.remove_prefix(std::min(text.find_first_not_of(spaces), text.size()));
-  return text.substr(0, text.find_last_not_of(spaces) + 1);
-}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -28,7 +24,7 @@ std::optional<json::Number> lax_integer(std::string_view number) {
 }
 
 std::optional<json::Number> lax_integer_in_text(std::string_view text) {
-  text = trimmed(text);
+  text = trimmed(text, " \t\n\v\f\r");
   json::Number number{.negative = text.starts_with('-')};
   if (number.negative || text.starts_with('+')) text.remove_prefix(1);
   const std::size_t point = text.find('.');

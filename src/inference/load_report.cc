@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "evenkeel/base/trimmed.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {
@@ -23,12 +24,6 @@ bool equals_ignore_case(std::string_view text, std::string_view upper) {
   return std::ranges::equal(text, upper, [](char a, char b) {
     return (a >= 'a' && a <= 'z' ? static_cast<char>(a - 'a' + 'A') : a) == b;
   });
-}
-
-std::string_view trim(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
 }
 
 /// Collects values by name. An engine with several ranks may repeat a name.
@@ -64,13 +59,13 @@ std::optional<LoadSample> read_text(std::string_view text) {
   ReportReader reader;
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view entry = trim(text.substr(0, comma));
+    const std::string_view entry = trimmed(text.substr(0, comma), " ");
     text.remove_prefix(std::min(comma + 1, text.size()));
     const std::size_t separator = entry.find_first_of("=:");
     if (separator == std::string_view::npos) continue;
-    std::string_view name = trim(entry.substr(0, separator));
+    std::string_view name = trimmed(entry.substr(0, separator), " ");
     name.remove_prefix(name.find('.') == std::string_view::npos ? 0 : name.find('.') + 1);
-    const std::string_view digits = trim(entry.substr(separator + 1));
+    const std::string_view digits = trimmed(entry.substr(separator + 1), " ");
     double value = 0;
     const char* const end = digits.data() + digits.size();
     const auto parsed = std::from_chars(digits.data(), end, value);
@@ -120,11 +115,11 @@ std::optional<std::string> decode_base64(std::string_view text) {
 
 std::optional<LoadSample> read_load_report(std::string_view value) {
   if (value.size() > max_bytes) return std::nullopt;
-  value = trim(value);
+  value = trimmed(value, " ");
   const std::size_t space = value.find(' ');
   if (space == std::string_view::npos) return std::nullopt;
   const std::string_view format = value.substr(0, space);
-  const std::string_view content = trim(value.substr(space));
+  const std::string_view content = trimmed(value.substr(space), " ");
   if (equals_ignore_case(format, "TEXT")) return read_text(content);
   if (equals_ignore_case(format, "JSON")) return read_json(content);
   if (equals_ignore_case(format, "BIN")) return read_binary_load_report(content);
@@ -133,7 +128,7 @@ std::optional<LoadSample> read_load_report(std::string_view value) {
 
 std::optional<LoadSample> read_binary_load_report(std::string_view value) {
   if (value.size() > max_bytes) return std::nullopt;
-  const auto bytes = decode_base64(trim(value));
+  const auto bytes = decode_base64(trimmed(value, " "));
   xds::data::orca::v3::OrcaLoadReport message;
   if (!bytes || !message.ParseFromString(*bytes)) return std::nullopt;
   ReportReader reader;

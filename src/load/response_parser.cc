@@ -1,5 +1,6 @@
 #include "evenkeel/load/response_parser.h"
 
+#include "evenkeel/base/trimmed.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {
@@ -7,13 +8,8 @@ namespace {
 
 constexpr std::size_t max_error_bytes = 4096;
 
-std::string_view trim(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  return text;
-}
-
 bool is_error(std::string_view json) {
-  return json.starts_with('{') && trim(json.substr(1)).starts_with("\"error\"");
+  return json.starts_with('{') && trimmed(json.substr(1), " ").starts_with("\"error\"");
 }
 
 ResponseUsage usage_of(const InferenceResponse& response) {
@@ -49,7 +45,7 @@ unsigned StreamParser::feed(std::string_view bytes) {
 }
 
 void StreamParser::end_event() {
-  const std::string_view data = trim(data_);
+  const std::string_view data = trimmed(data_, " ");
   if (data == "[DONE]") done_ = true;
   if (error_.empty() && is_error(data)) error_ = data;
   data_.clear();

@@ -6,13 +6,13 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <memory>
 #include <numeric>
 #include <optional>
 
+#include "evenkeel/base/trimmed.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {
@@ -176,19 +176,11 @@ bool read_json_lines(std::string_view first, Lines& lines, Trace& trace, std::st
 
 // ---- CSV --------------------------------------------------------------------------------------
 
-/// The cell without the blanks and quotes around it.
-std::string_view trimmed(std::string_view cell) {
-  const auto outside = [](char c) { return c == ' ' || c == '\t' || c == '"'; };
-  while (!cell.empty() && outside(cell.front())) cell.remove_prefix(1);
-  while (!cell.empty() && outside(cell.back())) cell.remove_suffix(1);
-  return cell;
-}
-
 std::vector<std::string_view> split(std::string_view line) {
   std::vector<std::string_view> cells;
   for (;;) {
     const std::size_t comma = line.find(',');
-    cells.push_back(trimmed(line.substr(0, comma)));
+    cells.push_back(trimmed(line.substr(0, comma), " \t\""));
     if (comma == std::string_view::npos) return cells;
     line.remove_prefix(comma + 1);
   }

@@ -5,17 +5,12 @@
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/base/trimmed.h"
 #include "evenkeel/http/grpc.h"
 #include "proxy/agent_session.h"
 
 namespace evenkeel {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
-  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
-  return text;
-}
 
 /// The value of a cookie in one field (RFC 6265, section 4.2.1).
 std::string_view find_cookie(std::string_view field, std::string_view name) {

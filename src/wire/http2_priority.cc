@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "evenkeel/base/trimmed.h"
+
 namespace evenkeel {
-namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-}  // namespace
-
 void Http2PriorityField::add(std::string_view value) {
   given_ = true;
   for (std::size_t at = 0; at <= value.size();) {
