@@ -26,10 +26,6 @@ JsonValue seconds_or_null(const std::optional<Duration>& duration) {
   return duration ? seconds(*duration) : JsonValue();
 }
 
-JsonValue count_or_null(const std::optional<std::uint64_t>& count) {
-  return count ? JsonValue(*count) : JsonValue();
-}
-
 /// Null for no backend, and for one that the pool has no more.
 JsonValue backend_or_null(const ExplainedDecision& explained, std::uint32_t slot) {
   const auto found = explained.backends.find(slot);
@@ -112,8 +108,8 @@ JsonValue predicted_document(const Decision& decision) {
 JsonValue outcome_document(const Decision& decision) {
   JsonValue document;
   document.add("ttft_seconds", seconds_or_null(decision.ttft));
-  document.add("cached_tokens", count_or_null(decision.cached));
-  document.add("output_tokens", count_or_null(decision.output));
+  document.add("cached_tokens", decision.cached);
+  document.add("output_tokens", decision.output);
   document.add("seconds", seconds_or_null(decision.took));
   return document;
 }

@@ -1,11 +1,9 @@
 #include "admin/documents.h"
 
 #include <array>
-#include <cmath>
 #include <ctime>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "evenkeel/backend/unavailable.h"
@@ -28,10 +26,6 @@ JsonValue seconds_or_null(const std::optional<Duration>& duration) {
   return duration ? JsonValue(seconds_of(*duration)) : JsonValue();
 }
 
-JsonValue number_or_null(double value) {
-  return std::isnan(value) ? JsonValue() : JsonValue(value);
-}
-
 JsonValue text_or_null(const std::string& text) {
   return text.empty() ? JsonValue() : JsonValue(text);
 }
@@ -49,12 +43,12 @@ JsonValue polled_document(const BackendStatus* monitored, const Signals& signals
   const LoadSample values = signals.values();
   JsonValue polled;
   polled.add("age_seconds", seconds_or_null(signals.age(now)));
-  polled.add("running", number_or_null(values.running));
-  polled.add("waiting", number_or_null(values.waiting));
-  polled.add("kv_cache_ratio", number_or_null(values.kv_cache_ratio));
-  polled.add("gpu_utilization_ratio", number_or_null(values.gpu_utilization_ratio));
-  polled.add("gpu_memory_used_bytes", number_or_null(values.gpu_memory_used_bytes));
-  polled.add("gpu_memory_total_bytes", number_or_null(values.gpu_memory_total_bytes));
+  polled.add("running", values.running);
+  polled.add("waiting", values.waiting);
+  polled.add("kv_cache_ratio", values.kv_cache_ratio);
+  polled.add("gpu_utilization_ratio", values.gpu_utilization_ratio);
+  polled.add("gpu_memory_used_bytes", values.gpu_memory_used_bytes);
+  polled.add("gpu_memory_total_bytes", values.gpu_memory_total_bytes);
   const PollStatus* status =
       monitored == nullptr || !monitored->polled ? nullptr : &*monitored->polled;
   const bool engine_is_polled =
@@ -71,8 +65,8 @@ JsonValue polled_document(const BackendStatus* monitored, const Signals& signals
 JsonValue engine_document(const EngineState& engine) {
   JsonValue document;
   document.add("restarts_total", engine.restarts());
-  document.add("kv_cache_tokens", number_or_null(engine.kv_tokens()));
-  document.add("step_tokens", number_or_null(engine.step_tokens()));
+  document.add("kv_cache_tokens", engine.kv_tokens());
+  document.add("step_tokens", engine.step_tokens());
   const auto tokens = engine.prefix_cache();
   document.add("prefix_queried_tokens_total", tokens ? JsonValue(tokens->queried) : JsonValue());
   document.add("prefix_hit_tokens_total", tokens ? JsonValue(tokens->hit) : JsonValue());
@@ -296,7 +290,7 @@ JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& h
   document.add("replaced_in_flight", replaced_in_flight(*view.status, pool.spec().name, backend));
   // A request that waits in our queue waits for any backend of the pool; how many wait inside this
   // one, only its engine knows.
-  document.add("waiting", number_or_null(shared.signals.values().waiting));
+  document.add("waiting", shared.signals.values().waiting);
   document.add("picks_total", shared.slots.picks_total());
   document.add("errors_total", shared.stats.errors_total());
   document.add("latency", std::move(latency));

@@ -1,7 +1,7 @@
 #include "admin/message.h"
 
 #include "evenkeel/http/fields.h"
-#include "evenkeel/json/writer.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 
@@ -24,9 +24,7 @@ AdminReply json_reply(int status, std::string json) {
 }
 
 AdminReply error_reply(int status, std::string_view message) {
-  JsonWriter json;
-  json.begin_object().field("error", message).end_object();
-  return json_reply(status, json.take());
+  return json_reply(status, json_text(JsonValue::Object{{"error", message}}));
 }
 
 }  // namespace evenkeel

@@ -1,12 +1,9 @@
 #include "evenkeel/json/writer.h"
 
-#include <array>
-#include <charconv>
-#include <cmath>
-
 #include "evenkeel/base/utf8.h"
 
 namespace evenkeel {
+
 void append_json_string(std::string& out, std::string_view text) {
   constexpr char digits[] = "0123456789abcdef";
   out += '"';
@@ -41,71 +38,6 @@ std::string json_string(std::string_view text) {
   std::string out;
   append_json_string(out, text);
   return out;
-}
-
-void JsonWriter::separate() {
-  if (!fresh_) text_ += ',';
-  fresh_ = false;
-}
-
-JsonWriter& JsonWriter::open(char bracket) {
-  separate();
-  text_ += bracket;
-  fresh_ = true;
-  return *this;
-}
-
-JsonWriter& JsonWriter::close(char bracket) {
-  text_ += bracket;
-  fresh_ = false;
-  return *this;
-}
-
-JsonWriter& JsonWriter::key(std::string_view name) {
-  separate();
-  append_json_string(text_, name);
-  text_ += ':';
-  fresh_ = true;
-  return *this;
-}
-
-JsonWriter& JsonWriter::value(std::string_view text) {
-  separate();
-  append_json_string(text_, text);
-  return *this;
-}
-
-JsonWriter& JsonWriter::value(bool truth) {
-  separate();
-  text_ += truth ? "true" : "false";
-  return *this;
-}
-
-JsonWriter& JsonWriter::value(std::uint64_t number) {
-  separate();
-  text_ += std::to_string(number);
-  return *this;
-}
-
-JsonWriter& JsonWriter::value(std::int64_t number) {
-  separate();
-  text_ += std::to_string(number);
-  return *this;
-}
-
-JsonWriter& JsonWriter::value(double number) {
-  if (!std::isfinite(number)) return null();
-  separate();
-  std::array<char, 32> digits;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  text_.append(digits.data(), end.ptr);
-  return *this;
-}
-
-JsonWriter& JsonWriter::null() {
-  separate();
-  text_ += "null";
-  return *this;
 }
 
 }  // namespace evenkeel

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <optional>
 
-#include "evenkeel/json/writer.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 namespace {
@@ -25,20 +25,15 @@ void append_row(std::string& out, std::string_view name, const HdrHistogram& dur
                  format_duration(durations.quantile(0.99)), format_duration(durations.max()));
 }
 
-void write(JsonWriter& json, std::string_view name, const HdrHistogram& durations) {
-  json.key(name);
-  if (durations.count() == 0) {
-    json.null();
-    return;
-  }
-  json.begin_object()
-      .field("count", durations.count())
-      .field("mean", seconds_of(durations.mean()))
-      .field("p50", seconds_of(durations.quantile(0.5)))
-      .field("p90", seconds_of(durations.quantile(0.9)))
-      .field("p99", seconds_of(durations.quantile(0.99)))
-      .field("max", seconds_of(durations.max()))
-      .end_object();
+/// Null without any durations.
+JsonValue summary(const HdrHistogram& durations) {
+  if (durations.count() == 0) return {};
+  return JsonValue::Object{{"count", durations.count()},
+                           {"mean", seconds_of(durations.mean())},
+                           {"p50", seconds_of(durations.quantile(0.5))},
+                           {"p90", seconds_of(durations.quantile(0.9))},
+                           {"p99", seconds_of(durations.quantile(0.99))},
+                           {"max", seconds_of(durations.max())}};
 }
 
 template <class... Values>
@@ -101,30 +96,6 @@ void append_failures(std::string& out, const LoadReport& report) {
   for (const auto& [reason, count] : report.reasons) {
     append_line(out, "  {:<20}{:>10}  x-evenkeel-reason", reason, count);
   }
-}
-
-void write_totals(JsonWriter& json, const LoadReport& report) {
-  json.field("elapsed_seconds", seconds_of(report.elapsed))
-      .key("requests")
-      .begin_object()
-      .field("started", report.started)
-      .field("succeeded", report.succeeded)
-      .field("failed", report.failed)
-      .field("abandoned", report.abandoned)
-      .end_object()
-      .field("requests_per_second", per_second(report.succeeded, report.elapsed))
-      .key("tokens")
-      .begin_object()
-      .field("prompt", report.prompt_tokens)
-      .field("cached", report.cached_tokens)
-      .field("output", report.output_tokens)
-      .end_object()
-      .field("output_tokens_per_second", per_second(report.output_tokens, report.elapsed))
-      .key("connections")
-      .begin_object()
-      .field("opened", report.connections)
-      .field("reused", report.reused)
-      .end_object();
 }
 
 /// Nothing without targets. What is refused, fails or never ends is not good.
@@ -206,37 +177,45 @@ std::string render_report(const LoadOptions& options, const LoadReport& report) 
 }
 
 std::string report_json(const LoadOptions& options, const LoadReport& report) {
-  JsonWriter json;
-  json.begin_object()
-      .field("url", options.url)
-      .field("loop", loop_name(options))
-      .field("stream", options.stream)
-      .field("seed", options.seed);
-  write_totals(json, report);
-  const bool open = report.lateness.count() != 0;
-  json.field("goodput_ratio", goodput_ratio(options, report));
-  json.field("late_starts", open ? std::optional(report.late_starts) : std::nullopt);
-  write(json, "late_seconds", report.lateness);
-  write(json, "ttft_seconds", report.ttft);
-  write(json, "tpot_seconds", report.tpot);
-  write(json, "gap_seconds", report.inter_token_latency);
-  write(json, "e2e_seconds", report.e2e_latency);
-
-  json.key("errors").begin_object();
+  JsonValue::Object errors, reasons, backends;
   for (const auto& [kind, failure] : report.failures) {
-    json.key(kind).begin_object();
-    json.field("count", failure.count).field("example", failure.example).end_object();
+    errors.emplace_back(kind,
+                        JsonValue::Object{{"count", failure.count}, {"example", failure.example}});
   }
-  json.end_object().key("reasons").begin_object();
-  for (const auto& [reason, count] : report.reasons) json.field(reason, count);
-  json.end_object().key("backends").begin_object();
+  for (const auto& [reason, count] : report.reasons) reasons.emplace_back(reason, count);
   for (const auto& [name, share] : report.backends) {
-    json.key(name).begin_object().field("answered", share.answered);
-    write(json, "ttft_seconds", share.ttft);
-    json.end_object();
+    backends.emplace_back(name, JsonValue::Object{{"answered", share.answered},
+                                                  {"ttft_seconds", summary(share.ttft)}});
   }
-  json.end_object().end_object();
-  return json.take() + "\n";
+  const bool open = report.lateness.count() != 0;
+  return json_text(JsonValue::Object{
+             {"url", options.url},
+             {"loop", loop_name(options)},
+             {"stream", options.stream},
+             {"seed", options.seed},
+             {"elapsed_seconds", seconds_of(report.elapsed)},
+             {"requests", JsonValue::Object{{"started", report.started},
+                                            {"succeeded", report.succeeded},
+                                            {"failed", report.failed},
+                                            {"abandoned", report.abandoned}}},
+             {"requests_per_second", per_second(report.succeeded, report.elapsed)},
+             {"tokens", JsonValue::Object{{"prompt", report.prompt_tokens},
+                                          {"cached", report.cached_tokens},
+                                          {"output", report.output_tokens}}},
+             {"output_tokens_per_second", per_second(report.output_tokens, report.elapsed)},
+             {"connections",
+              JsonValue::Object{{"opened", report.connections}, {"reused", report.reused}}},
+             {"goodput_ratio", goodput_ratio(options, report)},
+             {"late_starts", open ? std::optional(report.late_starts) : std::nullopt},
+             {"late_seconds", summary(report.lateness)},
+             {"ttft_seconds", summary(report.ttft)},
+             {"tpot_seconds", summary(report.tpot)},
+             {"gap_seconds", summary(report.inter_token_latency)},
+             {"e2e_seconds", summary(report.e2e_latency)},
+             {"errors", std::move(errors)},
+             {"reasons", std::move(reasons)},
+             {"backends", std::move(backends)}}) +
+         "\n";
 }
 
 }  // namespace evenkeel

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "evenkeel/json/writer.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel {
 namespace {
@@ -65,21 +65,18 @@ std::string log_line(const LoadRequest& load_request, Duration due_in, Instant d
   if (const auto time = result.per_token()) per_token = seconds_of(*time);
   std::optional<std::string_view> error;
   if (!result.kind.empty()) error = result.kind;
-  JsonWriter json;
-  json.begin_object()
-      .field("index", load_request.index)
-      .field("due_seconds", seconds_of(due_in))
-      .field("started_seconds", seconds_of(result.started - due))
-      .field("ttft_seconds", first_token)
-      .field("tpot_seconds", per_token)
-      .field("e2e_seconds", seconds_of(result.end - due))
-      .field("prompt_tokens", load_request.prompt_tokens)
-      .field("cached_tokens", result.cached_tokens)
-      .field("output_tokens", result.output_tokens)
-      .field("backend", result.backend)
-      .field("error", error)
-      .end_object();
-  return json.take() + "\n";
+  return json_text(JsonValue::Object{{"index", load_request.index},
+                                     {"due_seconds", seconds_of(due_in)},
+                                     {"started_seconds", seconds_of(result.started - due)},
+                                     {"ttft_seconds", first_token},
+                                     {"tpot_seconds", per_token},
+                                     {"e2e_seconds", seconds_of(result.end - due)},
+                                     {"prompt_tokens", load_request.prompt_tokens},
+                                     {"cached_tokens", result.cached_tokens},
+                                     {"output_tokens", result.output_tokens},
+                                     {"backend", result.backend},
+                                     {"error", error}}) +
+         "\n";
 }
 
 }  // namespace evenkeel
