@@ -186,7 +186,12 @@ struct Settings {
 class PollingRun {
  public:
   PollingRun(const Settings& settings, const sockaddr_in& address)
-      : exporters_(loop_, literal_addresses_only(), 1) {
+      : exporters_(
+            loop_,
+            [](const std::string& host, std::uint16_t port) {
+              return Task<Result<std::vector<Endpoint>>>(resolve(host, port));
+            },
+            1) {
     const auto addresses = resolve("127.0.0.1", ntohs(address.sin_port));
     MetricsPollSpec spec{.engine = settings.engine};
     spec.config.path = "/metrics";

@@ -64,13 +64,6 @@ bool is_polled(const MetricsPollSpec& spec) {
   return polls_engine(spec) || !spec.config.gpu.empty();
 }
 
-NameResolver literal_addresses_only() {
-  return [](std::string host, std::uint16_t port) -> Task<Result<std::vector<Endpoint>>> {
-    if (parse_ip(host)) return resolve(host, port);
-    return Error{.fault = Fault::connect_failed, .detail = host + " is a name, not an address"};
-  };
-}
-
 /// Polls the page of an engine.
 class EngineSource final : public PolledSource {
  public:

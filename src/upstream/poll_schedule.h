@@ -38,7 +38,6 @@ class PollSchedule {
   Duration interval() const;
   /// How long values stay valid after a poll.
   Duration ttl() const;
-  std::uint32_t consecutive_failures() const { return failures_; }
 
  private:
   Duration configured_interval_;

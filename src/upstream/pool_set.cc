@@ -155,23 +155,6 @@ BackendHost host_of_backend(const PoolConfig& pool, const BackendConfig& backend
           .replaces_client = pool.host.empty() ? by_default : pool.host == "backend"};
 }
 
-Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config) {
-  std::optional<Error> unknown;
-  const BuildInputs now{.find =
-                            [&unknown](const Address& address) {
-                              auto addresses = resolve(address.host, address.port);
-                              if (addresses) return std::move(*addresses);
-                              unknown = std::move(addresses.error());
-                              return std::vector<Endpoint>();
-                            },
-                        .weights = {},
-                        .drained = {},
-                        .ids = {}};
-  auto pool_set = build(config, now);
-  if (unknown) return std::move(*unknown);
-  return pool_set;
-}
-
 Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
                                                       const BuildInputs& build_inputs,
                                                       const PoolSet* predecessor) {

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "admin/running_admin.h"
+#include "built_pools.h"
 #include "evenkeel/admin/backend_state.h"
 #include "evenkeel/base/clock.h"
 
@@ -293,7 +294,7 @@ TEST_F(AdminApi, StateSinceSurvivesAReload) {
   std::swap(changed.pools[0], changed.pools[1]);
   changed.pools[0].backends.insert(changed.pools[0].backends.begin(),
                                    BackendConfig{.address = {"127.0.0.1", 8009}});
-  auto next = PoolSet::build(changed);
+  auto next = build_pools(changed);
   ASSERT_TRUE(next.ok());
   (*next)->pools()[1].state->backends()[0]->state().take_out(OutOfRotation::draining);
   history.update(*next, Clock::now(), start + seconds(3));

@@ -1,7 +1,6 @@
 #include "evenkeel/admin/client.h"
 
 #include <chrono>
-#include <future>
 
 #include "admin/running_admin.h"
 

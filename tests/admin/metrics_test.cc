@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "built_pools.h"
 #include "evenkeel/config/load.h"
 #include "stats/temporary_directory.h"
 
@@ -32,7 +33,7 @@ class MetricsOfPools : public ::testing::Test {
   void configure(std::string_view config) {
     LoadResult loaded = read_config(config, "test.yaml", {});
     ASSERT_THAT(loaded.problems, IsEmpty());
-    auto pool_set = PoolSet::build(loaded.config);
+    auto pool_set = build_pools(loaded.config);
     ASSERT_TRUE(pool_set.ok());
     status_.update([&](RuntimeStatus& status) {
       status.version = "1.2.3";

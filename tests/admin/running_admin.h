@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "admin/raw_client.h"
+#include "built_pools.h"
 #include "evenkeel/admin/admin_server.h"
 #include "evenkeel/admin/control.h"
 #include "evenkeel/config/load.h"
@@ -85,7 +86,7 @@ class RunningAdmin : public ::testing::Test {
              Control* control = nullptr) {
     LoadResult loaded = read_config(config, "test.yaml", {});
     ASSERT_THAT(loaded.problems, ::testing::IsEmpty());
-    auto pool_set = PoolSet::build(loaded.config);
+    auto pool_set = build_pools(loaded.config);
     ASSERT_TRUE(pool_set.ok());
     auto admin_tls = load_admin_tls(loaded.config.admin);
     ASSERT_TRUE(admin_tls.ok()) << admin_tls.error().detail;

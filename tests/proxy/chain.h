@@ -3,11 +3,10 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "built_pools.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/proxy/plan.h"
 #include "wire/peer.h"
@@ -59,7 +58,7 @@ class Chain : public testing::Test {
 
   /// Builds the plan from `config`. The first `connect` does so if the test has not.
   void build() {
-    pool_set = *PoolSet::build(config);
+    pool_set = *build_pools(config);
     host.handler =
         std::make_shared<Plan>(std::make_shared<const Config>(config), pool_set,
                                WorkerContext{loop, metrics_registry, 0, recorder, held_bodies});

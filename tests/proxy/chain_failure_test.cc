@@ -1,6 +1,7 @@
 // Servers that answer wrongly or not at all, clients that leave or are slow.
 #include <gtest/gtest.h>
 
+#include "built_pools.h"
 #include "proxy/chain.h"
 
 namespace evenkeel {
@@ -119,7 +120,7 @@ TEST_F(FailingChain, LimitsTheSilenceOfOpenRequestsOfEarlierPlans) {
   const auto before = std::static_pointer_cast<Plan>(host.handler);
   config.pools[0].timeouts.idle = 7s;  // so that the links are made anew
   const WorkerContext worker{loop, metrics_registry, 0, recorder, held_bodies};
-  const auto next_set = PoolSet::build(config);
+  const auto next_set = build_pools(config);
   ASSERT_TRUE(next_set);
   auto plan = std::make_shared<Plan>(std::make_shared<const Config>(config), *next_set, worker,
                                      before.get());

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "built_pools.h"
 #include "proxy/chain.h"
 
 namespace evenkeel {
@@ -27,7 +28,7 @@ class NewestPlan : public Chain {
 
   /// The plan of requests that begin now, from `config`.
   void load() {
-    pool_set = *PoolSet::build(config);
+    pool_set = *build_pools(config);
     plan = std::make_shared<Plan>(
         std::make_shared<const Config>(config), pool_set,
         WorkerContext{loop, metrics_registry, 0, recorder, held_bodies, nullptr, nullptr, &plan},

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "built_pools.h"
 #include "counted_allocations.h"
 #include "proxy/chain.h"
 
@@ -132,7 +133,7 @@ using RefusingChain = Chain;
 
 TEST_F(RefusingChain, KnowsTheTenantOfARefusedRequest) {
   config.tenants = two_tenants().tenants;
-  pool_set = *PoolSet::build(config);
+  pool_set = *build_pools(config);
   MemoryPressureLevel pressure;
   pressure.set(MemoryPressure::critical);
   host.handler = std::make_shared<Plan>(

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "built_pools.h"
 #include "evenkeel/state/saved_state.h"
 
 namespace evenkeel {
@@ -32,7 +33,7 @@ Config with_backends(const std::vector<std::pair<std::uint16_t, std::uint32_t>>&
 }
 
 std::shared_ptr<const PoolSet> built(const Config& config) {
-  auto pool_set = PoolSet::build(config);
+  auto pool_set = build_pools(config);
   EXPECT_TRUE(pool_set.ok());
   return *pool_set;
 }

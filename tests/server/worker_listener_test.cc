@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "built_pools.h"
 #include "evenkeel/base/overload.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/net/listener.h"
@@ -32,7 +33,7 @@ class WorkerListenerTest : public testing::Test {
   WorkerListenerTest() {
     LoadResult loaded = read_config(std::string(file), "test.yaml", {});
     auto config = std::make_shared<const Config>(std::move(loaded.config));
-    auto pool_set = PoolSet::build(*config);
+    auto pool_set = build_pools(*config);
     EXPECT_TRUE(pool_set.ok());
     workers_.push_back(std::make_unique<Worker>(0, metrics_registry_, nullptr, pressure_));
     workers_[0]->adopt(config, *pool_set);

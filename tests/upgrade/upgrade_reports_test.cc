@@ -7,8 +7,8 @@
 
 #include <array>
 #include <memory>
-#include <string>
 
+#include "built_pools.h"
 #include "evenkeel/upgrade/handover_packets.h"
 #include "wire/peer.h"
 
@@ -29,7 +29,7 @@ std::shared_ptr<const PoolSet> two_backends() {
     backend.address = {"127.0.0.1", port};
     config.pools[0].backends.push_back(backend);
   }
-  return *PoolSet::build(config);
+  return *build_pools(config);
 }
 
 const evenkeel::Backend& backend_of(const PoolSet& pool_set, std::size_t number) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "evenkeel/base/hash.h"
+#include "upstream/polling.h"
 #include "upstream/test_server.h"
 #include "wire/peer.h"
 
@@ -56,7 +57,8 @@ class BackendMonitors : public testing::Test {
   }
 
   Loop loop;
-  BackendMonitor monitor{loop, 7};
+  BackendMonitor monitor{loop, 7, resolve_at_once,
+                         [](const std::string&, const std::string&, Duration) {}};
   std::shared_ptr<const MonitorSnapshot> latest;
 };
 
@@ -253,7 +255,7 @@ TEST(Suspicion, LastsWhileAServerAnswersNoCheck) {
   TestServer server(loop,
                     {{"/health", {.body = ""}}, {"/is_sleeping", {.status = 404, .body = ""}}});
   std::vector<Duration> reported;
-  BackendMonitor monitor(loop, 7, literal_addresses_only(),
+  BackendMonitor monitor(loop, 7, resolve_at_once,
                          [&](const std::string& pool, const std::string& id, Duration max_silence) {
                            EXPECT_EQ(pool + "/" + id, "chat/a");
                            reported.push_back(max_silence);
@@ -279,7 +281,7 @@ TEST(Suspicion, IsNotRaisedByAServerThatSaysItIsNotReady) {
   TestServer server(loop,
                     {{"/health", {.body = ""}}, {"/is_sleeping", {.status = 404, .body = ""}}});
   int reports = 0;
-  BackendMonitor monitor(loop, 7, literal_addresses_only(),
+  BackendMonitor monitor(loop, 7, resolve_at_once,
                          [&](const std::string&, const std::string&, Duration) { ++reports; });
   std::vector<MonitorSpec> specs;
   specs.push_back(spec_for("a", server.endpoint(), "vllm"));

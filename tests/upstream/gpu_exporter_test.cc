@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <string>
 
 #include "upstream/polling.h"
 
@@ -25,7 +24,7 @@ constexpr double mebibyte = 1024 * 1024;
 
 TEST(GpuExporter, IsPolledOnceForAllBackends) {
   Loop loop;
-  GpuExporters exporters(loop, literal_addresses_only(), 1);
+  GpuExporters exporters(loop, resolve_at_once, 1);
   ExpositionServer engine(loop, vllm_saying(4, 3, 0.5));
   ExpositionServer exporter(loop, two_gpus);
   auto first = poll_spec("vllm");

@@ -104,11 +104,16 @@ inline MetricsPollSpec poll_spec(
   return spec;
 }
 
+/// Resolves a host on this thread.
+inline Task<Result<std::vector<Endpoint>>> resolve_at_once(std::string host, std::uint16_t port) {
+  return resolve(host, port);
+}
+
 /// A backend, its poller, and a loop to turn.
 struct Polling {
   Polling(Loop& turning, const MetricsPollSpec& spec, const Endpoint& server, std::string key = {},
           GpuExporters* shared = nullptr)
-      : loop(turning), own(turning, literal_addresses_only(), 1) {
+      : loop(turning), own(turning, resolve_at_once, 1) {
     ServerAccess access{
         .addresses = {server}, .authority = server.text(), .authorization = std::move(key)};
     poller.emplace(loop, spec, access, backend, shared == nullptr ? own : *shared);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "built_pools.h"
 #include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
@@ -42,7 +43,7 @@ TEST(Subsets, HaveOneForTheSessionsOfEachRoute) {
 
 TEST(Subsets, ReachThePools) {
   const Config config = config_with({{{"llama", 95, v7}, {"llama", 5, v8}}});
-  const auto pools = *PoolSet::build(config);
+  const auto pools = *build_pools(config);
   const PoolState& llama = *pools->pools()[0].state;
 
   const std::uint32_t number = llama.subset_number(subset_of(config.routes[0].targets[1]));

@@ -37,9 +37,7 @@ class BackendMonitor {
                                          Duration max_silence)>;
 
   /// `resolve`: looks up the host names of GPU exporters.
-  BackendMonitor(
-      Loop& loop, std::uint64_t seed, NameResolver resolve = literal_addresses_only(),
-      OnSuspicion on_suspicion = [](const std::string&, const std::string&, Duration) {});
+  BackendMonitor(Loop& loop, std::uint64_t seed, NameResolver resolve, OnSuspicion on_suspicion);
   BackendMonitor(const BackendMonitor&) = delete;
   BackendMonitor& operator=(const BackendMonitor&) = delete;
   ~BackendMonitor();

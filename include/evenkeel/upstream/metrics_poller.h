@@ -36,9 +36,6 @@ bool is_polled(const MetricsPollSpec& spec);
 using NameResolver =
     std::function<Task<Result<std::vector<Endpoint>>>(std::string host, std::uint16_t port)>;
 
-/// Accepts IP addresses only.
-NameResolver literal_addresses_only();
-
 class GpuExporter;
 
 /// GPU exporters by URL: one that serves several backends is polled once for all of them.

@@ -76,8 +76,6 @@ class PoolSet {
   static Result<std::shared_ptr<const PoolSet>> build(const Config& config,
                                                       const BuildInputs& build_inputs,
                                                       const PoolSet* predecessor = nullptr);
-  /// Resolves names itself; a name without address is an error.
-  static Result<std::shared_ptr<const PoolSet>> build(const Config& config);
 
   /// Makes this the running set: applies its limits, and takes backends without address and drained
   /// ones out of rotation.
