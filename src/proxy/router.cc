@@ -82,6 +82,35 @@ std::string_view shortened(std::string_view text) {
   return text.substr(0, max);
 }
 
+Error refused(Fault fault, std::string detail) {
+  return {.fault = fault, .side = Side::client, .detail = std::move(detail)};
+}
+
+/// Why a request has no model that routes could match.
+Error no_model(const Request& request) {
+  const InferenceInfo* const info = request.info.inference.get();
+  if (info != nullptr && info->request.model_mistyped) {
+    return refused(Fault::bad_request, "the `model` of the request is no string");
+  }
+  const std::string_view encoding = request.fields.value(FieldId::content_encoding).value_or("");
+  if (encoding.empty() || is_read_encoding(encoding)) {
+    return refused(Fault::bad_request, "the request names no model");
+  }
+  return refused(Fault::bad_request,
+                 fmt::format("the request names no model that can be read: its content-encoding "
+                             "`{}` is not gzip, deflate or zstd",
+                             shortened(encoding)));
+}
+
+/// What conditions on bodies are compared with.
+std::string conditions_text(const InferenceInfo* info) {
+  if (info == nullptr) return {};
+  const InferenceRequest& asked = info->request;
+  return fmt::format(" (task {}, about {} prompt tokens, max_tokens {})", to_string(asked.task),
+                     asked.estimated_prompt_tokens,
+                     asked.max_tokens ? std::to_string(*asked.max_tokens) : "not given");
+}
+
 }  // namespace
 
 PathPattern::PathPattern(std::string_view pattern) {
@@ -272,7 +301,6 @@ PossibleRoutes Router::possible_routes(const Request& request) const {
 
 /// The first thing that is wrong with the request counts: its body where a route would take it by
 /// its head, its method where one would take it by the rest.
-// Long: one paragraph for each answer, over what one look at the routes has found.
 RouteRefusal Router::refusal_of(const Request& request) const {
   std::string storage;
   auto normalised = normalised_path(request.path, storage);
@@ -287,8 +315,7 @@ RouteRefusal Router::refusal_of(const Request& request) const {
   bool has_head = false;
   bool depends_on_model = false;
   bool takes_model = false;
-  std::string allow;
-  std::vector<std::string_view> allowed;
+  std::vector<std::string_view> methods;  // that routes for the rest of its head take
   lowest(request, path, [&](std::size_t i) {
     const Rule& rule = rules_[i];
     if (!rule.has_host(request)) return false;
@@ -303,49 +330,25 @@ RouteRefusal Router::refusal_of(const Request& request) const {
       return false;
     }
     for (const std::string& method : rule.methods) {
-      if (std::ranges::find(allowed, method) != allowed.end()) continue;
-      allowed.push_back(method);
-      allow += (allow.empty() ? "" : ", ") + method;
+      if (std::ranges::find(methods, method) == methods.end()) methods.push_back(method);
     }
     return false;
   });
 
-  const auto error = [](Fault fault, std::string detail) {
-    return Error{.fault = fault, .side = Side::client, .detail = std::move(detail)};
-  };
-  const std::string asked =
-      fmt::format("{} {} of host {}", shortened(request.method), shortened(path),
-                  request.authority.empty() ? "(none)" : shortened(request.authority));
-  if (has_head && depends_on_model && model.empty()) {
-    const bool mistyped = info != nullptr && info->request.model_mistyped;
-    const std::string_view encoding = request.fields.value(FieldId::content_encoding).value_or("");
-    if (!mistyped && !encoding.empty() && !is_read_encoding(encoding)) {
-      return {.error = error(Fault::bad_request,
-                             fmt::format("the request names no model that can be read: its "
-                                         "content-encoding `{}` is not gzip, deflate or zstd",
-                                         shortened(encoding)))};
-    }
-    return {.error = error(Fault::bad_request, mistyped ? "the `model` of the request is no string"
-                                                        : "the request names no model")};
-  }
+  if (has_head && depends_on_model && model.empty()) return {.error = no_model(request)};
   if (has_head && !takes_model) {
-    return {.error = error(Fault::model_not_found, ""), .allow = {}, .model = model};
+    return {.error = refused(Fault::model_not_found, ""), .allow = {}, .model = model};
   }
+  const std::string no_route =
+      fmt::format("no route for {} {} of host {}: ", shortened(request.method), shortened(path),
+                  request.authority.empty() ? "(none)" : shortened(request.authority));
   if (has_head) {
-    std::string conditions;
-    if (info != nullptr) {
-      conditions = fmt::format(
-          " (task {}, about {} prompt tokens, max_tokens {})", to_string(info->request.task),
-          info->request.estimated_prompt_tokens,
-          info->request.max_tokens ? std::to_string(*info->request.max_tokens) : "not given");
-    }
-    return {.error = error(Fault::no_route,
-                           fmt::format("no route for {}: none takes what its body asks for{}",
-                                       asked, conditions))};
+    return {.error = refused(Fault::no_route, no_route + "none takes what its body asks for" +
+                                                  conditions_text(info))};
   }
-  if (!allow.empty()) {
-    return {.error = error(Fault::method_not_allowed,
-                           fmt::format("no route for {}: there, routes take {}", asked, allow)),
+  if (!methods.empty()) {
+    const std::string allow = fmt::format("{}", fmt::join(methods, ", "));
+    return {.error = refused(Fault::method_not_allowed, no_route + "there, routes take " + allow),
             .allow = allow};
   }
   const char* const reason =
@@ -353,7 +356,7 @@ RouteRefusal Router::refusal_of(const Request& request) const {
       : !has_host        ? index_ == nullptr ? "none has this host" : "none has this host and path"
       : is_grpc(request) ? "none with its host takes this call"
                          : "none with its host has this path";
-  return {.error = error(Fault::no_route, fmt::format("no route for {}: {}", asked, reason))};
+  return {.error = refused(Fault::no_route, no_route + reason)};
 }
 
 }  // namespace evenkeel
