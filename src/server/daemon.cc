@@ -233,7 +233,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   auto preparing = reloader_->prepare([file] { return std::move(*file); });
   loop_.run_until([&preparing] { return preparing.ready(); });
   PreparedReload prepared = preparing.take();
-  if (!prepared.problems.empty()) return std::move(prepared.problems);
+  if (!prepared.file.problems.empty()) return std::move(prepared.file.problems);
   auto admin_fd = bind_admin(admin_address);
   if (!admin_fd) return failure("admin.address", std::move(admin_fd.error()));
   admin_fd_ = *admin_fd;

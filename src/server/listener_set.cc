@@ -9,13 +9,22 @@
 
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/listener.h"
+#include "evenkeel/net/resolver.h"
 
 namespace evenkeel {
 namespace {
 
+/// How long `look_up_listener_hosts` waits for all names, and how often it looks.
+constexpr Duration max_lookup_time = std::chrono::seconds(2);
+constexpr Duration lookup_poll_interval = std::chrono::milliseconds(20);
+
 Error with_name(Error error, const ListenerConfig& listener) {
   error.detail = "listener " + listener.name + ": " + error.detail;
   return error;
+}
+
+Error unresolved(const std::string& host, const char* why) {
+  return {.fault = Fault::connect_failed, .detail = "'" + host + "' " + why};
 }
 
 Result<Endpoint> first_address(const std::string& host) {
@@ -49,6 +58,37 @@ ListenerHosts resolve_listener_hosts(const std::vector<std::string>& hosts) {
     if (!resolved.contains(host)) resolved.emplace(host, first_address(host));
   }
   return resolved;
+}
+
+Task<Result<ListenerHosts>> look_up_listener_hosts(Loop& loop, std::vector<std::string> hosts,
+                                                   std::stop_token left) {
+  Resolver resolver(loop);
+  std::vector<Task<Result<Resolver::Answer>>> lookups;
+  for (const std::string& host : hosts) lookups.push_back(resolver.lookup(host, 0));
+  const Instant deadline = loop.read_clock() + max_lookup_time;
+  const auto ready = [](const auto& lookup) { return lookup.ready(); };
+  while (!std::ranges::all_of(lookups, ready) && loop.read_clock() < deadline) {
+    if (left.stop_requested()) {
+      co_return Error{.fault = Fault::client_gone, .detail = "the client has left"};
+    }
+    co_await loop.sleep_for(lookup_poll_interval);
+  }
+  ListenerHosts resolved;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (!lookups[i].ready()) {
+      resolved.emplace(hosts[i], unresolved(hosts[i], "has not been resolved in time"));
+      continue;
+    }
+    auto answer = lookups[i].take();
+    if (!answer) {
+      resolved.emplace(hosts[i], std::move(answer.error()));
+    } else if (answer->addresses.empty()) {
+      resolved.emplace(hosts[i], unresolved(hosts[i], "has no address"));
+    } else {
+      resolved.emplace(hosts[i], answer->addresses.front());
+    }
+  }
+  co_return resolved;
 }
 
 PreparedListeners::~PreparedListeners() {

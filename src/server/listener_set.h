@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/base/task.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/upgrade/inherited_sockets.h"
@@ -20,6 +23,9 @@ using ListenerHosts = std::map<std::string, Result<Endpoint>>;
 
 /// Blocks. Thread: any.
 ListenerHosts resolve_listener_hosts(const std::vector<std::string>& hosts);
+/// The same without blocking, all at once, within 2 s. Errors: the client has left.
+Task<Result<ListenerHosts>> look_up_listener_hosts(Loop& loop, std::vector<std::string> hosts,
+                                                   std::stop_token left);
 
 /// Where to bind. Looks up no name: `hosts` must have it, unless it is an IP address.
 Result<Endpoint> endpoint_of(const Address& address, const ListenerHosts& hosts);

@@ -35,7 +35,7 @@ namespace {
 /// Why the tables of the next configuration do not fit; nothing: they do. They are allocated while
 /// the active ones are in use, or in another process while this one drains.
 std::optional<Problem> memory_problem(const Config& active, const Config& next, bool takeover,
-                                      const std::string& file, const Environment& environment) {
+                                      const Environment& environment) {
   const std::uint64_t added = added_table_bytes(takeover ? nullptr : &active, next);
   if (added == 0 || !environment.memory_limit) return std::nullopt;
   const MemoryLimit& setting = active.limits.memory;
@@ -50,7 +50,6 @@ std::optional<Problem> memory_problem(const Config& active, const Config& next, 
   if (!limit || used + added <= *limit) return std::nullopt;
   constexpr std::uint64_t mib = 1024 * 1024;
   return Problem{
-      .file = file,
       .path = "pools",
       .message = fmt::format("there is not enough memory for these pools: their tables take {} MiB "
                              "beside {} MiB in use, and the limit of the process is {} MiB "
@@ -92,12 +91,19 @@ std::vector<std::string> files_of(const ListenerTlsConfig& tls) {
 
 }  // namespace
 
+void CheckedFile::refuse(Problem problem) {
+  problem.file = name;
+  problem.message = variables->hide(std::move(problem.message));
+  places.locate(problem);
+  problems.push_back(std::move(problem));
+}
+
 CheckedFile check_file(LoadResult loaded, const std::string& file, const ActiveFile& active,
                        const Environment& environment) {
   CheckedFile checked{
+      .name = file,
       .problems = std::move(loaded.problems),
-      .problems_text = {},
-      .warnings_text = render_problems(loaded.warnings, loaded.text),
+      .warnings = std::move(loaded.warnings),
       .changes = {},
       .takeover = {},
       .config = std::make_shared<const Config>(std::move(loaded.config)),
@@ -105,20 +111,15 @@ CheckedFile check_file(LoadResult loaded, const std::string& file, const ActiveF
       .hash = std::move(loaded.hash),
       .text = std::move(loaded.text),
       .places = std::move(loaded.places)};
-  if (checked.problems.empty() && active.config != nullptr) {
-    checked.changes = describe_changes(*active.config, *checked.config);
-    for (std::string& change : checked.changes) {
-      change = active.variables->hide(checked.variables->hide(std::move(change)));
-    }
-    checked.takeover = takeover_changes(*active.config, *checked.config);
-    auto problem = memory_problem(*active.config, *checked.config, !checked.takeover.empty(), file,
-                                  environment);
-    if (problem) {
-      checked.places.locate(*problem);
-      checked.problems.push_back(std::move(*problem));
-    }
+  if (!checked.problems.empty() || active.config == nullptr) return checked;
+  checked.changes = describe_changes(*active.config, *checked.config);
+  for (std::string& change : checked.changes) {
+    change = active.variables->hide(checked.variables->hide(std::move(change)));
   }
-  checked.problems_text = render_problems(checked.problems, checked.text);
+  checked.takeover = takeover_changes(*active.config, *checked.config);
+  auto problem =
+      memory_problem(*active.config, *checked.config, !checked.takeover.empty(), environment);
+  if (problem) checked.refuse(std::move(*problem));
   return checked;
 }
 

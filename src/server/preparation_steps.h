@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/admin/admin_tls.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/stats/access_log.h"
@@ -24,16 +24,20 @@ LoadResult reread_config(const std::string& file, const Environment& environment
 
 /// A file that has been read and checked.
 struct CheckedFile {
-  std::vector<Problem> problems;
-  std::string problems_text;
-  std::string warnings_text;
-  std::vector<std::string> changes;
-  std::vector<std::string> takeover;
+  std::string name;
+  std::vector<Problem> problems;  ///< why it is rejected; empty: accepted
+  std::vector<Problem> warnings;
+  std::vector<std::string> changes;   ///< compared with the active one
+  std::vector<std::string> takeover;  ///< keys for which another process has to take over
   std::shared_ptr<const Config> config;
   std::shared_ptr<const VariablesUsed> variables;
   std::string hash;
   std::string text;
   Places places;
+
+  /// Adds a problem that shows only after the file was read. Hides the values of variables, and
+  /// finds its place in the file.
+  void refuse(Problem problem);
 };
 
 /// A configuration that runs.

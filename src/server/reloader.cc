@@ -29,12 +29,10 @@ constexpr Duration max_dns_wait = std::chrono::seconds(3);
 constexpr Duration max_new_backend_check_wait = std::chrono::milliseconds(100);
 /// Bounds the log of one reload: a new file may change thousands of backends.
 constexpr std::size_t max_logged_changes = 50;
-/// Limits for a file whose sockets are only checked: how many listeners, how many host names of
-/// theirs, and how long these are looked up, in all. A preview costs no more, whatever its text.
+/// Limits for a file whose sockets are only checked: how many listeners, and how many host names of
+/// theirs. A preview costs no more, whatever its text.
 constexpr std::size_t max_checked_listeners = 256;
 constexpr std::size_t max_checked_hosts = 16;
-constexpr Duration max_lookup_time = std::chrono::seconds(2);
-constexpr Duration lookup_poll_interval = std::chrono::milliseconds(20);
 
 std::uint64_t seed() { return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()); }
 
@@ -129,59 +127,28 @@ std::optional<std::string> Reloader::new_access_log(const Config& next) const {
   return moves ? std::optional(next.access_log.path) : std::nullopt;
 }
 
-/// Why no process can take over for the keys that this one cannot change; empty: one can.
-std::vector<Problem> Reloader::takeover_problems(const std::vector<std::string>& keys) const {
-  std::vector<Problem> problems;
-  if (process_.takeover_obstacle.empty()) return problems;
-  for (const std::string& key : keys) {
-    problems.push_back({.file = file_,
-                        .path = key,
-                        .message = "cannot change while the daemon runs, and no other process can "
-                                   "take over: " +
-                                   process_.takeover_obstacle,
-                        .help = "set it back, or restart"});
-  }
-  return problems;
-}
-
-// Long: its steps in order, each of which can fail.
 Task<PreparedReload> Reloader::prepare(ReadConfig read) {
   auto check = [read = std::move(read), file = file_, active = active_file(),
                 environment = process_.environment] {
     return check_file(read(), file, active, environment);
   };
   CheckedFile checked = co_await preparation_.run(std::move(check));
-  PreparedReload reload{.problems = std::move(checked.problems),
-                        .problems_text = std::move(checked.problems_text),
-                        .warnings_text = std::move(checked.warnings_text),
-                        .changes = std::move(checked.changes),
-                        .takeover = std::move(checked.takeover),
-                        .change = {}};
-  if (!reload.problems.empty()) co_return reload;
-  const std::shared_ptr<const Config> next = checked.config;
-  const std::shared_ptr<const VariablesUsed> variables = checked.variables;
-  const auto refuse = [&](std::string path, Error error) {
-    reload.problems.push_back({.file = file_,
-                               .path = std::move(path),
-                               .message = variables->hide(std::move(error.detail))});
-    checked.places.locate(reload.problems.back());
-    reload.problems_text = render_problems(reload.problems, checked.text);
-  };
-  if (!reload.takeover.empty()) {
-    ReloadPreview preview{.problems = takeover_problems(reload.takeover)};
-    if (preview.problems.empty()) co_await check_sockets(*next, {}, preview);
-    for (Problem& each : preview.problems) {
-      each.message = variables->hide(std::move(each.message));
-      checked.places.locate(each);
-    }
-    reload.problems = std::move(preview.problems);
-    reload.problems_text = render_problems(reload.problems, checked.text);
+  PreparedReload reload{.file = std::move(checked), .change = {}};
+  if (!reload.file.problems.empty()) co_return reload;
+  if (!reload.file.takeover.empty()) {
+    std::vector<std::string> unchecked;
+    co_await check_takeover_and_sockets(reload.file, {}, unchecked);
     co_return reload;
   }
 
+  const std::shared_ptr<const Config> next = reload.file.config;
+  const auto refused = [&reload](std::string path, Error& error) {
+    reload.file.refuse({.path = std::move(path), .message = std::move(error.detail)});
+    return std::move(reload);
+  };
   co_await resolve_hosts(*next);
   PreparedChange change{
-      .config = next, .hash = std::move(checked.hash), .variables = checked.variables};
+      .config = next, .hash = reload.file.hash, .variables = reload.file.variables};
   change.weights =
       config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*next, *config_);
   auto build = [next, active = pool_set_, inputs = build_inputs(*next, change.weights, true),
@@ -189,35 +156,21 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
     return build_parts(*next, inputs, active.get(), hosts, access_log);
   };
   BuiltParts parts = co_await building_thread().run(std::move(build));
-  if (!parts.pool_set) {
-    refuse("", std::move(parts.pool_set.error()));
-    co_return reload;
-  }
-  if (!parts.admin_tls) {
-    refuse("admin.tls", std::move(parts.admin_tls.error()));
-    co_return reload;
-  }
-  if (parts.access_log) {
-    if (!*parts.access_log) {
-      refuse("access_log.path", std::move(parts.access_log->error()));
-      co_return reload;
-    }
-    change.access_log.emplace(std::move(**parts.access_log));
-  }
+  if (!parts.pool_set) co_return refused("", parts.pool_set.error());
   change.pool_set = std::move(*parts.pool_set);
+  if (!parts.admin_tls) co_return refused("admin.tls", parts.admin_tls.error());
   change.admin_tls = std::move(*parts.admin_tls);
-  auto admin_listener = open_admin(*next, parts.listener_hosts);
-  if (!admin_listener) {
-    refuse("admin.address", std::move(admin_listener.error()));
-    co_return reload;
+  if (parts.access_log) {
+    auto& access_log = *parts.access_log;
+    if (!access_log) co_return refused("access_log.path", access_log.error());
+    change.access_log.emplace(std::move(*access_log));
   }
+  auto admin_listener = open_admin(*next, parts.listener_hosts);
+  if (!admin_listener) co_return refused("admin.address", admin_listener.error());
   change.admin_listener = std::move(*admin_listener);
   std::size_t reached = 0;
   auto listeners = listener_set_.prepare(next->listeners, parts.listener_hosts, reached);
-  if (!listeners) {
-    refuse(path_of_listener(*next, reached), std::move(listeners.error()));
-    co_return reload;
-  }
+  if (!listeners) co_return refused(path_of_listener(*next, reached), listeners.error());
   change.listeners.emplace(std::move(*listeners));
   reload.change.emplace(std::move(change));
   co_return reload;
@@ -419,18 +372,16 @@ Task<Result<Done>> Reloader::upgrade() {
 }
 
 /// Applies a file that a running process cannot apply. REQUIRES: the file has no mistakes.
-Task<void> Reloader::take_over_for(PreparedReload& reload) {
+Task<void> Reloader::take_over_for(CheckedFile& file) {
   log::info(fmt::format("reload: {} cannot change in a running process: starting another one",
-                        fmt::join(reload.takeover, ", ")));
+                        fmt::join(file.takeover, ", ")));
   auto done = co_await process_.take_over(Binary::running);
   if (done) {
     process_.status.update([](RuntimeStatus& status) { status.reload_problems.clear(); });
     co_return;
   }
-  reload.problems.push_back({.file = file_,
-                             .path = reload.takeover.front(),
-                             .message = "no process could take over: " + done.error().detail});
-  reload.problems_text = render_problems(reload.problems, "");
+  file.refuse({.path = file.takeover.front(),
+               .message = "no process could take over: " + done.error().detail});
 }
 
 Task<std::vector<Problem>> Reloader::reload() {
@@ -449,38 +400,37 @@ Task<std::vector<Problem>> Reloader::run_reload() {
     return reread_config(file, environment);
   };
   auto reload = co_await prepare(std::move(read));
-  if (!reload.warnings_text.empty()) log::print(reload.warnings_text);
+  CheckedFile& file = reload.file;
+  if (!file.warnings.empty()) log::print(render_problems(file.warnings, file.text));
   if (reload.change) {
     co_await commit(std::move(*reload.change), max_new_backend_check_wait);
   }
   watch_active_hosts();
-  if (reload.problems.empty() && !reload.takeover.empty()) co_await take_over_for(reload);
-  report(reload);
+  if (file.problems.empty() && !file.takeover.empty()) co_await take_over_for(file);
+  report(file);
   ++rebuilds_;
-  co_return std::move(reload.problems);
+  co_return std::move(file.problems);
 }
 
-void Reloader::report(const PreparedReload& reload) {
-  const bool refused = !reload.problems.empty();
+void Reloader::report(const CheckedFile& file) {
+  const bool refused = !file.problems.empty();
   if (refused) {
-    process_.status.update(
-        [&](RuntimeStatus& status) { status.reload_problems = reload.problems; });
-    std::string_view problems = reload.problems_text;
-    problems.remove_suffix(1);  // the log adds the last line end
-    log::error(
-        fmt::format("reload rejected; the previous configuration stays active:\n{}", problems));
+    process_.status.update([&](RuntimeStatus& status) { status.reload_problems = file.problems; });
+    std::string problems = render_problems(file.problems, file.text);
+    problems.pop_back();  // the log adds the last line end
+    log::error("reload rejected; the previous configuration stays active:\n" + problems);
   } else {
     log::info(fmt::format("reloaded {}{}: {} change{}; {}", file_,
-                          reload.takeover.empty() ? "" : " by another process",
-                          reload.changes.size(), reload.changes.size() == 1 ? "" : "s", summary()));
-    const std::size_t logged = std::min(reload.changes.size(), max_logged_changes);
-    for (std::size_t i = 0; i < logged; ++i) log::info("reload: " + reload.changes[i]);
-    if (logged < reload.changes.size()) {
-      log::info(fmt::format("reload: and {} more changes", reload.changes.size() - logged));
+                          file.takeover.empty() ? "" : " by another process", file.changes.size(),
+                          file.changes.size() == 1 ? "" : "s", summary()));
+    const std::size_t logged = std::min(file.changes.size(), max_logged_changes);
+    for (std::size_t i = 0; i < logged; ++i) log::info("reload: " + file.changes[i]);
+    if (logged < file.changes.size()) {
+      log::info(fmt::format("reload: and {} more changes", file.changes.size() - logged));
     }
   }
   if (shutdown_) return;
-  process_.notifier.ready(refused ? "reload rejected: " + reload.problems.front().message
+  process_.notifier.ready(refused ? "reload rejected: " + file.problems.front().message
                                   : summary());
 }
 
@@ -522,81 +472,51 @@ Task<Result<ReloadPreview>> Reloader::preview(PreviewRequest request) {
   };
   CheckedFile checked = co_await previewing_->run(std::move(check));
   ++rebuilds_;
-  preview.problems = std::move(checked.problems);
-  preview.changes = std::move(checked.changes);
-  preview.takeover = std::move(checked.takeover);
   preview.unchecked = std::move(*unchecked);
-  const std::shared_ptr<const Config> next = checked.config;
-  if (preview.problems.empty()) preview.problems = takeover_problems(preview.takeover);
-  if (preview.problems.empty()) co_await check_sockets(*next, request.left, preview);
+  if (checked.problems.empty())
+    co_await check_takeover_and_sockets(checked, request.left, preview.unchecked);
   if (request.left.stop_requested()) {
     co_return Error{.fault = Fault::client_gone, .detail = "the client has left"};
   }
-  for (Problem& each : preview.problems) {
-    each.message = checked.variables->hide(std::move(each.message));
-    checked.places.locate(each);
-  }
+  preview.problems = std::move(checked.problems);
+  preview.changes = std::move(checked.changes);
+  preview.takeover = std::move(checked.takeover);
   for (std::string& each : preview.unchecked) each = checked.variables->hide(std::move(each));
   co_return preview;
 }
 
-/// Why the sockets of `next` could not be opened, without opening them.
-Task<void> Reloader::check_sockets(const Config& next, std::stop_token left,
-                                   ReloadPreview& preview) {
+/// Refuses a file for which no process can take over, or whose sockets could not be opened. Opens
+/// none.
+Task<void> Reloader::check_takeover_and_sockets(CheckedFile& file, std::stop_token left,
+                                                std::vector<std::string>& unchecked) {
+  if (!process_.takeover_obstacle.empty()) {
+    for (const std::string& key : file.takeover) {
+      file.refuse({.path = key,
+                   .message = "cannot change while the daemon runs, and no other process can "
+                              "take over: " +
+                              process_.takeover_obstacle,
+                   .help = "set it back, or restart"});
+    }
+    if (!file.problems.empty()) co_return;
+  }
+  const Config& next = *file.config;
   std::vector<std::string> hosts = socket_hosts(next);
   std::ranges::sort(hosts);
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   if (next.listeners.size() > max_checked_listeners || hosts.size() > max_checked_hosts) {
-    preview.unchecked.push_back("whether the addresses of the listeners can be opened");
+    unchecked.push_back("whether the addresses of the listeners can be opened");
     co_return;
   }
-  auto resolved = co_await look_up(std::move(hosts), std::move(left));
+  auto resolved = co_await look_up_listener_hosts(process_.loop, std::move(hosts), std::move(left));
   if (!resolved) co_return;
-  const auto refuse = [&](std::string path, Error error) {
-    preview.problems.push_back(
-        {.file = file_, .path = std::move(path), .message = std::move(error.detail)});
+  const auto refuse = [&file](std::string path, Error& error) {
+    file.refuse({.path = std::move(path), .message = std::move(error.detail)});
   };
   auto admin = check_admin(next, *resolved);
-  if (!admin) co_return refuse("admin.address", std::move(admin.error()));
+  if (!admin) co_return refuse("admin.address", admin.error());
   std::size_t reached = 0;
   auto listeners = listener_set_.check(next.listeners, *resolved, reached);
-  if (!listeners) refuse(path_of_listener(next, reached), std::move(listeners.error()));
-}
-
-/// All at once, by the system's name service. Errors: the client has left.
-Task<Result<ListenerHosts>> Reloader::look_up(std::vector<std::string> hosts,
-                                              std::stop_token left) {
-  ListenerHosts resolved;
-  Resolver resolver(process_.loop);
-  std::vector<Task<Result<Resolver::Answer>>> lookups;
-  for (const std::string& host : hosts) lookups.push_back(resolver.lookup(host, 0));
-  const Instant deadline = process_.loop.read_clock() + max_lookup_time;
-  const auto ready = [](const auto& lookup) { return lookup.ready(); };
-  while (!std::ranges::all_of(lookups, ready) && process_.loop.read_clock() < deadline) {
-    if (left.stop_requested()) {
-      co_return Error{.fault = Fault::client_gone, .detail = "the client has left"};
-    }
-    co_await process_.loop.sleep_for(lookup_poll_interval);
-  }
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const auto fail = [&](std::string why) {
-      resolved.emplace(hosts[i], Error{.fault = Fault::connect_failed,
-                                       .detail = "'" + hosts[i] + "' " + std::move(why)});
-    };
-    if (!lookups[i].ready()) {
-      fail("has not been resolved in time");
-      continue;
-    }
-    auto answer = lookups[i].take();
-    if (!answer) {
-      resolved.emplace(hosts[i], std::move(answer.error()));
-    } else if (answer->addresses.empty()) {
-      fail("has no address");
-    } else {
-      resolved.emplace(hosts[i], answer->addresses.front());
-    }
-  }
-  co_return resolved;
+  if (!listeners) refuse(path_of_listener(next, reached), listeners.error());
 }
 
 Task<Result<Done>> Reloader::set_weight(std::string pool, std::string backend,

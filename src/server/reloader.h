@@ -8,7 +8,6 @@
 #include <set>
 #include <stop_token>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "evenkeel/admin/admin_tls.h"
@@ -56,11 +55,7 @@ enum class Binary : std::uint8_t {
 
 /// The result of `prepare`.
 struct PreparedReload {
-  std::vector<Problem> problems;         ///< why it is rejected; empty: accepted
-  std::string problems_text;             ///< as `render_problems` prints them
-  std::string warnings_text;             ///< the same for warnings
-  std::vector<std::string> changes;      ///< compared with the active one
-  std::vector<std::string> takeover;     ///< keys for which another process has to take over
+  CheckedFile file;
   std::optional<PreparedChange> change;  ///< empty if rejected, or for a takeover
 };
 
@@ -169,11 +164,10 @@ class Reloader final : public Control {
 
  private:
   Task<std::vector<Problem>> run_reload();
-  std::vector<Problem> takeover_problems(const std::vector<std::string>& keys) const;
-  Task<Result<ListenerHosts>> look_up(std::vector<std::string> hosts, std::stop_token left);
-  Task<void> check_sockets(const Config& next, std::stop_token left, ReloadPreview& preview);
+  Task<void> check_takeover_and_sockets(CheckedFile& file, std::stop_token left,
+                                        std::vector<std::string>& unchecked);
   Task<Result<Done>> run_set_weight(std::string pool, std::string backend, std::uint32_t weight);
-  Task<void> take_over_for(PreparedReload& reload);
+  Task<void> take_over_for(CheckedFile& file);
   Task<void> run_dns_update();
   void on_dns_change();
   bool passes_checks(const std::string& host) const;
@@ -193,7 +187,7 @@ class Reloader final : public Control {
   PreparationThread& building_thread();
   Task<Result<PreparedChange>> prepare_running(OperatorOverrides::Weights weights);
   void close_unused_sockets();
-  void report(const PreparedReload& reload);
+  void report(const CheckedFile& file);
   Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
 
   std::vector<MonitorSpec> specs_to_monitor() const;

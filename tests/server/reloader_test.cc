@@ -58,7 +58,7 @@ class Reloading : public testing::Test {
                           .move_admin = [this](int fd) { admin_ = OwnedFd(fd); }},
         file_, workers, DnsConfig{});
     PreparedReload first = wait_for(reloader_->prepare([this] { return load_config(file_, {}); }));
-    EXPECT_THAT(first.problems, IsEmpty());
+    EXPECT_THAT(first.file.problems, IsEmpty());
     wait_for_done(reloader_->commit(std::move(*first.change), 0s));
     loop_.spawn(reloader_->serve());
   }
@@ -383,7 +383,7 @@ TEST_F(Reloading, APreviewLooksAtNoFileThatOnlyItsTextNames) {
 TEST_F(Reloading, APreviewLooksAtFilesThatTheActiveOneNames) {
   const std::string text = file_with("{address: '127.0.0.1:1', api_key_file: /dev/null}");
   auto change = wait_for(reloader_->prepare([&] { return read_config(text, file_, {}); }));
-  EXPECT_THAT(change.problems, SizeIs(1)) << "the file holds no key";
+  EXPECT_THAT(change.file.problems, SizeIs(1)) << "the file holds no key";
 
   write(file_with("'127.0.0.1:1'", "admin: {token_file: /dev/zero}\n"));
   ASSERT_THAT(wait_for(reloader_->reload()), IsEmpty());
