@@ -34,12 +34,6 @@ Error listen_error(const Endpoint& endpoint) {
                          cure_of(number)};
 }
 
-bool is_listening(int fd) {
-  int answer = 0;
-  socklen_t size = sizeof answer;
-  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
-}
-
 /// `shared`: other sockets of ours may be on the port; else the port must be free, and others may
 /// join from then on. Without `listening` the socket is bound only, and takes no connections.
 Result<int> open_socket(const Endpoint& endpoint, bool shared, bool listening) {
@@ -68,6 +62,12 @@ Result<int> Listener::bind_shared(const Endpoint& endpoint) {
 
 Result<int> Listener::bind_shared_idle(const Endpoint& endpoint) {
   return open_socket(endpoint, true, false);
+}
+
+bool Listener::is_listening(int fd) {
+  int answer = 0;
+  socklen_t size = sizeof answer;
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
 }
 
 Result<Done> Listener::begin_listening(int fd) {

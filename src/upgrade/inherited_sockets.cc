@@ -24,12 +24,6 @@ std::optional<long> parse_number(const std::optional<std::string>& text) {
   return number;
 }
 
-bool is_listening(int fd) {
-  int answer = 0;
-  socklen_t size = sizeof answer;
-  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
-}
-
 }  // namespace
 
 InheritedSockets::InheritedSockets(const Variable& variable) {
@@ -40,7 +34,7 @@ InheritedSockets::InheritedSockets(const Variable& variable) {
     const std::size_t colon = names.find(':');
     std::string name = names.substr(0, colon);
     names = colon == std::string::npos ? "" : names.substr(colon + 1);
-    if (!is_listening(fd)) continue;
+    if (!Listener::is_listening(fd)) continue;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     sockets_.push_back({.handle = {fd},

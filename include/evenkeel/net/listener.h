@@ -36,6 +36,8 @@ class Listener {
   static Result<int> bind_shared_idle(const Endpoint& endpoint);
   /// Lets a socket of `bind_shared_idle` take connections; does nothing for one that does already.
   static Result<Done> begin_listening(int fd);
+  /// True if the socket listens.
+  static bool is_listening(int fd);
   /// The error that `bind`, or `bind_shared`, would return now. Binds a socket without listening,
   /// which takes no connections, and closes it.
   static Result<Done> check_bind(const Endpoint& endpoint, bool shared);
