@@ -5,7 +5,7 @@
 
 namespace evenkeel {
 
-/// The scenario `blast` of run_demo. Returns the exit code.
+/// The scenario `blast` of run_demo. Returns the exit code. REQUIRES: the picker exists.
 int run_blast(const DemoOptions& options);
 
 }  // namespace evenkeel
