@@ -1,7 +1,6 @@
 // What the admin API changes: a backend's drain and weight, the whole configuration.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -7,8 +7,6 @@
 #include <boost/beast/http/string_body.hpp>
 #include <cstddef>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 

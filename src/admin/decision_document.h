@@ -5,7 +5,7 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/json/value.h"
-#include "evenkeel/proxy/plan.h"
+#include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
 

@@ -7,7 +7,6 @@
 #include <boost/asio/detached.hpp>
 #include <charconv>
 #include <chrono>
-#include <exception>
 #include <map>
 #include <utility>
 

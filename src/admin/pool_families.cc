@@ -1,6 +1,5 @@
 #include "admin/pool_families.h"
 
-#include <optional>
 #include <string_view>
 #include <vector>
 

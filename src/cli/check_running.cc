@@ -10,7 +10,6 @@
 #include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
 #include "evenkeel/json/value.h"
-#include "evenkeel/json/writer.h"
 
 namespace evenkeel {
 namespace {

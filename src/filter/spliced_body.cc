@@ -1,7 +1,5 @@
 #include "evenkeel/filter/spliced_body.h"
 
-#include <algorithm>
-
 namespace evenkeel {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "proxy/load_reports.h"
 
-#include <algorithm>
 #include <optional>
 #include <string_view>
 

@@ -2,7 +2,6 @@
 // to clients that did not ask for them.
 #pragma once
 
-#include <memory>
 #include <utility>
 
 #include "evenkeel/backend/backend.h"

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "evenkeel/base/rng.h"
 #include "evenkeel/pool/retry_budget.h"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <utility>

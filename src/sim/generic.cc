@@ -4,7 +4,6 @@
 #include <string>
 
 #include "evenkeel/http/grpc.h"
-#include "evenkeel/json/writer.h"
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"
 #include "sim/engine_page.h"

@@ -9,7 +9,6 @@
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/http/grpc.h"
-#include "evenkeel/json/writer.h"
 #include "sim/grpc_response.h"
 #include "sim/http_response.h"
 #include "sim/openai_response.h"

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "evenkeel/json/writer.h"
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"
 #include "sim/engine_page.h"

@@ -1,7 +1,6 @@
 #include "evenkeel/state/observed_backends.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace evenkeel {
 

@@ -6,8 +6,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>

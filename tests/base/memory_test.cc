@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <memory>
-#include <set>
 #include <thread>
 #include <vector>
 

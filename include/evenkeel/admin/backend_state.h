@@ -10,7 +10,7 @@
 
 #include "evenkeel/backend/backend.h"
 #include "evenkeel/base/clock.h"
-#include "evenkeel/proxy/plan.h"
+#include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
 

@@ -19,9 +19,9 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/config/load.h"
-#include "evenkeel/proxy/plan.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
 

@@ -2,7 +2,6 @@
 // wins.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -2,7 +2,6 @@
 // the process that it replaces.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>

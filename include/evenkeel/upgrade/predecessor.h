@@ -3,8 +3,6 @@
 
 #include <sys/types.h>
 
-#include <functional>
-#include <optional>
 #include <string>
 
 #include "evenkeel/base/result.h"
