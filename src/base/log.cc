@@ -80,8 +80,6 @@ Log& instance() {
 
 }  // namespace
 
-void set_level(Level lowest) { instance().logger.set_level(level_of(lowest)); }
-
 void write(Level level, std::string_view message) {
   // Parts of it may come from servers and clients.
   const std::string text = printable_utf8(message, "\n\t");

@@ -12,18 +12,15 @@ namespace evenkeel {
 /// The address of a client's connection, as text, and what its worker calls it.
 class ClientAddress {
  public:
-  explicit ClientAddress(const Endpoint& peer, ClientNumber number = 0)
-      : port_(peer.port()), number_(number) {
+  explicit ClientAddress(const Endpoint& peer, ClientNumber number = 0) : number_(number) {
     const std::string name = peer.host();
     size_ = static_cast<std::uint8_t>(name.copy(text_.data(), text_.size()));
   }
 
   std::string_view text() const { return {text_.data(), size_}; }
-  std::uint16_t port() const { return port_; }
   ClientNumber number() const { return number_; }
 
  private:
-  std::uint16_t port_;
   ClientNumber number_;
   std::uint8_t size_ = 0;
   std::array<char, 46> text_;
@@ -35,7 +32,6 @@ inline void identify_connection(RequestIdentity& identity, const ListenerConfig&
                                 std::string_view protocol) {
   identity.listener = config.name;
   identity.client = client.text();
-  identity.client_port = client.port();
   identity.protocol = protocol;
   if (tls == nullptr) return;
   identity.secure = true;

@@ -13,9 +13,6 @@ namespace evenkeel::log {
 
 enum class Level { debug, info, warning, error };
 
-/// Sets the lowest level that is written. Thread: any.
-void set_level(Level lowest);
-
 /// Writes one line. Not for every request: it formats, allocates and locks. Thread: any.
 void write(Level level, std::string_view message);
 

@@ -163,7 +163,6 @@ class Watch {
   /// Does what `release` does without the system call, for a descriptor that the caller closes at
   /// once, which also removes it from the kernel's set.
   void release_before_close();
-  bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   Loop& loop() const { return *loop_; }
 

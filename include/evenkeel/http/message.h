@@ -88,7 +88,6 @@ struct RequestIdentity {
   std::string_view listener;
   std::string_view client;  ///< address without port: the peer's, or what trusted proxies say it is
   std::string_view peer;  ///< address of the trusted proxy that `client` was learned from, or empty
-  std::uint16_t client_port = 0;
   std::string_view request_id;
   std::string_view protocol;  ///< of the client's connection: "HTTP/1.1"
   bool secure = false;        ///< the client's connection uses TLS
