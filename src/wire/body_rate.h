@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <utility>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
@@ -34,12 +34,6 @@ class BodyRate {
     left_ = std::min(most_, left_ + std::chrono::duration_cast<Duration>(gained));
   }
 
-  /// What to tell a client whose body ended a wait: at its deadline, or at that of a single wait.
-  static std::string detail(bool too_slow) {
-    return too_slow ? "the request body arrived too slowly (limits.body_rate)"
-                    : "the request body did not arrive in time (timeouts.body)";
-  }
-
  private:
   static constexpr Duration initial = std::chrono::seconds(10);
 
@@ -52,20 +46,39 @@ class BodyRate {
 /// the request yet, as time that the client took.
 class BodyWait {
  public:
-  BodyWait(const Loop& loop, BodyRate& rate, RequestTimings& timings)
-      : loop_(loop), rate_(rate), timings_(timings), began_(loop.now()) {}
+  /// `latest`: when it ends in any case.
+  BodyWait(const Loop& loop, const ListenerConfig& config, BodyRate& rate, RequestInfo& info,
+           Instant latest = never)
+      : loop_(loop), rate_(rate), timings_(info.timings), began_(loop.now()), stalled_(latest) {
+    if (info.identity.is_streaming) return;
+    stalled_ = std::min(latest, began_ + config.timeouts.body);
+    slow_ = rate.deadline(began_);
+  }
   BodyWait(const BodyWait&) = delete;
-  ~BodyWait() {
+  BodyWait& operator=(const BodyWait&) = delete;
+  ~BodyWait() { end(); }
+
+  Instant deadline() const { return std::min(stalled_, slow_); }
+  void end() {
+    if (std::exchange(ended_, true)) return;
     const Duration took = loop_.now() - began_;
     rate_.waited(took);
     if (timings_.head_sent == Instant{}) timings_.awaited_body += took;
+  }
+  /// What to tell a client whose body did not come by the deadline.
+  const char* detail() const {
+    return slow_ < stalled_ ? "the request body arrived too slowly (limits.body_rate)"
+                            : "the request body did not arrive in time (timeouts.body)";
   }
 
  private:
   const Loop& loop_;
   BodyRate& rate_;
   RequestTimings& timings_;
-  Instant began_;
+  const Instant began_;
+  Instant stalled_;
+  Instant slow_ = never;  // when it is too long for the rate
+  bool ended_ = false;
 };
 
 }  // namespace evenkeel

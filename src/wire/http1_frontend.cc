@@ -10,6 +10,7 @@
 #include "http1_connection.h"
 #include "http2_frontend.h"
 #include "refusal.h"
+#include "yield_counter.h"
 
 namespace evenkeel {
 namespace {
@@ -20,11 +21,8 @@ constexpr Duration max_linger_pause = std::chrono::seconds(5);
 constexpr Duration max_linger_in_drain = std::chrono::seconds(1);
 /// The time after a 408: a client that sent too slowly must not hold its connection by going on so.
 constexpr Duration max_linger_after_timeout = std::chrono::seconds(1);
-constexpr int reads_between_yields = 16;
 /// The time in a drain for a new connection's first byte, and for the rest of a request head.
 constexpr Duration head_drain_timeout = std::chrono::seconds(1);
-/// A client that always has a request ready lets other connections run after this many.
-constexpr int exchanges_between_yields = 16;
 
 /// True if the bytes are CR, or CRLF. REQUIRES: not empty.
 bool is_part_of_empty_line(std::string_view bytes) {
@@ -35,13 +33,13 @@ bool is_part_of_empty_line(std::string_view bytes) {
 
 Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool detects_http2) {
   Http1Connection& c = *self;
-  int without_waiting = 0;
+  YieldCounter exchanges;
   Instant since = c.loop().now();  // when the connection became idle, or the request began
   while (true) {
     const Arrival arrival = c.receive();
     if (arrival == Arrival::end) break;
     if (arrival == Arrival::nothing) {
-      without_waiting = 0;
+      exchanges.waited();
       if (c.served_ && c.callbacks_.closes_idle()) break;
       // A new connection may still send its first request in a drain, but soon.
       const bool first_request_pending = !c.served_ && c.callbacks_.closes_idle();
@@ -59,10 +57,7 @@ Task<void> Http1Connection::serve(std::unique_ptr<Http1Connection> self, bool de
       }
       continue;
     }
-    if (++without_waiting == exchanges_between_yields) {
-      without_waiting = 0;
-      co_await c.loop().yield();
-    }
+    if (exchanges.is_due()) co_await c.loop().yield();
     since = c.loop().now();
     c.served_ = true;
     if (detects_http2) {
@@ -314,14 +309,13 @@ Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
   body.discard_until(loop().now() + config_.timeouts.linger);
   callbacks_.watch_drain(idle_);
   std::uint64_t drained = 0;
-  int without_waiting = 0;
+  YieldCounter steps;
   while (!body.finished()) {
     auto pending = body.read();
     if (!pending.ready()) {
-      without_waiting = 0;
+      steps.waited();
       co_await UntilDoneOrHangup(pending, watch(), true);
-    } else if (++without_waiting == reads_between_yields) {
-      without_waiting = 0;
+    } else if (steps.is_due()) {
       co_await loop().yield();
     }
     if (!pending.ready()) co_return Next::close;
@@ -344,16 +338,15 @@ Task<void> Http1Connection::linger() {
   callbacks_.watch_drain(idle_);
   if (!transport_.in.block) transport_.in.block = Block::take(Block::small);
   std::uint64_t discarded = 0;
-  int without_waiting = 0;
+  YieldCounter steps;
   while (discarded < config_.limits.linger_bytes) {
     if (callbacks_.draining()) deadline = std::min(deadline, loop().now() + max_linger_in_drain);
     if (!watch().readable()) {
-      without_waiting = 0;
+      steps.waited();
       auto wake =
           co_await watch().until_readable(std::min(deadline, loop().now() + max_linger_pause));
       if (wake == Wake::expired) break;
-    } else if (++without_waiting == reads_between_yields) {
-      without_waiting = 0;
+    } else if (steps.is_due()) {
       co_await loop().yield();
     }
     if (loop().now() >= deadline) break;

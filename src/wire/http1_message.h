@@ -22,6 +22,9 @@ struct Framing {
   std::uint64_t length = 0;  ///< of Kind::length
 };
 
+/// The least room in the block of a head to read the body there, too.
+inline constexpr std::uint32_t min_body_room = 4 * 1024;
+
 /// What an HTTP/1 head says about its connection and framing.
 struct Http1MessageInfo {
   Framing framing;
@@ -131,9 +134,6 @@ void write_response_head(HeadWriter& out, const Response& response, const Framin
 /// follows its bytes, which `storage` holds if it is not a constant.
 std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& storage);
 
-/// Moves `body` and `tail` to the end of `out` if they are small, since one plain send costs less
-/// than a gathering one; they are empty then.
-void gather(HeadWriter& out, std::string_view& body, std::string_view& tail);
 /// Sends `out`, then `body` and `tail`. `body` must stay valid until the task is done.
 Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
                                   std::string_view tail, Duration timeout);

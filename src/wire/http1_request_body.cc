@@ -8,12 +8,6 @@
 #include "refusal.h"
 
 namespace evenkeel {
-namespace {
-
-constexpr std::uint32_t min_free_bytes =
-    4 * 1024;  // in the block of the head, to read a body there
-
-}  // namespace
 
 Result<Chunk> Http1RequestBody::fail(Fault fault, std::string detail) {
   broken_ = true;
@@ -137,7 +131,7 @@ bool Http1RequestBody::rewind() {
 Socket::Read Http1RequestBody::fill() {
   Http1Transport& t = transport_;
   const bool fits = !chunked_ && left_ <= t.in.block.size() - t.body_begin;
-  const bool streams_in = chunked_ && t.in.block.size() - t.body_begin >= min_free_bytes;
+  const bool streams_in = chunked_ && t.in.block.size() - t.body_begin >= min_body_room;
   if (!large_.block && (fits || streams_in)) {
     t.in.begin = t.in.end = t.body_begin;  // its bytes were consumed
     const std::size_t room = t.in.free_size();
@@ -163,20 +157,11 @@ Task<Result<Chunk>> Http1RequestBody::read_more() {
   while (true) {
     if (!t.watch().readable()) {
       large_.release();  // nothing of it is in use, and the wait may be long
-      const bool may_pause = info_.identity.is_streaming;
-      const Instant began = t.loop().now();
-      const Instant silent = may_pause ? never : began + config_.timeouts.body;
-      const Instant stalled = std::min(deadline_, silent);
-      const Instant slow = may_pause ? never : rate_.deadline(began);
-      const Instant deadline = std::min(stalled, slow);
-      std::optional<BodyWait> waiting(std::in_place, t.loop(), rate_, info_.timings);
-      auto wake = co_await t.watch().until_readable(deadline);
-      waiting.reset();
+      BodyWait wait(t.loop(), config_, rate_, info_, deadline_);
+      auto wake = co_await t.watch().until_readable(wait.deadline());
+      wait.end();
       if (wake == Wake::interrupted && !discards_) continue;
-      if (wake != Wake::ready) {
-        co_return fail(Fault::body_timeout,
-                       BodyRate::detail(wake == Wake::expired && slow < stalled));
-      }
+      if (wake != Wake::ready) co_return fail(Fault::body_timeout, wait.detail());
     }
     const auto got = fill();
     if (got.status == Socket::ReadStatus::would_block) continue;

@@ -3,11 +3,13 @@
 
 #include "evenkeel/http/status.h"
 #include "http1_connection.h"
+#include "message_rules.h"
+#include "refusal.h"
+#include "yield_counter.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr int chunks_between_yields = 16;  // of a body that is always ready
 constexpr std::string_view crlf = "\r\n";
 
 }  // namespace
@@ -32,19 +34,13 @@ void Http1Connection::interim(int status, const Fields& fields) {
 
 Task<Http1Connection::Next> Http1Connection::respond(Request& request, Response& response,
                                                      bool keep_alive) {
-  const bool bodiless =
-      request.method == "HEAD" || response.status == 204 || response.status == 304;
+  const bool bodiless = declare_length(request.method, response);
   Framing framing;
   if (response.status == 101) {
     framing.kind = Framing::Kind::until_close;
     keep_alive = false;
-  } else if (bodiless) {
-    if (response.body && !response.declared_length && response.status != 204) {
-      response.declared_length = response.body->length();
-    }
-  } else {
+  } else if (!bodiless) {
     const auto length = response.body ? response.body->length() : std::optional<std::uint64_t>(0);
-    response.declared_length.reset();
     if (length) {
       framing = {Framing::Kind::length, *length};
     } else if (minor_version_ == 1) {
@@ -78,14 +74,11 @@ Task<Http1Connection::Next> Http1Connection::write_whole(RequestInfo& info,
                                                          std::string_view body, bool close) {
   HeadWriter& out = begin_head();
   write_response_head(out, response, framing, close, minor_version_);
-  const std::size_t body_size = body.size();
-  std::string_view tail;
-  gather(out, body, tail);
-  auto writing = socket().write(out.written(), body, tail, config_.timeouts.write);
+  auto writing = write_gathered(socket(), out, body, {}, config_.timeouts.write);
   if (!writing.ready()) {
-    return finish_writing(std::move(writing), info, framing, body_size, close);
+    return finish_writing(std::move(writing), info, framing, body.size(), close);
   }
-  return end_writing(writing.take(), info, framing, body_size, close);
+  return end_writing(writing.take(), info, framing, body.size(), close);
 }
 
 Task<Http1Connection::Next> Http1Connection::finish_writing(Task<Result<Done>> writing,
@@ -112,11 +105,11 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
   const bool tunnel = response.status == 101;
   const bool abort_on_half_close = config_.half_close == HalfClose::abort && !tunnel;
   bool head_written = false;
-  int without_waiting = 0;
+  YieldCounter steps;
 
   while (true) {
     if (!next.ready()) {
-      without_waiting = 0;
+      steps.waited();
       if (!head_written) {
         HeadWriter& out = begin_head();
         write_response_head(out, response, framing, close, minor_version_);
@@ -135,10 +128,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     if (!result) {
       const bool client_left = result.error().fault == Fault::client_gone;
       if (head_written || client_left) co_return abort(info, result.error(), framing);
-      Response failure = error_response(result.error(), error_format_of(request));
-      if (!info.identity.request_id.empty())
-        failure.fields.add("x-request-id", info.identity.request_id);
-      info.outcome.fault = result.error().fault;
+      Response failure = failure_response(result.error(), request);
       auto answered = co_await respond(request, failure, !close);
       co_return answered;
     }
@@ -155,10 +145,7 @@ Task<Http1Connection::Next> Http1Connection::pump(Request& request, Response& re
     head_written = true;
     info.outcome.bytes_out += chunk.bytes.size();
     if (chunk.last) break;
-    if (++without_waiting == chunks_between_yields) {
-      without_waiting = 0;
-      co_await loop().yield();
-    }
+    if (steps.is_due()) co_await loop().yield();
     next = response.body->read();
   }
   co_return close ? Next::linger : Next::keep;

@@ -13,8 +13,6 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t min_free_bytes = 4 * 1024;
-
 std::string_view view_of(const std::uint8_t* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
@@ -133,21 +131,21 @@ struct Http2Callbacks {
     if (stream == nullptr) return 0;
     const bool last = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (!stream->check_.end_section(last)) return refuse_malformed(owner, *stream);
-    owner.last_message_ = owner.loop().now();
+    owner.peer_.last_message = owner.loop().now();
     const bool request = frame->headers.cat == NGHTTP2_HCAT_REQUEST;
     if (const auto priority = owner.section_priority_.value(); request && priority) [[unlikely]] {
       const nghttp2_extpri given{priority->urgency, priority->incremental};
       nghttp2_session_change_extpri_stream_priority(owner.session_, stream->id_, &given, 0);
     }
     stream->headers_complete(last);
-    return owner.violation_ ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+    return owner.ending_.violation ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
   }
 
   static void limit_hpack_table(Http2Session& owner, const nghttp2_settings& settings) {
     for (std::size_t i = 0; i < settings.niv; ++i) {
       const nghttp2_settings_entry& entry = settings.iv[i];
       if (entry.settings_id == NGHTTP2_SETTINGS_HEADER_TABLE_SIZE) {
-        owner.encoder_.limit_table(entry.value);
+        owner.output_.limit_table(entry.value);
       }
     }
   }
@@ -174,8 +172,8 @@ struct Http2Callbacks {
       }
       case NGHTTP2_SETTINGS:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
-          owner.settings_acknowledged_ = true;
-          owner.ping_unanswered_ = false;
+          owner.peer_.settings_acknowledged = true;
+          owner.peer_.ping_unanswered = false;
         } else {
           limit_hpack_table(owner, frame->settings);
           owner.side_.on_event(Http2Event::settings_received);
@@ -183,12 +181,12 @@ struct Http2Callbacks {
         break;
       case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
-          owner.ping_unanswered_ = false;
+          owner.peer_.ping_unanswered = false;
           owner.side_.on_event(Http2Event::ping_answered);
         }
         break;
       case NGHTTP2_GOAWAY:
-        owner.peer_goaway_ = frame->goaway.error_code;
+        owner.peer_.goaway = frame->goaway.error_code;
         owner.side_.on_event(Http2Event::goaway_received);
         break;
       default: break;
@@ -224,7 +222,7 @@ struct Http2Callbacks {
                             void* user_data) {
     if (frame->hd.type != NGHTTP2_HEADERS) return 0;
     Http2Session& owner = session_of(user_data);
-    owner.take_section(frame->hd.stream_id);
+    owner.output_.take_section(frame->hd.stream_id);
     if (error == NGHTTP2_ERR_STREAM_CLOSED || error == NGHTTP2_ERR_STREAM_CLOSING) return 0;
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
     if (stream == nullptr) return 0;
@@ -273,25 +271,18 @@ struct Http2Callbacks {
       stream->deferred_ = true;
       return NGHTTP2_ERR_DEFERRED;
     }
-    const Http2Session& owner = session_of(user_data);
-    // Another frame may follow in the same call and needs room behind this one.
-    const std::size_t used = owner.out_size_ + Http2FrameHeader::size + max_frame_bytes;
-    if (used > owner.out_.size()) return NGHTTP2_ERR_PAUSE;  // flush first
-    const std::size_t room = owner.out_.size() - used;
-    const std::size_t wanted = std::min(size, stream->pending_.size());
-    if (room < wanted && room < min_free_bytes) return NGHTTP2_ERR_PAUSE;
-    const std::size_t given = std::min(wanted, room);
+    Http2Session& owner = session_of(user_data);
+    const auto given = owner.output_.room_for_data(std::min(size, stream->pending_.size()));
+    if (!given) return NGHTTP2_ERR_PAUSE;  // flush first
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-    if (stream->last_ && given == stream->pending_.size()) {
+    if (stream->last_ && *given == stream->pending_.size()) {
       *flags |= NGHTTP2_DATA_FLAG_EOF;
       if (stream->pending_trailers_ != nullptr) {
         *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-        if (session_of(user_data).submit_trailers(*stream) != 0) {
-          return NGHTTP2_ERR_CALLBACK_FAILURE;
-        }
+        if (owner.submit_trailers(*stream) != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
       }
     }
-    return static_cast<ssize_t>(given);
+    return static_cast<ssize_t>(*given);
   }
 
   static int send_data(nghttp2_session* session, nghttp2_frame* frame, const std::uint8_t* head,
@@ -300,14 +291,11 @@ struct Http2Callbacks {
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
     // `read_data` has reserved the room; nothing runs in between.
     if (stream == nullptr) return NGHTTP2_ERR_CALLBACK_FAILURE;
-    assert(owner.out_size_ + Http2FrameHeader::size + size <= owner.out_.size());
-    char* at = owner.out_.data() + owner.out_size_;
-    std::memcpy(at, head, Http2FrameHeader::size);
-    if (size > 0) std::memcpy(at + Http2FrameHeader::size, stream->pending_.data(), size);
-    owner.out_size_ += static_cast<std::uint32_t>(Http2FrameHeader::size + size);
+    owner.output_.put_data(head, stream->pending_.substr(0, size));
     owner.guard_.sent_message_frame(size);
     stream->pending_.remove_prefix(size);
     stream->sent_ += size;
+    stream->last_progress_ = owner.loop().now();
     if (stream->pending_.empty()) {
       if (stream->last_) stream->end_sent_ = true;
       stream->write_progress_.raise();

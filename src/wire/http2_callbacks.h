@@ -3,15 +3,9 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include <cstddef>
-
 #include "http2_session.h"
 
 namespace evenkeel {
-
-/// The most that nghttp2 writes at a time: a little more than the smallest allowed maximum of a
-/// frame.
-inline constexpr std::size_t max_frame_bytes = 16 * 1024 + 64;
 
 /// An nghttp2 session whose callbacks go to `owner` and its streams.
 nghttp2_session* make_nghttp2_session(Http2Session& owner, Http2Guard::Side side);

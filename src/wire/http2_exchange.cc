@@ -24,30 +24,24 @@ class Http2ServerStream::RequestBody final : public Body {
   }
   std::optional<std::uint64_t> length() const override { return stream_.head_.length; }
   bool rewind() override {
-    if (!stream_.rewind()) return false;
+    if (!stream_.in().rewind()) return false;
     stream_.request_.info.outcome.bytes_in = 0;
     return true;
   }
-  bool rewindable() const override { return stream_.rewindable(); }
+  bool rewindable() const override { return stream_.in().rewindable(); }
 
  private:
   Task<Result<Chunk>> wait() {
     Http2Frontend& frontend = stream_.owner_;
     if (std::exchange(stream_.head_.expects_continue, false)) stream_.interim(100, Fields());
     while (true) {
-      const bool may_pause = stream_.request_.info.identity.is_streaming;
-      const Instant began = frontend.loop().now();
-      const Instant stalled = may_pause ? never : began + frontend.config_.timeouts.body;
-      const Instant slow = may_pause ? never : rate_.deadline(began);
-      std::optional<BodyWait> waiting(std::in_place, frontend.loop(), rate_,
-                                      stream_.request_.info.timings);
-      auto wake = co_await stream_.arrival(std::min(stalled, slow));
-      waiting.reset();
+      BodyWait wait(frontend.loop(), frontend.config_, rate_, stream_.request_.info);
+      auto wake = co_await stream_.arrival(wait.deadline());
+      wait.end();
       if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
       if (wake == Wake::expired) {
-        co_return Error{.fault = Fault::body_timeout,
-                        .side = Side::client,
-                        .detail = BodyRate::detail(slow < stalled)};
+        co_return Error{
+            .fault = Fault::body_timeout, .side = Side::client, .detail = wait.detail()};
       }
     }
   }
@@ -171,14 +165,9 @@ void Http2Frontend::finish_handshake(Request& request, Response& response) {
   const Error refused{.fault = Fault::not_implemented,
                       .side = Side::backend,
                       .detail = "the backend answered without opening a WebSocket"};
-  RequestInfo& info = request.info;
-  Response refusal = error_response(refused, error_format_of(request));
-  if (!info.identity.request_id.empty()) {
-    refusal.fields.add("x-request-id", info.identity.request_id, FieldId::x_request_id);
-  }
-  info.outcome.fault = refused.fault;
-  info.outcome.status = refusal.status;
-  info.outcome.bytes_out = refusal.body->length().value_or(0);
+  Response refusal = failure_response(refused, request);
+  request.info.outcome.status = refusal.status;
+  request.info.outcome.bytes_out = refusal.body->length().value_or(0);
   response = std::move(refusal);  // the end of its body is the end of the request in the log
 }
 
@@ -197,7 +186,7 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
   } else {
     request.interim = &stream;
     request.response_budget = &budget_;
-    if (!stream.received_all() || stream.received() > 0 || !request.upgrade.empty()) {
+    if (!stream.in().ended() || stream.in().received() > 0 || !request.upgrade.empty()) {
       request.body = stream.make_body();
     }
     plan = callbacks_.plan();
@@ -229,12 +218,7 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
 /// Sends a response. Errors: why it is incomplete.
 Task<Result<Done>> Http2Frontend::respond(Http2ServerStream& stream, Response& response) {
   Request& request = stream.request_;
-  const bool bodiless =
-      request.method == "HEAD" || response.status == 204 || response.status == 304;
-  if (bodiless && response.body && !response.declared_length && response.status != 204) {
-    response.declared_length = response.body->length();
-  }
-  if (!bodiless) response.declared_length.reset();
+  const bool bodiless = declare_length(request.method, response);
   if (bodiless || response.body == nullptr || response.body->length() == 0u) {
     submit_head(stream, response, true);
     co_return Done{};
@@ -245,13 +229,8 @@ Task<Result<Done>> Http2Frontend::respond(Http2ServerStream& stream, Response& r
     auto first = next.take();
     if (!first) {
       if (first.error().fault == Fault::client_gone) co_return std::move(first.error());
-      Response failure = error_response(first.error(), error_format_of(request));
-      if (!request.info.identity.request_id.empty()) {
-        failure.fields.add("x-request-id", request.info.identity.request_id);
-      }
-      request.info.outcome.fault = first.error().fault;
       broken = std::move(response.body);
-      response = std::move(failure);
+      response = failure_response(first.error(), request);
       if (response.body == nullptr) {
         submit_head(stream, response, true);
         co_return Done{};
@@ -288,7 +267,7 @@ void Http2Frontend::submit_head(Http2ServerStream& stream, const Response& respo
 void Http2Frontend::finish(Http2ServerStream& stream) {
   if (!stream.attached()) {
     retire(stream);
-  } else if (!stream.received_all()) {
+  } else if (!stream.in().ended()) {
     // The rest of the request is of no use (RFC 9113 8.1).
     session_.reset_when_sent(stream, NGHTTP2_NO_ERROR);
   }

@@ -223,7 +223,7 @@ void Http2Frontend::begin_drain() {
   draining_ = true;
   draining_since_ = loop().now();
   nghttp2_submit_shutdown_notice(session_.nghttp2());
-  session_.ping();
+  session_.ping(Http2Session::Ping::ping);
   watch().interrupt();
 }
 
@@ -234,7 +234,7 @@ void Http2Frontend::on_event(Http2Event event) {
       if (draining_ && !final_goaway_sent_) send_final_goaway();
       break;
     case Http2Event::violation:
-      refused_without_response(Fault::flood, session_.violation()->detail, nullptr);
+      refused_without_response(Fault::flood, session_.ending().violation->detail, nullptr);
       break;
     case Http2Event::goaway_received: break;
   }
@@ -268,7 +268,7 @@ Instant Http2Frontend::next_deadline() const {
   Instant earliest = never;
   const auto until = [&earliest](Instant instant) { earliest = std::min(earliest, instant); };
   if (!settings_received_) until(head_deadline(opened_));
-  if (!session_.settings_acknowledged()) until(opened_ + settings_timeout);
+  if (!session_.peer().settings_acknowledged) until(opened_ + settings_timeout);
   if (section_ != nullptr) until(head_deadline(headers_started_at_));
   if (draining_ && !final_goaway_sent_) until(draining_since_ + goaway_timeout);
   return earliest;
@@ -278,7 +278,7 @@ Instant Http2Frontend::next_deadline() const {
 bool Http2Frontend::has_timed_out() {
   const Instant now = loop().now();
   if (!settings_received_ && now >= head_deadline(opened_)) return true;
-  if (!session_.settings_acknowledged() && now >= opened_ + settings_timeout) {
+  if (!session_.peer().settings_acknowledged && now >= opened_ + settings_timeout) {
     refused_without_response(Fault::flood, "SETTINGS were not acknowledged in time", nullptr);
     nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_SETTINGS_TIMEOUT);
     return true;

@@ -48,6 +48,10 @@ struct Http2FrameHeader {
   std::int32_t stream = 0;
 
   static Http2FrameHeader parse(const char* bytes);
+  /// Writes four bytes, as of an id or an error code.
+  static void put_word(char* to, std::uint32_t word) {
+    for (unsigned i = 0; i < 4; ++i) to[i] = static_cast<char>(word >> (24 - 8 * i));
+  }
 };
 
 /// Checks the frames of one connection in their order.

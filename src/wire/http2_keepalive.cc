@@ -19,7 +19,7 @@ constexpr int quiet_factor = 3;  // of `ping_after`
 void Http2Keepalive::check() {
   if (session_.ended() || session_.open_streams() == 0) return;
   const Instant now = session_.loop().now();
-  if (session_.ping_unanswered()) {
+  if (session_.peer().ping_unanswered) {
     if (now >= answer_due()) {
       failed_ = true;
       session_.fail(NGHTTP2_NO_ERROR, "the backend does not answer pings");
@@ -29,7 +29,7 @@ void Http2Keepalive::check() {
     return;
   }
   note_messages();
-  const Instant quiet_since = std::max(session_.last_read_at(), busy_since_);
+  const Instant quiet_since = std::max(session_.peer().last_read, busy_since_);
   Instant due = quiet_since + options_.ping_after;
   if (pings_without_message_ >= max_pings_without_message) {
     due = std::max(due, pinged_at_ + quiet_factor * options_.ping_after);
@@ -43,10 +43,10 @@ void Http2Keepalive::check() {
 
 void Http2Keepalive::ping() {
   if (pings_without_message_ < max_pings_without_message) {
-    session_.ping();
+    session_.ping(Http2Session::Ping::ping);
     ++pings_without_message_;
   } else {
-    session_.ping_by_settings();
+    session_.ping(Http2Session::Ping::settings);
   }
   pinged_at_ = session_.loop().now();
   timer_.arm(session_.loop(), answer_due());
@@ -54,7 +54,7 @@ void Http2Keepalive::ping() {
 
 void Http2Keepalive::expect_answer() {
   note_messages();
-  if (session_.ping_unanswered()) {
+  if (session_.peer().ping_unanswered) {
     timer_.arm(session_.loop(), answer_due());
   } else {
     ping();

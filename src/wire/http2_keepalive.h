@@ -34,7 +34,7 @@ class Http2Keepalive {
   void check();
   void ping();
   void note_messages() {
-    if (session_.last_message() >= pinged_at_) pings_without_message_ = 0;
+    if (session_.peer().last_message >= pinged_at_) pings_without_message_ = 0;
   }
   Instant answer_due() const {
     return pinged_at_ + std::min(options_.ping_timeout, silence_.longest());

@@ -12,11 +12,11 @@
 #include "http2_callbacks.h"
 #include "http2_message.h"
 #include "http2_stream.h"
+#include "yield_counter.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr int reads_between_yields = 16;
 constexpr int max_reads_before_processing = 4;
 constexpr Duration max_linger_time = std::chrono::seconds(1);
 constexpr std::size_t max_linger_bytes = 1024 * 1024;
@@ -34,10 +34,7 @@ Http2Session::Http2Session(std::unique_ptr<Socket> socket, const Http2Settings& 
   if (settings.side == Http2Guard::Side::server) magic_left_ = NGHTTP2_CLIENT_MAGIC_LEN;
 }
 
-Http2Session::~Http2Session() {
-  nghttp2_session_del(session_);
-  while (sections_.linked()) delete static_cast<Http2Section*>(sections_.next);
-}
+Http2Session::~Http2Session() { nghttp2_session_del(session_); }
 
 void Http2Session::open() {
   std::array<nghttp2_settings_entry, 5> entries;
@@ -58,7 +55,7 @@ void Http2Session::open() {
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, entries.data(), count);
   nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0,
                                         static_cast<std::int32_t>(settings_.connection_window));
-  last_read_at_ = loop().now();
+  peer_.last_read = loop().now();
   want_flush();
 }
 
@@ -69,7 +66,7 @@ Task<void> Http2Session::run(ReadBuffer received) {
     go_on = feed(in_.bytes());
     if (go_on) side_.input_processed();
   }
-  int without_waiting = 0;
+  YieldCounter steps;
   int unprocessed_reads = 0;  // reads whose messages have not started
   bool filled = false;
   while (go_on && !ended_) {
@@ -86,14 +83,13 @@ Task<void> Http2Session::run(ReadBuffer received) {
     if (!watch.readable()) {
       in_.release();
       filled = false;
-      without_waiting = 0;
+      steps.waited();
       const auto deadline = side_.check_deadlines();
       if (!deadline) break;
       auto wake = co_await watch.until_readable(*deadline);
       if (ended_) break;
       if (wake != Wake::ready) continue;
-    } else if (++without_waiting == reads_between_yields) {
-      without_waiting = 0;
+    } else if (steps.is_due()) {
       co_await loop().yield();
       if (ended_) break;
     }
@@ -102,11 +98,11 @@ Task<void> Http2Session::run(ReadBuffer received) {
     const auto got = socket_->read_some(in_.block.data(), in_.block.size());
     if (got.status == Socket::ReadStatus::would_block) continue;
     if (got.status != Socket::ReadStatus::bytes) {
-      closed_by_peer_ = true;
+      ending_.by_peer = true;
       break;
     }
     filled = got.size == in_.block.size();
-    last_read_at_ = loop().now();
+    peer_.last_read = loop().now();
     go_on = feed({in_.block.data(), got.size});
     ++unprocessed_reads;
   }
@@ -120,11 +116,8 @@ bool Http2Session::session_finished() const {
   return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
 }
 
-bool Http2Session::may_open_streams() const {
-  return nghttp2_session_check_request_allowed(session_) != 0;
-}
-
 std::uint32_t Http2Session::streams_allowed() const {
+  if (nghttp2_session_check_request_allowed(session_) == 0) return 0;
   return nghttp2_session_get_remote_settings(session_, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 }
 
@@ -133,7 +126,7 @@ bool Http2Session::alive(std::int32_t stream) const {
 }
 
 bool Http2Session::check_verdict(const Http2Guard::Verdict& verdict) {
-  if (verdict && !violation_) violation_ = verdict;
+  if (verdict && !ending_.violation) ending_.violation = verdict;
   return !verdict;
 }
 
@@ -199,11 +192,11 @@ bool Http2Session::feed_nghttp2(std::string_view bytes) {
     if (nghttp2_session_want_write(session_) != 0) want_flush();
     return true;
   }
-  if (violation_) {
+  if (ending_.violation) {
     report_violation();
   } else if (taken == NGHTTP2_ERR_FLOODED || taken == NGHTTP2_ERR_TOO_MANY_SETTINGS ||
              taken == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
-    violation_ = {NGHTTP2_ENHANCE_YOUR_CALM, nghttp2_strerror(static_cast<int>(taken))};
+    ending_.violation = {NGHTTP2_ENHANCE_YOUR_CALM, nghttp2_strerror(static_cast<int>(taken))};
     report_violation();
   } else {
     fail(NGHTTP2_PROTOCOL_ERROR, nghttp2_strerror(static_cast<int>(taken)));
@@ -213,11 +206,11 @@ bool Http2Session::feed_nghttp2(std::string_view bytes) {
 
 void Http2Session::report_violation() {
   side_.on_event(Http2Event::violation);
-  fail(violation_->code, violation_->detail);
+  fail(ending_.violation->code, ending_.violation->detail);
 }
 
 void Http2Session::receive_data(Http2Stream* stream, std::string_view bytes) {
-  const bool kept = stream != nullptr && stream->append(bytes);
+  const bool kept = stream != nullptr && stream->in_.append(bytes);
   if (!kept) {
     nghttp2_session_consume_connection(session_, bytes.size());
     if (stream != nullptr) {
@@ -226,7 +219,8 @@ void Http2Session::receive_data(Http2Stream* stream, std::string_view bytes) {
     }
     return;
   }
-  last_message_ = loop().now();
+  stream->arrived();
+  peer_.last_message = loop().now();
   // The connection's window is returned at once: a stream that is not read is stopped by its own
   // window. Otherwise queued requests could block the one whose end they wait for.
   nghttp2_session_consume_connection(session_, bytes.size());
@@ -255,7 +249,7 @@ void Http2Session::reset(Http2Stream& stream, std::uint32_t code) {
 
 void Http2Session::reset_invalid(Http2Stream& stream, std::uint32_t code) {
   reset(stream, code);
-  check_verdict(guard_.stream_error(loop().now()));  // kept in `violation_`
+  check_verdict(guard_.stream_error(loop().now()));  // kept in `ending_.violation`
 }
 
 void Http2Session::reset_when_sent(Http2Stream& stream, std::uint32_t code) {
@@ -274,16 +268,109 @@ void Http2Session::submit_final_goaway() {
   want_flush();
 }
 
-void Http2Session::ping() {
-  ping_unanswered_ = true;
-  nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
+void Http2Session::ping(Ping how) {
+  peer_.ping_unanswered = true;
+  if (how == Ping::ping) {
+    nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
+  } else {
+    nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, nullptr, 0);
+  }
   want_flush();
 }
 
-void Http2Session::ping_by_settings() {
-  ping_unanswered_ = true;
-  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, nullptr, 0);
-  want_flush();
+// ---- writing ----------------------------------------------------------------------------------
+
+int Http2Session::submit_trailers(Http2Stream& stream) {
+  auto section = std::make_unique<Http2Section>(Http2Section::Values::copied);
+  section->add_all(*stream.pending_trailers_);
+  const int result = nghttp2_submit_trailer(session_, stream.id_, nullptr, 0);
+  if (result == 0) output_.queue_section(stream.id_, std::move(section));
+  return result;
+}
+
+void Http2Session::flush() {
+  if (ended_) return;
+  // The peer has opened its window, which may be used up at once.
+  if (nghttp2_session_get_remote_window_size(session_) > 0) [[likely]]
+    window_closed_at_ = never;
+  if (writing_.valid()) {
+    if (!writing_.ready()) return;  // continues when the peer has read
+    writing_.drop();
+  }
+  while (true) {
+    if (!output_.fill(session_)) {
+      if (ending_.violation) {
+        side_.on_event(Http2Event::violation);
+        send_goaway(ending_.violation->code, ending_.violation->detail);
+      } else {
+        ending_.reason = "frames could not be written";
+      }
+      end();
+      return;
+    }
+    if (output_.written().empty()) break;
+    auto writing = socket_->write({}, output_.written(), {}, settings_.write_timeout);
+    if (!writing.ready()) {
+      writing_ = write_rest(std::move(writing));
+      return;
+    }
+    const bool written = writing.take().ok();
+    output_.clear();
+    if (!written) {
+      ending_.reason = "the peer broke the connection";
+      ending_.by_peer = true;
+      end();
+      return;
+    }
+  }
+  output_.release();
+  if (nghttp2_session_get_remote_window_size(session_) <= 0) [[unlikely]]
+    window_closed_at_ = std::min(window_closed_at_, loop().now());
+  if (session_finished()) end();
+}
+
+Duration Http2Session::window_closed_for() const {
+  if (window_closed_at_ == never || nghttp2_session_get_remote_window_size(session_) > 0) return {};
+  return loop().now() - window_closed_at_;
+}
+
+Task<void> Http2Session::write_rest(Task<Result<Done>> writing) {
+  auto written = co_await writing;
+  output_.clear();
+  if (written) {
+    want_flush();
+  } else {
+    ending_.reason = "the peer reads nothing";
+    ending_.by_peer = written.error().fault != Fault::write_timeout;
+    end();
+  }
+}
+
+void Http2Session::end() {
+  if (ended_) return;
+  ended_ = true;
+  socket_->watch().interrupt();
+}
+
+void Http2Session::fail(std::uint32_t code, const char* detail) {
+  if (ended_) return;
+  flush();  // our first frame must be SETTINGS
+  if (ended_) return;
+  send_goaway(code, detail);
+  end();
+}
+
+/// Bypasses nghttp2, which may be in the state that ended the session.
+void Http2Session::send_goaway(std::uint32_t code, const char* detail) {
+  ending_.reason = detail;
+  if (writing_.valid() && !writing_.ready()) return;
+  const auto last = static_cast<std::uint32_t>(nghttp2_session_get_last_proc_stream_id(session_));
+  std::array<char, Http2FrameHeader::size + 8> frame{0, 0, 8, NGHTTP2_GOAWAY};
+  Http2FrameHeader::put_word(&frame[9], last);
+  Http2FrameHeader::put_word(&frame[13], code);
+  socket_->write_now(output_.written());
+  output_.clear();
+  socket_->write_now({frame.data(), frame.size()});
 }
 
 Task<void> Http2Session::linger() {

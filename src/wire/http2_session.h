@@ -14,14 +14,12 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/net/socket.h"
-#include "hpack_encoder.h"
 #include "http2_guard.h"
-#include "http2_message_check.h"
+#include "http2_output.h"
 #include "http2_priority.h"
 
 namespace evenkeel {
 
-class Http2Section;
 class Http2Stream;
 
 /// The settings of a session. Windows are in bytes (RFC 9113, section 6.9).
@@ -42,7 +40,24 @@ enum class Http2Event : std::uint8_t {
   settings_received,
   ping_answered,
   goaway_received,
-  violation,  ///< the peer broke a rule (`Http2Session::violation`): the session ends
+  violation,  ///< the peer broke a rule (`Http2Ending::violation`): the session ends
+};
+
+/// What the peer of a session has let it know of itself.
+struct Http2Peer {
+  std::optional<std::uint32_t> goaway;  ///< the error code of its last GOAWAY
+  bool settings_acknowledged = false;
+  bool ping_unanswered = false;
+  Instant last_message{};  ///< when a HEADERS or DATA frame was last read
+  Instant last_read{};     ///< when anything was last read
+};
+
+/// How a session ended.
+struct Http2Ending {
+  /// True if the peer ended the connection, not this side for the peer's silence or a broken rule.
+  bool by_peer = false;
+  const char* reason = "the connection has ended";  ///< for the log
+  std::optional<Http2Guard::Violation> violation;   ///< the rule that the peer broke
 };
 
 /// The side that a session serves: a frontend or a backend link. Its methods run inside nghttp2's
@@ -70,14 +85,11 @@ class Http2Session {
   Http2Session& operator=(const Http2Session&) = delete;
   ~Http2Session();
 
-  Loop& loop() { return socket_->loop(); }
-  const Loop& loop() const { return socket_->loop(); }
+  Loop& loop() const { return socket_->loop(); }
   Socket& socket() { return *socket_; }
   nghttp2_session* nghttp2() { return session_; }
-  Http2MessageCheck::Receives receives() const {
-    return settings_.side == Http2Guard::Side::server ? Http2MessageCheck::Receives::request
-                                                      : Http2MessageCheck::Receives::response;
-  }
+  const Http2Settings& settings() const { return settings_; }
+  const Http2Peer& peer() const { return peer_; }
 
   // ---- the connection ----
 
@@ -93,32 +105,17 @@ class Http2Session {
   }
   /// Sends the queued frames now. Not within nghttp2's callbacks.
   void flush();
-  void ping();
-  /// Pings by an empty SETTINGS frame: servers limit pings, and must acknowledge this.
-  void ping_by_settings();
+  /// How the peer is pinged: servers limit PING frames, and must acknowledge an empty SETTINGS.
+  enum class Ping : std::uint8_t { ping, settings };
+  void ping(Ping how);
   /// The last of our GOAWAYs: newer streams of the peer are ignored from now on.
   void submit_final_goaway();
   /// Sends what is queued and a GOAWAY with the reason, then ends.
   void fail(std::uint32_t code, const char* detail);
-  /// Ends `run` without telling the peer.
-  void end();
   bool ended() const { return ended_; }
-  /// True if the peer ended the connection, not this side for the peer's silence or a broken rule.
-  bool closed_by_peer() const { return closed_by_peer_; }
+  const Http2Ending& ending() const { return ending_; }
   /// Ends sending, then discards input until the peer closes, so that our last frames arrive.
   Task<void> linger();
-  /// Why the session ended, for the log.
-  const char* failure() const { return failure_; }
-  const std::optional<Http2Guard::Violation>& violation() const { return violation_; }
-
-  /// The error code of the peer's last GOAWAY.
-  std::optional<std::uint32_t> peer_goaway() const { return peer_goaway_; }
-  bool ping_unanswered() const { return ping_unanswered_; }
-  bool settings_acknowledged() const { return settings_acknowledged_; }
-  /// When a HEADERS or DATA frame was last read.
-  Instant last_message() const { return last_message_; }
-  /// When anything was last read.
-  Instant last_read_at() const { return last_read_at_; }
 
   // ---- streams ----
 
@@ -134,11 +131,8 @@ class Http2Session {
   void reset_when_sent(Http2Stream& stream, std::uint32_t code);
   /// The reader of a stream consumed bytes: lets the peer send more.
   void consumed(Http2Stream& stream, std::size_t size);
-  /// The fields of a header section that was submitted to nghttp2 without any.
-  void queue_section(std::int32_t stream, std::unique_ptr<Http2Section> section);
-  /// Streams that we opened: how many are open, whether another may be, and the peer's limit.
+  /// How many streams that we opened are open, and how many the peer allows us in all.
   std::uint32_t open_streams() const { return open_streams_; }
-  bool may_open_streams() const;
   std::uint32_t streams_allowed() const;
   /// How long ago the peer's window for all streams was used up, if it has opened it no further
   /// since; 0: it is open.
@@ -155,14 +149,11 @@ class Http2Session {
   bool alive(std::int32_t stream) const;
   bool check_verdict(const Http2Guard::Verdict& verdict);
   void receive_data(Http2Stream* stream, std::string_view bytes);
-  bool fill();
-  std::unique_ptr<Http2Section> take_section(std::int32_t stream);
-  std::size_t complete_headers(char* frame);
-  void continue_section();
   Task<void> write_rest(Task<Result<Done>> writing);
   int submit_trailers(Http2Stream& stream);
   void report_violation();
   void send_goaway(std::uint32_t code, const char* detail);
+  void end();
 
   void flush_wanted() {
     flush_wanted_ = false;
@@ -176,12 +167,7 @@ class Http2Session {
   Http2Guard guard_;
   MethodWaiter<&Http2Session::flush_wanted> flush_{*this};
   ReadBuffer in_;
-  Block out_;
-  std::uint32_t out_size_ = 0;
-  Node sections_;  // submitted and not written
-  HpackEncoder encoder_;
-  std::string unsent_block_;  // the rest of a header block of which a part is written
-  std::int32_t unsent_block_stream_ = 0;
+  Http2Output output_;
   Task<void> writing_;
   // The frame whose header or payload is being read:
   std::array<char, Http2FrameHeader::size + Http2Guard::max_inspected_bytes> head_bytes_{};
@@ -190,19 +176,13 @@ class Http2Session {
   std::uint8_t magic_left_ = 0;
   bool flush_wanted_ = false;
   bool ended_ = false;
-  bool closed_by_peer_ = false;
-  std::optional<Http2Guard::Violation> violation_;
-  std::optional<std::uint32_t> peer_goaway_;
+  Http2Ending ending_;
+  Http2Peer peer_;
   Http2Stream* section_ = nullptr;  // whose header section is being read
   Http2PriorityField section_priority_;
   std::int32_t reset_by_peer_ = 0;  // the stream of the last RST_STREAM received
-  bool ping_unanswered_ = false;
-  bool settings_acknowledged_ = false;
   std::uint32_t open_streams_ = 0;
   Instant window_closed_at_ = never;  // as far as has been written; never: it was open then
-  Instant last_read_at_{};
-  Instant last_message_{};
-  const char* failure_ = "the connection has ended";
 };
 
 }  // namespace evenkeel

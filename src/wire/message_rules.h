@@ -19,6 +19,34 @@ inline std::string_view authority_for_backend(const Request& request) {
   return request.authority.empty() ? request.info.outcome.backend : request.authority;
 }
 
+/// What a backend gets as the body of a request; null: nothing. What follows an upgrade is a
+/// tunnel, which must not begin before the answer.
+inline Body* body_to_send(const Request& request) {
+  return request.upgrade.empty() ? request.body.get() : nullptr;
+}
+
+/// True if a request without a body says so by its length, as servers expect of this method.
+inline bool declares_empty_body(std::string_view method) {
+  return method == "POST" || method == "PUT" || method == "PATCH";
+}
+
+/// True if a response has no body, whatever its head says (RFC 9110, section 6.4.1).
+inline bool is_bodiless(std::string_view method, int status) {
+  return method == "HEAD" || status == 204 || status == 304;
+}
+
+/// Sets the length that a response without a body declares; one with a body has that body's. True
+/// if it has none by the request's method or its status.
+inline bool declare_length(std::string_view method, Response& response) {
+  const bool bodiless = is_bodiless(method, response.status);
+  if (!bodiless) {
+    response.declared_length.reset();
+  } else if (response.body && !response.declared_length && response.status != 204) {
+    response.declared_length = response.body->length();
+  }
+  return bodiless;
+}
+
 /// A content-length: no list, no sign, no leading zeros.
 inline std::optional<std::uint64_t> parse_length(std::string_view text) {
   if (text.empty() || text.size() > 19 || (text.size() > 1 && text.front() == '0'))

@@ -67,6 +67,14 @@ Response refusal_response(const Error& error, ErrorFormat format, const Fields& 
   return response;
 }
 
+Response failure_response(const Error& error, Request& request) {
+  Response response = error_response(error, error_format_of(request));
+  const std::string_view id = request.info.identity.request_id;
+  if (!id.empty()) response.fields.add("x-request-id", id, FieldId::x_request_id);
+  request.info.outcome.fault = error.fault;
+  return response;
+}
+
 RefusalReport::~RefusalReport() {
   info_.outcome.fault = error_.fault;
   info_.outcome.status = status_;

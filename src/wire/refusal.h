@@ -24,6 +24,9 @@ std::string_view path_of_target(std::string_view target);
 Response refusal_response(const Error& error, ErrorFormat format, const Fields& fields,
                           RequestInfo& info);
 
+/// The response to a request in place of one that has failed before its first byte. Sets the fault.
+Response failure_response(const Error& error, Request& request);
+
 /// Reports a refused request when it is dropped: its response is written, or its connection is
 /// given up. What happens to the request meanwhile changes neither its fault nor its status.
 ///
