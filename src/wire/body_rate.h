@@ -46,11 +46,11 @@ class BodyRate {
 /// the request yet, as time that the client took.
 class BodyWait {
  public:
-  /// `latest`: when it ends in any case.
+  /// `is_limited`: the client may not pause. `latest`: when the wait ends in any case.
   BodyWait(const Loop& loop, const ListenerConfig& config, BodyRate& rate, RequestInfo& info,
-           Instant latest = never)
+           bool is_limited, Instant latest = never)
       : loop_(loop), rate_(rate), timings_(info.timings), began_(loop.now()), stalled_(latest) {
-    if (info.identity.is_streaming) return;
+    if (!is_limited) return;
     stalled_ = std::min(latest, began_ + config.timeouts.body);
     slow_ = rate.deadline(began_);
   }

@@ -6,6 +6,7 @@
 #include "evenkeel/base/hex.h"
 #include "head_parser.h"
 #include "message_rules.h"
+#include "text_scan.h"
 
 namespace evenkeel {
 namespace {
@@ -16,8 +17,6 @@ constexpr std::size_t max_trailer_bytes = 8192;
 constexpr std::size_t max_trailer_fields = 64;
 constexpr unsigned max_digits = 16;
 
-bool is_token_char(char c) { return is_token({&c, 1}); }
-
 }  // namespace
 
 bool ChunkedDecoder::fail(const char* detail) {
@@ -25,7 +24,6 @@ bool ChunkedDecoder::fail(const char* detail) {
   return false;
 }
 
-// Long: one state machine, with a case per state.
 bool ChunkedDecoder::step_size_line(char c) {
   switch (state_) {
     case State::size_start:
@@ -49,39 +47,38 @@ bool ChunkedDecoder::step_size_line(char c) {
       extension_bytes_ = 0;
       state_ = left_ == 0 ? State::trailer_line : State::data;
       return true;
-    default: break;
+    default: return step_extension(c);
   }
+}
 
-  // A chunk extension: ;name[=token|="quoted"]
+/// Takes a byte of a chunk extension: ;name[=token|="quoted"]
+bool ChunkedDecoder::step_extension(char c) {
   ++extension_total_;
   if (++extension_bytes_ > max_extension_bytes || extension_total_ > max_extension_total) {
     return fail("chunk extensions too large");
   }
   switch (state_) {
     case State::extension_name_start:
-      if (!is_token_char(c)) return fail("bad chunk extension");
+      if (!is(c, token_char)) return fail("bad chunk extension");
       return state_ = State::extension_name, true;
     case State::extension_name:
-      if (is_token_char(c)) return true;
+      if (is(c, token_char)) return true;
       if (c == '=') return state_ = State::extension_value_start, true;
       break;
     case State::extension_value_start:
       if (c == '"') return state_ = State::extension_quoted, true;
-      if (is_token_char(c)) return state_ = State::extension_token, true;
+      if (is(c, token_char)) return state_ = State::extension_token, true;
       return fail("bad chunk extension");
     case State::extension_token:
-      if (is_token_char(c)) return true;
+      if (is(c, token_char)) return true;
       break;
     case State::extension_quoted:
       if (c == '"') return state_ = State::extension_after, true;
       if (c == '\\') return state_ = State::extension_escaped, true;
-      if (c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f)) return true;
-      return fail("bad chunk extension");
+      return is(c, value_char) || fail("bad chunk extension");
     case State::extension_escaped:
-      if (c != '\t' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)) {
-        return fail("bad chunk extension");
-      }
-      return state_ = State::extension_quoted, true;
+      state_ = State::extension_quoted;
+      return is(c, value_char) || fail("bad chunk extension");
     default: break;
   }
   if (c == ';') return state_ = State::extension_name_start, true;

@@ -50,6 +50,7 @@ class ChunkedDecoder {
   };
 
   bool step_size_line(char c);
+  bool step_extension(char c);
   bool step_trailer(char c);
   bool end_trailer_line();
   bool fail(const char* detail);

@@ -63,6 +63,7 @@ class Http1Connection final : public Pooled, public InterimHandler {
   bool closes_silently(HeadOutcome outcome, HeadParser& parser, RequestInfo& info);
   std::optional<Error> check_head(HeadOutcome outcome, HeadParser& parser, Request& request,
                                   Http1MessageInfo& message);
+  Http1RequestBody* add_body(Request& request, const Http1MessageInfo& message);
   Task<Next> refuse(Error error, const Head& head, Request& request);
   Task<Next> respond(Request& request, Response& response, bool keep_alive);
   Task<Next> write_whole(RequestInfo& info, const Response& response, const Framing& framing,

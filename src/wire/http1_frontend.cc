@@ -93,18 +93,16 @@ Http1Connection::Arrival Http1Connection::receive() {
     }
     if (!watch().readable()) return Arrival::nothing;
     if (!in.block) in.block = Block::take(Block::small);
-    const auto got = socket().read_some(in.free_begin(), in.free_size());
-    if (got.status == Socket::ReadStatus::end || got.status == Socket::ReadStatus::failure) {
-      return Arrival::end;
-    }
-    in.end += static_cast<std::uint32_t>(got.size);
+    const auto got = transport_.fill();
+    if (got == Socket::ReadStatus::end || got == Socket::ReadStatus::failure) return Arrival::end;
   }
 }
 
 /// Continues as HTTP/2. Not part of `serve`, which would make every connection's frame larger.
 Task<void> Http1Connection::continue_as_http2() {
-  return serve_http2(std::move(transport_.socket), client_, config_, callbacks_,
-                     std::exchange(transport_.in, {}));
+  return Http2Frontend::serve(
+      std::make_unique<Http2Frontend>(std::move(transport_.socket), client_, config_, callbacks_),
+      std::exchange(transport_.in, {}));
 }
 
 /// Reads until the first bytes show the protocol. True: HTTP/2; empty: timeout. The bytes stay in
@@ -122,10 +120,9 @@ Task<std::optional<bool>> Http1Connection::detect_http2(Instant started) {
       idle_.leave();
       if (wake == Wake::expired) co_return std::nullopt;
     }
-    const auto got = socket().read_some(transport_.in.free_begin(), transport_.in.free_size());
-    if (got.status == Socket::ReadStatus::would_block) continue;
-    if (got.status != Socket::ReadStatus::bytes) co_return false;  // the next read reports it
-    transport_.in.end += static_cast<std::uint32_t>(got.size);
+    const auto got = transport_.fill();
+    if (got == Socket::ReadStatus::would_block) continue;
+    if (got != Socket::ReadStatus::bytes) co_return false;  // the next read reports it
   }
 }
 
@@ -135,6 +132,19 @@ Instant Http1Connection::limit_in_drain(Instant deadline) {
   if (callbacks_.draining()) return std::min(deadline, loop().now() + head_drain_timeout);
   callbacks_.watch_drain(idle_);
   return deadline;
+}
+
+/// Gives a request its body. Null: it has none, or a tunnel.
+Http1RequestBody* Http1Connection::add_body(Request& request, const Http1MessageInfo& message) {
+  if (!request.upgrade.empty()) {
+    request.body = std::make_unique<TunnelBody>(transport_, request.info);
+    return nullptr;
+  }
+  if (message.framing.is_empty()) return nullptr;
+  auto made = std::make_unique<Http1RequestBody>(transport_, config_, message, request.info);
+  Http1RequestBody* const body = made.get();
+  request.body = std::move(made);
+  return body;
 }
 
 /// Reads one request, whose first bytes came at `started`, and sends its response.
@@ -160,15 +170,7 @@ Task<Http1Connection::Next> Http1Connection::exchange(Instant started) {
   }
   transport_.body_begin = transport_.in.begin;
 
-  Http1RequestBody* body = nullptr;
-  if (!request.upgrade.empty()) {
-    request.body = std::make_unique<TunnelBody>(transport_, request.info);
-  } else if (message.framing.kind == Framing::Kind::chunked ||
-             (message.framing.kind == Framing::Kind::length && message.framing.length > 0)) {
-    auto made = std::make_unique<Http1RequestBody>(transport_, config_, message, request.info);
-    body = made.get();
-    request.body = std::move(made);
-  }
+  Http1RequestBody* const body = add_body(request, message);
   if (minor_version_ == 1) request.interim = this;
 
   co_await loop().after_events();
@@ -225,10 +227,9 @@ Task<Http1Connection::HeadOutcome> Http1Connection::read_rest_of_head(HeadParser
       idle_.leave();
       if (wake == Wake::expired) co_return HeadOutcome::expired;
     }
-    const auto got = socket().read_some(transport_.in.free_begin(), transport_.in.free_size());
-    if (got.status == Socket::ReadStatus::would_block) continue;
-    if (got.status != Socket::ReadStatus::bytes) co_return HeadOutcome::gone;
-    transport_.in.end += static_cast<std::uint32_t>(got.size);
+    const auto got = transport_.fill();
+    if (got == Socket::ReadStatus::would_block) continue;
+    if (got != Socket::ReadStatus::bytes) co_return HeadOutcome::gone;
     auto outcome = parse_buffered(parser);
     if (outcome) co_return *outcome;
   }
@@ -368,7 +369,8 @@ Task<void> serve_http(std::unique_ptr<Socket> socket, Endpoint peer, const Liste
                       FrontendCallbacks& callbacks, ClientNumber client) {
   const ClientAddress address(peer, client);
   if (socket->tls() != nullptr && socket->tls()->alpn == "h2") {
-    return serve_http2(std::move(socket), address, config, callbacks, {});
+    return Http2Frontend::serve(
+        std::make_unique<Http2Frontend>(std::move(socket), address, config, callbacks), {});
   }
   return Http1Connection::serve(
       std::make_unique<Http1Connection>(std::move(socket), address, config, callbacks), true);

@@ -137,6 +137,29 @@ std::optional<HeadError> read_framing(const Head& head, Fault fault, Fault other
   return std::nullopt;
 }
 
+/// Reads what a head says of its message and its connection.
+std::optional<HeadError> read_connection(const Head& head, Fault fault, Fault other_coding,
+                                         ConnectionOptions& options,
+                                         Http1MessageInfo& message_info) {
+  if (auto problem = read_framing(head, fault, other_coding, message_info.framing)) return problem;
+  if (auto problem = read_connection_options(head.fields, fault, options)) return problem;
+  message_info.keep_alive = !options.close && (head.minor_version == 1 || options.keep_alive);
+  return std::nullopt;
+}
+
+/// True if a field concerns the framing or this connection only.
+bool is_of_connection(FieldId id) {
+  switch (id) {
+    case FieldId::connection:
+    case FieldId::content_length:
+    case FieldId::keep_alive:
+    case FieldId::proxy_connection:
+    case FieldId::trailer:
+    case FieldId::transfer_encoding: return true;
+    default: return false;
+  }
+}
+
 /// Splits the target into authority and path; origin-form, absolute-form and `OPTIONS *`.
 std::optional<HeadError> read_target(const Head& head, Request& request) {
   const std::string_view target = head.target;
@@ -201,18 +224,12 @@ std::optional<HeadError> take_connection_fields(const ConnectionOptions& options
                                                 Request& request, Http1MessageInfo& message_info) {
   const char* problem = nullptr;
   Fault fault = Fault::bad_request;
-  const Framing& framing = message_info.framing;
-  const bool bodiless = framing.kind != Framing::Kind::chunked && framing.length == 0;
+  const bool bodiless = message_info.framing.is_empty();
   request.fields.remove_if([&](const Field& field) {
+    if (is_of_connection(field.id)) return true;
     switch (field.id) {
-      case FieldId::connection:
-      case FieldId::content_length:
       case FieldId::host:
-      case FieldId::http2_settings:
-      case FieldId::keep_alive:
-      case FieldId::proxy_connection:
-      case FieldId::trailer:
-      case FieldId::transfer_encoding: return true;
+      case FieldId::http2_settings: return true;
       case FieldId::te:
         each_item(field.value(), [&](std::string_view item) {
           if (equals_ignore_case(item, "trailers")) request.wants_trailers = true;
@@ -234,9 +251,8 @@ std::optional<HeadError> take_connection_fields(const ConnectionOptions& options
         }
         return true;
       case FieldId::other:
-        if (options.nominated_count > 0 && options.nominates(field.name())) return true;
-        return is_underscore_alias(field.name());
-      default: return options.nominated_count > 0 && options.nominates(field.name());
+        return options.nominates(field.name()) || is_underscore_alias(field.name());
+      default: return options.nominates(field.name());
     }
   });
   if (problem != nullptr) return HeadError{fault, problem};
@@ -253,37 +269,25 @@ std::optional<HeadError> accept_request(Head& head, Request& request,
     return HeadError{Fault::method_not_allowed, "method not supported"};
   }
   if (auto problem = read_target(head, request)) return problem;
-  if (auto problem =
-          read_framing(head, Fault::bad_request, Fault::not_implemented, message_info.framing)) {
+  ConnectionOptions options;
+  if (auto problem = read_connection(head, Fault::bad_request, Fault::not_implemented, options,
+                                     message_info)) {
     return problem;
   }
-  ConnectionOptions options;
-  if (auto problem = read_connection_options(head.fields, Fault::bad_request, options))
-    return problem;
-  message_info.keep_alive =
-      head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
-
   request.method = head.method;
   request.fields = std::move(head.fields);
   if (auto problem = take_connection_fields(options, head.minor_version, request, message_info)) {
     return problem;
   }
-  if (message_info.framing.kind == Framing::Kind::none ||
-      (message_info.framing.kind == Framing::Kind::length && message_info.framing.length == 0)) {
-    message_info.expects_continue = false;
-  }
+  if (message_info.framing.is_empty()) message_info.expects_continue = false;
   return std::nullopt;
 }
 
 std::optional<HeadError> accept_response(Head& head, std::string_view method, Response& response,
                                          Http1MessageInfo& message_info) {
   constexpr Fault fault = Fault::backend_protocol;
-  if (auto problem = read_framing(head, fault, fault, message_info.framing)) return problem;
   ConnectionOptions options;
-  if (auto problem = read_connection_options(head.fields, fault, options)) return problem;
-  message_info.keep_alive =
-      head.minor_version == 1 ? !options.close : options.keep_alive && !options.close;
-
+  if (auto problem = read_connection(head, fault, fault, options, message_info)) return problem;
   message_info.upgrades = head.minor_version == 1 && options.upgrade;
 
   const int status = head.status;
@@ -306,17 +310,8 @@ std::optional<HeadError> accept_response(Head& head, std::string_view method, Re
   response.reason_phrase = head.reason_phrase;
   response.fields = std::move(head.fields);
   response.fields.remove_if([&](const Field& field) {
-    switch (field.id) {
-      case FieldId::connection:
-      case FieldId::content_length:
-      case FieldId::keep_alive:
-      case FieldId::proxy_connection:
-      case FieldId::te:
-      case FieldId::trailer:
-      case FieldId::transfer_encoding: return true;
-      case FieldId::upgrade: return status != 101 && status != 426;
-      default: return options.nominated_count > 0 && options.nominates(field.name());
-    }
+    if (field.id == FieldId::upgrade) return status != 101 && status != 426;
+    return is_of_connection(field.id) || field.id == FieldId::te || options.nominates(field.name());
   });
   return std::nullopt;
 }

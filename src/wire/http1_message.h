@@ -20,6 +20,8 @@ struct Framing {
   enum class Kind : std::uint8_t { none, length, chunked, until_close };
   Kind kind = Kind::none;
   std::uint64_t length = 0;  ///< of Kind::length
+
+  bool is_empty() const { return kind == Kind::none || (kind == Kind::length && length == 0); }
 };
 
 /// The least room in the block of a head to read the body there, too.

@@ -157,7 +157,7 @@ Task<Result<Chunk>> Http1RequestBody::read_more() {
   while (true) {
     if (!t.watch().readable()) {
       large_.release();  // nothing of it is in use, and the wait may be long
-      BodyWait wait(t.loop(), config_, rate_, info_, deadline_);
+      BodyWait wait(t.loop(), config_, rate_, info_, !info_.identity.is_streaming, deadline_);
       auto wake = co_await t.watch().until_readable(wait.deadline());
       wait.end();
       if (wake == Wake::interrupted && !discards_) continue;

@@ -11,8 +11,7 @@ Http1ResponseBody::Http1ResponseBody(Http1Link& link, const Framing& framing, bo
     : ResponseBody(link.loop(), link.exchange_, !tunnel && framing.kind != Framing::Kind::length),
       link_(link),
       kind_(framing.kind),
-      finished_(kind_ == Framing::Kind::none ||
-                (kind_ == Framing::Kind::length && framing.length == 0)),
+      finished_(framing.is_empty()),
       left_(framing.length),
       length_(framing.length),
       large_(budget) {

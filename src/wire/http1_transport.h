@@ -16,6 +16,13 @@ struct Http1Transport {
   Loop& loop() { return socket->loop(); }
   Watch& watch() { return socket->watch(); }
 
+  /// Reads once, without waiting, behind what is in `in`.
+  Socket::ReadStatus fill() {
+    const auto got = socket->read_some(in.free_begin(), in.free_size());
+    in.end += static_cast<std::uint32_t>(got.size);
+    return got.status;
+  }
+
   /// Sends an interim response without waiting. What the kernel takes only in part is completed by
   /// the final response; what it does not take at all is dropped.
   void write_interim(std::string_view interim) {

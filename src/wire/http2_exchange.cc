@@ -7,16 +7,19 @@
 
 #include "body_rate.h"
 #include "evenkeel/http/status.h"
-#include "http2_frontend_connection.h"
+#include "http2_frontend.h"
 #include "message_rules.h"
 #include "refusal.h"
 
 namespace evenkeel {
 
-/// A request body, read from the stream's buffer.
+/// A request body, read from the stream's buffer; or what the client sends in the tunnel of an
+/// extended CONNECT, which has no size limit and may pause: the link ends a tunnel that is idle in
+/// both directions.
 class Http2ServerStream::RequestBody final : public Body {
  public:
-  explicit RequestBody(Http2ServerStream& stream) : stream_(stream), rate_(stream.owner_.config_) {}
+  explicit RequestBody(Http2ServerStream& stream)
+      : stream_(stream), config_(stream.owner_.config_), rate_(config_) {}
 
   Task<Result<Chunk>> read() override {
     if (auto chunk = stream_.take()) return counted(std::move(*chunk));
@@ -25,17 +28,21 @@ class Http2ServerStream::RequestBody final : public Body {
   std::optional<std::uint64_t> length() const override { return stream_.head_.length; }
   bool rewind() override {
     if (!stream_.in().rewind()) return false;
-    stream_.request_.info.outcome.bytes_in = 0;
+    info().outcome.bytes_in = 0;
     return true;
   }
   bool rewindable() const override { return stream_.in().rewindable(); }
 
  private:
+  RequestInfo& info() { return stream_.request_.info; }
+  bool is_limited() {
+    return !stream_.request_.is_extended_connect && !info().identity.is_streaming;
+  }
+
   Task<Result<Chunk>> wait() {
-    Http2Frontend& frontend = stream_.owner_;
     if (std::exchange(stream_.head_.expects_continue, false)) stream_.interim(100, Fields());
     while (true) {
-      BodyWait wait(frontend.loop(), frontend.config_, rate_, stream_.request_.info);
+      BodyWait wait(stream_.owner_.loop(), config_, rate_, info(), is_limited());
       auto wake = co_await stream_.arrival(wait.deadline());
       wait.end();
       if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
@@ -48,62 +55,25 @@ class Http2ServerStream::RequestBody final : public Body {
 
   Result<Chunk> counted(Result<Chunk> chunk) {
     if (!chunk) return chunk;
-    RequestInfo& info = stream_.request_.info;
     if (chunk->trailers != nullptr) {
-      remove_reserved(stream_.trailers_, info.identity);
+      remove_reserved(stream_.trailers_, info().identity);
       if (stream_.trailers_.size() == 0) chunk->trailers = nullptr;
     }
-    info.outcome.bytes_in += chunk->bytes.size();
+    info().outcome.bytes_in += chunk->bytes.size();
     rate_.received(chunk->bytes.size());
     stream_.head_.expects_continue = false;
-    if (!info.identity.is_streaming &&
-        info.outcome.bytes_in > stream_.owner_.config_.limits.body_bytes) {
+    if (is_limited() && info().outcome.bytes_in > config_.limits.body_bytes) {
       return Error{.fault = Fault::body_too_large,
                    .side = Side::client,
-                   .detail = describe_limit(MessageLimit::body, stream_.owner_.config_)};
+                   .detail = describe_limit(MessageLimit::body, config_)};
     }
     return chunk;
   }
 
   Http2ServerStream& stream_;
+  const ListenerConfig& config_;
   BodyRate rate_;
 };
-
-/// What the client sends in the tunnel of an extended CONNECT, until it ends its stream. It has no
-/// size limit, and may pause: the link ends a tunnel that is idle in both directions.
-class Http2ServerStream::TunnelBody final : public Body {
- public:
-  explicit TunnelBody(Http2ServerStream& stream) : stream_(stream) {}
-
-  Task<Result<Chunk>> read() override {
-    begun_ = true;
-    if (auto chunk = stream_.take()) return counted(std::move(*chunk));
-    return wait();
-  }
-  bool rewind() override { return !begun_; }
-
- private:
-  Task<Result<Chunk>> wait() {
-    while (true) {
-      co_await stream_.arrival(never);
-      if (auto chunk = stream_.take()) co_return counted(std::move(*chunk));
-    }
-  }
-
-  Result<Chunk> counted(Result<Chunk> chunk) {
-    if (chunk) stream_.request_.info.outcome.bytes_in += chunk->bytes.size();
-    return chunk;
-  }
-
-  Http2ServerStream& stream_;
-  bool begun_ = false;
-};
-
-BodyPtr Http2ServerStream::make_body() {
-  if (!request_.upgrade.empty()) [[unlikely]]
-    return std::make_unique<TunnelBody>(*this);
-  return std::make_unique<RequestBody>(*this);
-}
 
 Http2ServerStream::Http2ServerStream(Http2Frontend& owner)
     : Http2Stream(owner.session_), owner_(owner) {}
@@ -187,7 +157,7 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
     request.interim = &stream;
     request.response_budget = &budget_;
     if (!stream.in().ended() || stream.in().received() > 0 || !request.upgrade.empty()) {
-      request.body = stream.make_body();
+      request.body = std::make_unique<Http2ServerStream::RequestBody>(stream);
     }
     plan = callbacks_.plan();
     auto result = co_await plan->handle(request);

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "http2_frontend_connection.h"
 #include "refusal.h"
 
 namespace evenkeel {
@@ -294,14 +293,6 @@ bool Http2Frontend::has_timed_out() {
     send_final_goaway();
   }
   return false;
-}
-
-Task<void> serve_http2(std::unique_ptr<Socket> socket, const ClientAddress& client,
-                       const ListenerConfig& config, FrontendCallbacks& callbacks,
-                       ReadBuffer received) {
-  return Http2Frontend::serve(
-      std::make_unique<Http2Frontend>(std::move(socket), client, config, callbacks),
-      std::move(received));
 }
 
 }  // namespace evenkeel

@@ -62,36 +62,39 @@ Http2Guard::Verdict Http2Guard::overhead(const Http2FrameHeader& head) {
   return std::nullopt;
 }
 
-// Long: one case per type of frame.
+Http2Guard::Verdict Http2Guard::data_frame(const Http2FrameHeader& head, bool alive, Instant now) {
+  const bool opened = head.stream != 0 && head.stream <= highest_stream_;
+  if (opened && !alive && !reset_by_us_.has(head.stream)) {
+    return Violation{stream_closed, "DATA on a closed stream"};
+  }
+  if (head.length != 0 || (head.flags & end_stream) != 0) {
+    consecutive_empty_ = 0;
+    return std::nullopt;
+  }
+  if (++consecutive_empty_ > max_consecutive_empty) {
+    return Violation{enhance_your_calm, "flood of empty DATA"};
+  }
+  return glitch("flood of empty DATA", now);
+}
+
+Http2Guard::Verdict Http2Guard::headers_frame(const Http2FrameHeader& head, bool alive) {
+  if (side_ == Side::client) return std::nullopt;  // only we open streams
+  if (head.stream > highest_stream_) {
+    highest_stream_ = head.stream;
+    return std::nullopt;
+  }
+  if (head.stream == 0 || alive || reset_by_us_.has(head.stream)) return std::nullopt;
+  if (closed_.has(head.stream)) return Violation{stream_closed, "HEADERS on a closed stream"};
+  return Violation{protocol_error, "a new stream has a lower id than an earlier one"};
+}
+
 Http2Guard::Verdict Http2Guard::frame(const Http2FrameHeader& head, std::string_view payload,
                                       bool alive, Instant now) {
   if (auto verdict = overhead(head)) return verdict;
   if (head.stream > last_ && (head.type == data || head.type == headers)) return std::nullopt;
   switch (head.type) {
-    case data:
-      if (head.stream != 0 && head.stream <= highest_stream_ && !alive &&
-          !reset_by_us_.has(head.stream)) {
-        return Violation{stream_closed, "DATA on a closed stream"};
-      }
-      if (head.length == 0 && (head.flags & end_stream) == 0) {
-        if (++consecutive_empty_ > max_consecutive_empty) {
-          return Violation{enhance_your_calm, "flood of empty DATA"};
-        }
-        return glitch("flood of empty DATA", now);
-      }
-      consecutive_empty_ = 0;
-      return std::nullopt;
-    case headers:
-      if (side_ == Side::client) return std::nullopt;  // only we open streams
-      if (head.stream > highest_stream_) {
-        highest_stream_ = head.stream;
-        return std::nullopt;
-      }
-      if (head.stream == 0 || alive || reset_by_us_.has(head.stream)) return std::nullopt;
-      if (closed_.has(head.stream)) {
-        return Violation{stream_closed, "HEADERS on a closed stream"};
-      }
-      return Violation{protocol_error, "a new stream has a lower id than an earlier one"};
+    case data: return data_frame(head, alive, now);
+    case headers: return headers_frame(head, alive);
     case rst_stream:
       // A backend's resets answer our own requests.
       if (side_ == Side::client || resets_.take(now)) return std::nullopt;

@@ -108,6 +108,8 @@ class Http2Guard {
   static constexpr std::uint8_t priority = 2;
   static constexpr int max_window_credit = 1000;
 
+  Verdict data_frame(const Http2FrameHeader& head, bool alive, Instant now);
+  Verdict headers_frame(const Http2FrameHeader& head, bool alive);
   Verdict overhead(const Http2FrameHeader& head);
   Verdict glitch(const char* detail, Instant now);
 

