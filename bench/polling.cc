@@ -28,7 +28,7 @@
 #include "bench/sockets.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/inference/engine_metrics.h"
-#include "evenkeel/upstream/metrics_poller.h"
+#include "upstream/metrics_poller.h"
 
 namespace evenkeel::bench {
 namespace {

@@ -16,16 +16,6 @@ Error protocol_error(const char* what) {
   return {.fault = Fault::backend_protocol, .side = Side::backend, .detail = what};
 }
 
-Request request_to(const ServerAccess& access, std::string_view method, std::string_view path) {
-  Request request{.method = method,
-                  .scheme = access.links.connector.tls == nullptr ? "http" : "https",
-                  .authority = access.authority,
-                  .path = path};
-  request.fields.add("user-agent", "evenkeel", FieldId::user_agent);
-  if (!access.authorization.empty()) request.fields.add("authorization", access.authorization);
-  return request;
-}
-
 /// `name` and `value` outlive the request.
 void set_field(Request& request, const std::string& name, const std::string& value) {
   const FieldId id = field_id(name);
@@ -56,10 +46,20 @@ LinkPoolOptions link_options_for(const ServerAccess& access) {
 
 }  // namespace
 
+Request ServerAccess::request(std::string_view method, std::string_view path) const {
+  Request request{.method = method,
+                  .scheme = uses_tls() ? "https" : "http",
+                  .authority = authority,
+                  .path = path};
+  request.fields.add("user-agent", "evenkeel", FieldId::user_agent);
+  if (!authorization.empty()) request.fields.add("authorization", authorization);
+  return request;
+}
+
 void ServerAccess::set_port(std::uint16_t port) {
   for (Endpoint& address : addresses) address.set_port(port);
   if (authority_is_text) return;
-  authority = authority_of(normal_host(host_of(authority)), port, links.connector.tls != nullptr);
+  authority = authority_of(normal_host(host_of(authority)), port, uses_tls());
 }
 
 /// What has come in of a response so far. Outlives the task that fills it.
@@ -154,7 +154,7 @@ Task<Result<Done>> BackendClient::exchange_until(Request& request, LinkPool::Lin
 }
 
 Task<Result<Fetched>> BackendClient::fetch(BackendClientRequest client_request, Instant deadline) {
-  Request request = request_to(access_, client_request.method, client_request.path);
+  Request request = access_.request(client_request.method, client_request.path);
   request.fields.add("accept", "*/*", FieldId::accept);
   for (const auto& field : client_request.fields) request.fields.remove(field.first);
   for (const auto& [name, value] : client_request.fields) set_field(request, name, value);
@@ -171,7 +171,7 @@ Task<Result<Fetched>> BackendClient::fetch(BackendClientRequest client_request, 
 
 Task<Result<GrpcReply>> BackendClient::call(GrpcCall call, Instant deadline) {
   constexpr std::size_t max_bytes = 64 * 1024;  // of a message that we request
-  Request request = request_to(access_, "POST", call.path);
+  Request request = access_.request("POST", call.path);
   request.wants_trailers = true;
   request.fields.add("content-type", "application/grpc");
   GrpcTimeoutText timeout;

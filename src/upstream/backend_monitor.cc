@@ -17,7 +17,7 @@ BackendMonitor::BackendMonitor(Loop& loop, std::uint64_t seed, NameResolver reso
                                OnSuspicion on_suspicion)
     : loop_(loop),
       rng_(seed),
-      exporters_(loop, std::move(resolve), rng_()),
+      exporters_(std::make_unique<GpuExporters>(loop, std::move(resolve), rng_())),
       on_suspicion_(std::move(on_suspicion)),
       descriptor_budget_(std::make_unique<DescriptorBudget>()),
       first_result_(loop),
@@ -41,7 +41,7 @@ void BackendMonitor::update(std::vector<MonitorSpec> specs, std::size_t max_clie
     }
     const bool was_down = spec.was_down;
     auto backend = std::make_unique<MonitoredBackend>(
-        loop_, rng_(), std::move(spec), exporters_,
+        loop_, rng_(), std::move(spec), *exporters_,
         [this] {
           first_result_.raise();
           status_changed_.raise();

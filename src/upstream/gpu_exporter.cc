@@ -55,12 +55,12 @@ GpuExporter::GpuExporter(Loop& loop, ScrapeTarget target, NameResolver resolve, 
   start();
 }
 
-void GpuExporter::add(GpuObserver& observer, const MetricsConfig& config) {
+void GpuExporter::add(ValuesObserver& observer, const MetricsConfig& config) {
   users_.push_back({&observer, config.interval, config.timeout});
   apply_fastest_settings();
 }
 
-void GpuExporter::remove(GpuObserver& observer) {
+void GpuExporter::remove(ValuesObserver& observer) {
   std::erase_if(users_, [&](const User& user) { return user.observer == &observer; });
   apply_fastest_settings();
 }
@@ -81,21 +81,16 @@ std::string GpuExporter::finish(const Scraped& scraped) {
 }
 
 void GpuExporter::notify() {
-  for (const User& user : users_) user.observer->on_gpus_changed();
+  for (const User& user : users_) user.observer->on_values_changed();
 }
 
-GpuExporters::GpuExporters(Loop& loop, NameResolver resolve, std::uint64_t seed)
-    : state_(new State{.loop = loop, .resolve = std::move(resolve), .random = Rng(seed)}) {}
-
-GpuExporters::~GpuExporters() = default;
-
-std::shared_ptr<GpuExporter> GpuExporters::State::at(const std::string& url) {
-  std::erase_if(by_url, [](const auto& known) { return known.second.expired(); });
-  if (auto known = by_url[url].lock()) return known;
-  auto target = parse_scrape_target(url, "/metrics", trust_store);
+std::shared_ptr<GpuExporter> GpuExporters::at(const std::string& url) {
+  std::erase_if(by_url_, [](const auto& known) { return known.second.expired(); });
+  if (auto known = by_url_[url].lock()) return known;
+  auto target = parse_scrape_target(url, "/metrics", trust_store_);
   if (!target) return nullptr;
-  auto made = std::make_shared<GpuExporter>(loop, std::move(*target), resolve, random());
-  by_url[url] = made;
+  auto made = std::make_shared<GpuExporter>(loop_, std::move(*target), resolve_, random_());
+  by_url_[url] = made;
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/rng.h"
@@ -33,16 +34,6 @@ std::string path_of(const std::string& url, std::string_view default_path);
 Result<ScrapeTarget> parse_scrape_target(const std::string& url, std::string_view default_path,
                                          SystemTrustStore& trust_store);
 
-/// A user of a GPU exporter.
-class GpuObserver {
- public:
-  /// There are new values, or the old ones have expired.
-  virtual void on_gpus_changed() = 0;
-
- protected:
-  ~GpuObserver() = default;
-};
-
 /// Thread: the loop's.
 class GpuExporter final : public PolledSource {
  public:
@@ -55,15 +46,15 @@ class GpuExporter final : public PolledSource {
 
   /// Adds a user: the page is polled at the shortest interval and with the longest timeout of all
   /// users.
-  void add(GpuObserver& observer, const MetricsConfig& config);
-  void remove(GpuObserver& observer);
+  void add(ValuesObserver& observer, const MetricsConfig& config);
+  void remove(ValuesObserver& observer);
 
   /// All GPUs that it reports; empty: unknown.
   std::span<const GpuMetrics> gpus() const { return gpus_; }
 
  private:
   struct User {
-    GpuObserver* observer;
+    ValuesObserver* observer;
     Duration interval;
     Duration timeout;
   };
@@ -81,15 +72,28 @@ class GpuExporter final : public PolledSource {
   std::vector<GpuMetrics> gpus_;
 };
 
-/// What all pollers share.
-struct GpuExporters::State {
-  Loop& loop;
-  NameResolver resolve;
-  Rng random;
-  std::map<std::string, std::weak_ptr<GpuExporter>> by_url = {};
-  SystemTrustStore trust_store = {};
+/// GPU exporters by URL: one that serves several backends is polled once for all of them; and what
+/// else all pollers share. Thread: the loop's. Outlives the pollers that use it.
+class GpuExporters {
+ public:
+  GpuExporters(Loop& loop, NameResolver resolve, std::uint64_t seed)
+      : loop_(loop), resolve_(std::move(resolve)), random_(seed) {}
+  GpuExporters(const GpuExporters&) = delete;
+  GpuExporters& operator=(const GpuExporters&) = delete;
 
+  /// The exporter at this URL. Null if it cannot be polled.
   std::shared_ptr<GpuExporter> at(const std::string& url);
+  const NameResolver& resolver() const { return resolve_; }
+  SystemTrustStore& trust_store() { return trust_store_; }
+  /// A seed for another poller.
+  std::uint64_t seed() { return random_(); }
+
+ private:
+  Loop& loop_;
+  NameResolver resolve_;
+  Rng random_;
+  std::map<std::string, std::weak_ptr<GpuExporter>> by_url_;
+  SystemTrustStore trust_store_;
 };
 
 }  // namespace evenkeel

@@ -3,9 +3,12 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/inference/engine.h"
-#include "evenkeel/upstream/health_checker.h"
+#include "evenkeel/upstream/monitor_spec.h"
 
 namespace evenkeel {
+
+/// The kind of check for this spec, with `automatic` resolved; `off` if no check is known.
+HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec);
 
 /// The engine whose API the checks use.
 const Engine& checked_engine(const HealthCheckSpec& spec);

@@ -1,4 +1,4 @@
-#include "evenkeel/upstream/health_checker.h"
+#include "upstream/health_checker.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "evenkeel/base/log.h"
-#include "upstream/health_probe.h"
-#include "upstream/rise_fall_counter.h"
 
 namespace evenkeel {
 namespace {
@@ -44,8 +42,7 @@ HealthChecker::HealthChecker(Loop& loop, std::uint64_t seed, HealthCheckSpec spe
     : loop_(loop),
       rng_(seed),
       backend_(std::move(backend)),
-      rise_fall_(std::make_unique<RiseFallCounter>(
-          serving ? HealthState::up : HealthState::unchecked, spec.config)),
+      rise_fall_(serving ? HealthState::up : HealthState::unchecked, spec.config),
       on_change_(std::move(on_change)),
       seen_errors_(connection_errors(backend_->stats())),
       wake_now_(loop) {
@@ -66,7 +63,7 @@ void HealthChecker::update(HealthCheckSpec spec, ServerAccess access, BackendPtr
   backend_ = std::move(backend);
   if (spec == probe_->spec() && access == probe_->access()) return;
   const bool moved = access.addresses != probe_->access().addresses;
-  rise_fall_->update(spec.config);
+  rise_fall_.update(spec.config);
   probe_ = std::make_shared<HealthProbe>(loop_, std::move(spec), std::move(access));
   if (!moved) return;
   // A server at another address has not been checked, and what a check finds of the one before is
@@ -169,7 +166,7 @@ bool HealthChecker::silent() const {
 bool HealthChecker::needs_new_connection(const HealthProbe& probe) {
   const bool failed_others = std::exchange(requests_failed_, false);
   if (probe.spec().config.port != 0) return false;  // not the port of the requests
-  return probe.always_connects() || failed_others || rise_fall_->in_transition() ||
+  return probe.always_connects() || failed_others || rise_fall_.in_transition() ||
          backend_->state().connect_failures() != 0;
 }
 
@@ -200,7 +197,7 @@ void HealthChecker::apply_result(CheckOutcome outcome, bool busy) {
     log::debug(fmt::format("{} is busy: {}", backend_->id(), outcome.reason));
     return;
   }
-  const HealthState state = rise_fall_->record_result(*outcome.result, outcome.loading);
+  const HealthState state = rise_fall_.record_result(*outcome.result, outcome.loading);
   record_.reason = state == HealthState::up ? std::string() : std::move(outcome.reason);
   if (state != record_.state || !reported_) enter_state(state);
 }
@@ -240,8 +237,8 @@ void HealthChecker::apply_to_backend() {
 /// checks of backends that start together spread out.
 Duration HealthChecker::next_delay() {
   const Duration interval = probe_->spec().config.interval;
-  const bool doubt = rise_fall_->in_transition() || (backend_->state().connect_failures() != 0 &&
-                                                     record_.state == HealthState::up);
+  const bool doubt = rise_fall_.in_transition() || (backend_->state().connect_failures() != 0 &&
+                                                    record_.state == HealthState::up);
   if (doubt && !is_slow(record_.last)) return std::min(interval, fast_interval);
   const double jitter = std::exchange(jittered_, true) ? 0.9 + 0.2 * rng_.unit() : rng_.unit();
   return std::chrono::duration_cast<Duration>(interval * jitter);

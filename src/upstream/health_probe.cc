@@ -12,6 +12,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr const char* health_method = "grpc.health.v1.Health/Check";
+
 /// True if the server knows no such path or method.
 bool is_unsupported(int status) { return status == 404 || status == 405 || status == 501; }
 
@@ -264,37 +266,35 @@ Task<CheckOutcome> HealthProbe::check_grpc() {
   co_return CheckOutcome{};
 }
 
+Task<Result<GrpcReply>> HealthProbe::call(const char* method, std::string message) {
+  const LinkPool::LinkChoice link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any);
+  return client_.call({.path = std::string("/") + method,
+                       .message = std::move(message),
+                       .link_choice = link_choice},
+                      deadline_);
+}
+
 Task<CheckOutcome> HealthProbe::call_grpc_health() {
-  constexpr const char* method = "grpc.health.v1.Health/Check";
-  GrpcCall call{.path = std::string("/") + method,
-                .message = encode_health_check_request(spec_.config.service),
-                .link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any)};
-  auto reply = co_await client_.call(std::move(call), deadline_);
-  if (!reply) co_return failed_check(reply.error(), method);
-  co_return outcome_of_grpc_health(*reply, method);
+  auto reply = co_await call(health_method, encode_health_check_request(spec_.config.service));
+  if (!reply) co_return failed_check(reply.error(), health_method);
+  co_return outcome_of_grpc_health(*reply, health_method);
 }
 
 /// Checks an unknown gRPC server by its health service. Without that service, any gRPC reply counts
 /// as passed. Empty if the server does not speak gRPC.
 Task<std::optional<CheckOutcome>> HealthProbe::check_grpc_presence() {
-  constexpr const char* method = "grpc.health.v1.Health/Check";
-  GrpcCall call{.path = std::string("/") + method,
-                .message = encode_health_check_request({}),
-                .link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any)};
-  auto reply = co_await client_.call(std::move(call), deadline_);
+  auto reply = co_await call(health_method, encode_health_check_request({}));
   if (!reply || !reply->grpc) co_return std::nullopt;
   if (reply->status == GrpcStatus::unimplemented) co_return CheckOutcome{};
-  co_return outcome_of_grpc_health(*reply, method);
+  co_return outcome_of_grpc_health(*reply, health_method);
 }
 
 /// Whether a model is ready; the whole server if `model` is empty.
 Task<CheckOutcome> HealthProbe::call_ready(std::string model) {
   const char* method = model.empty() ? "inference.GRPCInferenceService/ServerReady"
                                      : "inference.GRPCInferenceService/ModelReady";
-  GrpcCall call{.path = std::string("/") + method,
-                .message = model.empty() ? std::string() : encode(ModelId{.name = model}),
-                .link_choice = std::exchange(link_choice_, LinkPool::LinkChoice::any)};
-  auto reply = co_await client_.call(std::move(call), deadline_);
+  std::string message = model.empty() ? std::string() : encode(ModelId{.name = model});
+  auto reply = co_await call(method, std::move(message));
   if (!reply) co_return failed_check(reply.error(), method);
   if (reply->status == GrpcStatus::not_found && !model.empty()) {
     co_return failed_check(CheckResult::model_missing, model_not_served(model));

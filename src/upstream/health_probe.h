@@ -11,7 +11,7 @@
 #include "evenkeel/base/task.h"
 #include "evenkeel/inference/engine_health.h"
 #include "evenkeel/upstream/backend_client.h"
-#include "evenkeel/upstream/health_checker.h"
+#include "evenkeel/upstream/monitor_spec.h"
 #include "upstream/check_outcome.h"
 
 namespace evenkeel {
@@ -58,6 +58,7 @@ class HealthProbe {
   Task<CheckOutcome> check_model(std::string model);
   Task<CheckOutcome> check_awake();
   Task<CheckOutcome> check_token(std::vector<std::string> models);
+  Task<Result<GrpcReply>> call(const char* method, std::string message);
   Task<CheckOutcome> call_grpc_health();
   Task<CheckOutcome> call_ready(std::string model);
   bool checks_models() const;

@@ -1,4 +1,4 @@
-#include "evenkeel/upstream/metrics_poller.h"
+#include "upstream/metrics_poller.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,6 @@
 
 #include "evenkeel/base/host.h"
 #include "evenkeel/inference/engine_metrics.h"
-#include "upstream/gpu_exporter.h"
-#include "upstream/polled_source.h"
 
 namespace evenkeel {
 namespace {
@@ -67,15 +65,8 @@ bool is_polled(const MetricsPollSpec& spec) {
 /// Polls the page of an engine.
 class EngineSource final : public PolledSource {
  public:
-  struct Observer {
-    virtual void on_engine_changed() = 0;
-
-   protected:
-    ~Observer() = default;
-  };
-
   EngineSource(Loop& loop, ScrapeTarget target, NameResolver resolve, const Options& options,
-               const Engine& engine, SharedBackend& shared, Observer& observer)
+               const Engine& engine, SharedBackend& shared, ValuesObserver& observer)
       : PolledSource(loop, std::move(target), std::move(resolve), options),
         engine_(engine),
         shared_(shared),
@@ -115,11 +106,11 @@ class EngineSource final : public PolledSource {
     reading_ = {};
     asleep_ = false;  // unknown
   }
-  void notify() override { observer_.on_engine_changed(); }
+  void notify() override { observer_.on_values_changed(); }
 
   const Engine& engine_;
   SharedBackend& shared_;
-  Observer& observer_;
+  ValuesObserver& observer_;
   std::optional<EngineMetricsReader> reader_;
   LoadSample reading_;
   bool asleep_ = false;
@@ -127,106 +118,87 @@ class EngineSource final : public PolledSource {
   std::uint32_t in_flight_at_poll_ = 0;
 };
 
-/// Merges the values of engine and exporter, and publishes them.
-struct MetricsPoller::State final : EngineSource::Observer, GpuObserver {
-  State(MetricsPollSpec poll_spec, ServerAccess server_access, BackendPtr polled)
-      : spec(std::move(poll_spec)), access(std::move(server_access)), backend(std::move(polled)) {}
-  ~State() {
-    if (exporter != nullptr) exporter->remove(*this);
-    backend->signals().forget();
-    backend->signals().engine().forget();
-    backend->note_sleep(SleepSource::page, false);
-  }
-
-  void on_engine_changed() override { publish(); }
-  void on_gpus_changed() override { publish(); }
-
-  void publish() {
-    backend->note_sleep(SleepSource::page, engine && engine->asleep());
-    const LoadSample from_engine = engine ? engine->reading() : LoadSample{};
-    LoadSample gpu;
-    if (exporter != nullptr) gpu = aggregate_gpus(exporter->gpus(), spec.gpus);
-    const auto first_known = [](double a, double b) { return std::isnan(a) ? b : a; };
-    const LoadSample values{
-        .running = from_engine.running,
-        .waiting = from_engine.waiting,
-        .kv_cache_ratio = from_engine.kv_cache_ratio,
-        .gpu_utilization_ratio =
-            first_known(gpu.gpu_utilization_ratio, from_engine.gpu_utilization_ratio),
-        .gpu_memory_used_bytes =
-            first_known(gpu.gpu_memory_used_bytes, from_engine.gpu_memory_used_bytes),
-        .gpu_memory_total_bytes =
-            first_known(gpu.gpu_memory_total_bytes, from_engine.gpu_memory_total_bytes)};
-    // The age is that of the engine's values; of the GPU's if the engine has none; of the latest
-    // values if both have expired.
-    std::optional<Instant> last_success = engine ? engine->last_success() : std::nullopt;
-    if (!from_engine.any() && exporter != nullptr && exporter->last_success()) {
-      last_success = std::max(last_success.value_or(Instant{}), *exporter->last_success());
-    }
-    if (!last_success) return;
-    backend->signals().publish(values, *last_success, engine ? engine->in_flight_at_poll() : 0);
-  }
-
-  const MetricsPollSpec spec;
-  const ServerAccess access;
-  BackendPtr backend;
-  std::shared_ptr<GpuExporter> exporter;
-  std::optional<EngineSource> engine;
-  PollRecord unpolled{.state = PollRecord::State::silent};  // while there is no `engine`
-};
-
 MetricsPoller::MetricsPoller(Loop& loop, const MetricsPollSpec& spec, const ServerAccess& access,
                              BackendPtr backend, GpuExporters& exporters)
-    : state_(std::make_unique<State>(spec, access, std::move(backend))) {
-  GpuExporters::State& shared = *exporters.state_;
+    : spec_(spec), access_(access), backend_(std::move(backend)) {
   const MetricsConfig& config = spec.config;
+  ValuesObserver& observer = *this;
   if (polls_engine(spec)) {
-    auto target = engine_scrape_target(spec, access, shared.trust_store);
+    auto target = engine_scrape_target(spec, access, exporters.trust_store());
     if (target) {
-      state_->engine.emplace(
-          loop, std::move(*target), shared.resolve,
+      engine_ = std::make_unique<EngineSource>(
+          loop, std::move(*target), exporters.resolver(),
           PolledSource::Options{
-              .interval = config.interval, .timeout = config.timeout, .seed = shared.random()},
-          engine_named(spec.engine), state_->backend->shared(), *state_);
+              .interval = config.interval, .timeout = config.timeout, .seed = exporters.seed()},
+          engine_named(spec.engine), backend_->shared(), observer);
     } else {
-      state_->unpolled.reason = target.error().detail;
+      unpolled_.reason = target.error().detail;
     }
   }
   if (config.gpu.empty()) return;
-  state_->exporter = shared.at(config.gpu);
-  if (state_->exporter != nullptr) state_->exporter->add(*state_, config);
+  exporter_ = exporters.at(config.gpu);
+  if (exporter_ != nullptr) exporter_->add(observer, config);
 }
 
-MetricsPoller::~MetricsPoller() = default;
+MetricsPoller::~MetricsPoller() {
+  engine_.reset();
+  if (exporter_ != nullptr) exporter_->remove(*this);
+  backend_->signals().forget();
+  backend_->signals().engine().forget();
+  backend_->note_sleep(SleepSource::page, false);
+}
 
-void MetricsPoller::replace(BackendPtr backend) { state_->backend = std::move(backend); }
+/// Merges the values of engine and exporter, and publishes them.
+void MetricsPoller::on_values_changed() {
+  backend_->note_sleep(SleepSource::page, engine_ && engine_->asleep());
+  const LoadSample from_engine = engine_ ? engine_->reading() : LoadSample{};
+  LoadSample gpu;
+  if (exporter_ != nullptr) gpu = aggregate_gpus(exporter_->gpus(), spec_.gpus);
+  const auto first_known = [](double a, double b) { return std::isnan(a) ? b : a; };
+  const LoadSample values{
+      .running = from_engine.running,
+      .waiting = from_engine.waiting,
+      .kv_cache_ratio = from_engine.kv_cache_ratio,
+      .gpu_utilization_ratio =
+          first_known(gpu.gpu_utilization_ratio, from_engine.gpu_utilization_ratio),
+      .gpu_memory_used_bytes =
+          first_known(gpu.gpu_memory_used_bytes, from_engine.gpu_memory_used_bytes),
+      .gpu_memory_total_bytes =
+          first_known(gpu.gpu_memory_total_bytes, from_engine.gpu_memory_total_bytes)};
+  // The age is that of the engine's values; of the GPU's if the engine has none; of the latest
+  // values if both have expired.
+  std::optional<Instant> last_success = engine_ ? engine_->last_success() : std::nullopt;
+  if (!from_engine.any() && exporter_ != nullptr && exporter_->last_success()) {
+    last_success = std::max(last_success.value_or(Instant{}), *exporter_->last_success());
+  }
+  if (!last_success) return;
+  backend_->signals().publish(values, *last_success, engine_ ? engine_->in_flight_at_poll() : 0);
+}
 
 void MetricsPoller::poll_now() {
-  if (state_->engine) state_->engine->poll_now();
+  if (engine_) engine_->poll_now();
 }
 
 PollStatus MetricsPoller::status() const {
-  PollStatus status{.engine = state_->engine ? state_->engine->record() : state_->unpolled};
-  if (state_->exporter == nullptr) return status;
-  PollRecord& gpu = status.gpu_exporter.emplace(state_->exporter->record());
+  PollStatus status{.engine = engine_ ? engine_->record() : unpolled_};
+  if (exporter_ == nullptr) return status;
+  PollRecord& gpu = status.gpu_exporter.emplace(exporter_->record());
   if (gpu.state == PollRecord::State::fresh &&
-      !aggregate_gpus(state_->exporter->gpus(), state_->spec.gpus).any()) {
+      !aggregate_gpus(exporter_->gpus(), spec_.gpus).any()) {
     gpu.state = PollRecord::State::failing;
-    gpu.reason = state_->spec.gpus.empty() ? "the exporter has no values for any GPU"
-                                           : "the exporter has no values for these GPUs";
+    gpu.reason = spec_.gpus.empty() ? "the exporter has no values for any GPU"
+                                    : "the exporter has no values for these GPUs";
   }
   return status;
 }
 
 std::uint64_t MetricsPoller::revision() const {
-  return (state_->engine ? state_->engine->revision() : 0) +
-         (state_->exporter == nullptr ? 0 : state_->exporter->revision());
+  return (engine_ ? engine_->revision() : 0) + (exporter_ == nullptr ? 0 : exporter_->revision());
 }
 
 bool MetricsPoller::polls(const MetricsPollSpec& spec, const ServerAccess& access,
                           const Backend& backend) const {
-  return spec == state_->spec && access == state_->access &&
-         &backend.shared() == &state_->backend->shared();
+  return spec == spec_ && access == access_ && &backend.shared() == &backend_->shared();
 }
 
 }  // namespace evenkeel

@@ -8,6 +8,7 @@
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/inference/engine.h"
+#include "upstream/health_check_spec.h"
 
 namespace evenkeel {
 namespace {

@@ -12,10 +12,10 @@
 #include "evenkeel/base/rng.h"
 #include "evenkeel/inference/engine.h"
 #include "evenkeel/upstream/backend_status.h"
-#include "evenkeel/upstream/health_checker.h"
-#include "evenkeel/upstream/metrics_poller.h"
 #include "evenkeel/upstream/monitor_spec.h"
 #include "upstream/engine_detection.h"
+#include "upstream/health_checker.h"
+#include "upstream/metrics_poller.h"
 #include "upstream/model_lister.h"
 
 namespace evenkeel {

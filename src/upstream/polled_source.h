@@ -8,11 +8,22 @@
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/task.h"
-#include "evenkeel/upstream/metrics_poller.h"
+#include "evenkeel/upstream/monitor_spec.h"
+#include "evenkeel/upstream/poll_record.h"
 #include "upstream/poll_schedule.h"
 #include "upstream/scraper.h"
 
 namespace evenkeel {
+
+/// A user of the values of a source.
+class ValuesObserver {
+ public:
+  /// There are new values, or the old ones have expired.
+  virtual void on_values_changed() = 0;
+
+ protected:
+  ~ValuesObserver() = default;
+};
 
 /// Thread: the loop's.
 class PolledSource : protected ScrapeObserver {

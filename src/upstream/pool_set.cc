@@ -10,8 +10,8 @@
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/named_files.h"
 #include "evenkeel/inference/engine.h"
-#include "evenkeel/upstream/health_checker.h"
 #include "evenkeel/upstream/subsets.h"
+#include "upstream/health_check_spec.h"
 
 namespace evenkeel {
 namespace {
@@ -123,6 +123,16 @@ bool lacks_answered_checks(const PoolConfig& pool) {
   return kind == HealthCheckKind::off || kind == HealthCheckKind::tcp;
 }
 
+/// What is sent to a backend as `authorization`. `same`: a backend whose key it keeps; null: none.
+Result<std::string> authorization_of(const BackendConfig& backend, const ResolvedBackend* same) {
+  if (backend.api_key_file.empty()) return std::string();
+  if (same != nullptr) return same->authorization;
+  auto key = read_api_key(backend.api_key_file);
+  if (key) return "Bearer " + *key;
+  key.error().detail = "api_key_file: '" + backend.api_key_file + "' " + key.error().detail;
+  return std::move(key.error());
+}
+
 /// The pool's spec without its backends.
 PoolSpec spec_of(const PoolConfig& pool) {
   return {.name = pool.name,
@@ -206,17 +216,8 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
   for (const BackendConfig& backend : pool.backends) {
     const std::string address = to_string(backend.address);
     const ResolvedBackend* const same = known.any_of(address);
-    std::string authorization;
-    if (!backend.api_key_file.empty() && keeps_files && same != nullptr) {
-      authorization = same->authorization;
-    } else if (!backend.api_key_file.empty()) {
-      auto key = read_api_key(backend.api_key_file);
-      if (!key) {
-        key.error().detail = "api_key_file: '" + backend.api_key_file + "' " + key.error().detail;
-        return std::move(key.error());
-      }
-      authorization = "Bearer " + *key;
-    }
+    auto authorization = authorization_of(backend, keeps_files ? same : nullptr);
+    if (!authorization) return std::move(authorization.error());
     auto servers = servers_of(backend.address, build_inputs.find(backend.address));
     const bool several = servers.size() > 1;
     for (std::vector<Endpoint>& addresses : servers) {
@@ -234,7 +235,7 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
       const bool drained = build_inputs.drained.contains({pool.name, id});
       pool_entry.backends.push_back({.config = backend,
                                      .addresses = std::move(addresses),
-                                     .authorization = authorization,
+                                     .authorization = *authorization,
                                      .host = host_of_backend(pool, backend),
                                      .drained = drained});
     }

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "evenkeel/upstream/health_checker.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/upstream/health_record.h"
 
 namespace evenkeel {
 

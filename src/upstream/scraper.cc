@@ -53,22 +53,15 @@ Task<Result<OpenResponse>> Scraper::open(Request& request, ScrapeObserver& obser
     if (target_.access.addresses.empty()) client_.reset();  // its name may have another address
     co_return std::move(opened.error());
   }
-  if (opened->connect_time && !uses_tls()) {
+  if (opened->connect_time && !target_.access.uses_tls()) {
     round_trip_ = std::min(round_trip_.value_or(*opened->connect_time), *opened->connect_time);
   }
   co_return std::move(*opened);
 }
 
 Task<Result<Scraped>> Scraper::scrape(ScrapeObserver& observer) {
-  Request request{.method = "GET",
-                  .scheme = uses_tls() ? "https" : "http",
-                  .authority = target_.access.authority,
-                  .path = target_.short_path.empty() ? target_.path : target_.short_path};
-  request.fields.add("user-agent", "evenkeel");
+  Request request = target_.access.request("GET", path());
   request.fields.add("accept", "text/plain;version=0.0.4;q=1,*/*;q=0.1");
-  if (!target_.access.authorization.empty()) {
-    request.fields.add("authorization", target_.access.authorization);
-  }
   auto opened = co_await open(request, observer);
   if (!opened) co_return std::move(opened.error());
   const Response& response = opened->response;

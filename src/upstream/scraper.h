@@ -12,7 +12,7 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/upstream/backend_client.h"
-#include "evenkeel/upstream/metrics_poller.h"
+#include "evenkeel/upstream/monitor_spec.h"
 
 namespace evenkeel {
 
@@ -59,20 +59,20 @@ class Scraper {
 
   /// The page's URL, for people.
   std::string url() const {
-    return (uses_tls() ? "https://" : "http://") + target_.access.authority +
-           (target_.short_path.empty() ? target_.path : target_.short_path);
+    return (target_.access.uses_tls() ? "https://" : "http://") + target_.access.authority + path();
   }
 
   /// Uses the full path from now on, as the short one brought no values. False: it does already.
   bool drop_short_path() { return !std::exchange(target_.short_path, {}).empty(); }
 
  private:
+  const std::string& path() const {
+    return target_.short_path.empty() ? target_.path : target_.short_path;
+  }
   Task<Result<Done>> ensure_client();
   Task<Result<Scraped>> scrape(ScrapeObserver& observer);
   Task<Result<OpenResponse>> open(Request& request, ScrapeObserver& observer);
   Task<Result<Done>> read_body(OpenResponse& opened, ScrapeObserver& observer);
-
-  bool uses_tls() const { return target_.access.links.connector.tls != nullptr; }
 
   Loop& loop_;
   ScrapeTarget target_;

@@ -1,4 +1,4 @@
-#include "evenkeel/upstream/health_checker.h"
+#include "upstream/health_checker.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <ostream>
 
+#include "upstream/health_check_spec.h"
 #include "upstream/test_server.h"
 #include "wire/peer.h"
 

@@ -1,4 +1,4 @@
-#include "evenkeel/upstream/metrics_poller.h"
+#include "upstream/metrics_poller.h"
 
 #include <gtest/gtest.h>
 

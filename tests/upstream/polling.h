@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/upstream/metrics_poller.h"
 #include "upstream/gpu_exporter.h"
+#include "upstream/metrics_poller.h"
 #include "upstream/test_server.h"
 
 namespace evenkeel {

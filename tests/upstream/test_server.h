@@ -17,6 +17,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/net/socket.h"
+#include "evenkeel/upstream/monitor_spec.h"
 #include "evenkeel/wire/frontend.h"
 
 namespace evenkeel {

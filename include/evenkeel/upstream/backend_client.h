@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct ServerAccess {
 
   /// 0 if no address is known.
   std::uint16_t port() const { return addresses.empty() ? 0 : addresses.front().port(); }
+  bool uses_tls() const { return links.connector.tls != nullptr; }
+  /// A request of evenkeel's own. Views into this and the arguments.
+  Request request(std::string_view method, std::string_view path) const;
   /// Goes to another port of the same server, by the same protocols.
   void set_port(std::uint16_t port);
 };

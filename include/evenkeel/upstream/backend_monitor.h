@@ -15,12 +15,12 @@
 #include "evenkeel/base/rng.h"
 #include "evenkeel/base/task.h"
 #include "evenkeel/upstream/backend_status.h"
-#include "evenkeel/upstream/metrics_poller.h"
 #include "evenkeel/upstream/monitor_spec.h"
 
 namespace evenkeel {
 
 class DescriptorBudget;
+class GpuExporters;
 class MonitoredBackend;
 
 /// Detects the engine of each backend, checks its health and polls its metrics on the control loop,
@@ -73,7 +73,7 @@ class BackendMonitor {
 
   Loop& loop_;
   Rng rng_;
-  GpuExporters exporters_;
+  std::unique_ptr<GpuExporters> exporters_;
   OnSuspicion on_suspicion_;
   std::map<Key, Entry> entries_;
   std::unique_ptr<DescriptorBudget> descriptor_budget_;

@@ -3,62 +3,28 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include "evenkeel/backend/backend.h"
-#include "evenkeel/base/loop.h"
-#include "evenkeel/base/result.h"
-#include "evenkeel/base/task.h"
-#include "evenkeel/config/config.h"
-#include "evenkeel/net/endpoint.h"
-#include "evenkeel/upstream/backend_client.h"
+#include "evenkeel/upstream/monitor_spec.h"
 #include "evenkeel/upstream/poll_record.h"
+#include "upstream/gpu_exporter.h"
+#include "upstream/polled_source.h"
 
 namespace evenkeel {
-
-/// What to poll: the settings of the file, and the engine.
-struct MetricsPollSpec {
-  MetricsConfig config;
-  std::string engine = "generic";  ///< as the file names it, or as detected
-  std::string url;                 ///< of the page; empty: at the backend, as `config` says
-  std::vector<std::string> gpus;   ///< of the backend, by the exporter's labels; empty: all
-
-  bool operator==(const MetricsPollSpec&) const = default;
-};
 
 /// True if there is a page to poll, of the engine or of a GPU exporter.
 bool is_polled(const MetricsPollSpec& spec);
 
-/// Resolves a name without blocking the loop.
-using NameResolver =
-    std::function<Task<Result<std::vector<Endpoint>>>(std::string host, std::uint16_t port)>;
-
-class GpuExporter;
-
-/// GPU exporters by URL: one that serves several backends is polled once for all of them.
-/// Thread: the loop's. Outlives the pollers that use it.
-class GpuExporters {
- public:
-  GpuExporters(Loop& loop, NameResolver resolve, std::uint64_t seed);
-  ~GpuExporters();
-  GpuExporters(const GpuExporters&) = delete;
-  GpuExporters& operator=(const GpuExporters&) = delete;
-
- private:
-  friend class MetricsPoller;
-  struct State;
-  std::unique_ptr<State> state_;
-};
+class EngineSource;
 
 /// Polls until it is destroyed, and withdraws its values then, but for what it counted. One poll at
 /// a time; the connection is kept if the server allows it. Values that are not renewed within a
 /// bounded time become unknown, separately for each source.
 ///
 /// Thread: the loop's.
-class MetricsPoller {
+class MetricsPoller final : ValuesObserver {
  public:
   /// `access`: how to reach the backend itself. A page at another port or host is reached without
   /// TLS, or as its URL says, and never gets the backend's API key. The first poll is at a random
@@ -76,13 +42,19 @@ class MetricsPoller {
   /// Differs from before whenever `status()` does.
   std::uint64_t revision() const;
   /// `backend` is the same one in a new version of the file. REQUIRES: they share a SharedBackend.
-  void replace(BackendPtr backend);
+  void replace(BackendPtr backend) { backend_ = std::move(backend); }
   /// True if a poller of this spec would do what this one does.
   bool polls(const MetricsPollSpec& spec, const ServerAccess& access, const Backend& backend) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  void on_values_changed() override;
+
+  const MetricsPollSpec spec_;
+  const ServerAccess access_;
+  BackendPtr backend_;
+  std::unique_ptr<EngineSource> engine_;                     // null: not polled
+  std::shared_ptr<GpuExporter> exporter_;                    // null: none
+  PollRecord unpolled_{.state = PollRecord::State::silent};  // while there is no `engine_`
 };
 
 }  // namespace evenkeel

@@ -4,39 +4,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "evenkeel/backend/backend.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/base/task.h"
-#include "evenkeel/config/config.h"
-#include "evenkeel/upstream/backend_client.h"
 #include "evenkeel/upstream/health_record.h"
+#include "evenkeel/upstream/monitor_spec.h"
+#include "upstream/health_probe.h"
+#include "upstream/rise_fall_counter.h"
 
 namespace evenkeel {
-
-/// How to check a server.
-struct HealthCheckSpec {
-  HealthConfig config;
-  std::string engine = "generic";                     ///< as the file names it, or as detected
-  bool kserve = false;                                ///< `generic` that implements KServe v2
-  std::vector<std::string> models;                    ///< of its pool
-  BackendProtocol protocol = BackendProtocol::http1;  ///< of its pool
-  /// True if the file says `engine: auto`: an unknown engine is checked by connecting, not left
-  /// unchecked.
-  bool engine_is_auto = false;
-
-  bool operator==(const HealthCheckSpec&) const = default;
-};
-
-/// The kind of check for this spec, with `automatic` resolved; `off` if no check is known.
-HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec);
-
-class HealthProbe;
-class RiseFallCounter;
-struct CheckOutcome;
 
 /// Checks one backend until it is destroyed, and takes it out of rotation or puts it back.
 ///
@@ -101,7 +79,7 @@ class HealthChecker {
   Rng rng_;
   std::shared_ptr<HealthProbe> probe_;
   BackendPtr backend_;
-  std::unique_ptr<RiseFallCounter> rise_fall_;
+  RiseFallCounter rise_fall_;
   OnChange on_change_;
   HealthRecord record_;
   std::uint64_t revision_ = 0;
