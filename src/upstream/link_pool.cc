@@ -244,13 +244,17 @@ LinkPool::PooledLink& LinkPool::add_link(std::unique_ptr<Link> link) {
   return added;
 }
 
+/// Drops the links of a list that no request uses and that meet a condition.
+template <class Condition>
+void LinkPool::drop_if(std::vector<std::unique_ptr<PooledLink>>& links, Condition condition) {
+  const auto dropped = std::erase_if(
+      links, [&](const auto& pooled) { return pooled->users == 0 && condition(*pooled); });
+  metrics_.links_idle.remove(static_cast<std::int64_t>(dropped));
+}
+
 /// A request has a new link because the others were in doubt: those that are not in use go.
 void LinkPool::drop_unused_shared(const PooledLink& kept) {
-  const auto unused = std::remove_if(shared_.begin(), shared_.end(), [&](const auto& pooled) {
-    return pooled->users == 0 && pooled.get() != &kept;
-  });
-  metrics_.links_idle.remove(shared_.end() - unused);
-  shared_.erase(unused, shared_.end());
+  drop_if(shared_, [&](const PooledLink& pooled) { return &pooled != &kept; });
 }
 
 // ---- returning links ---------------------------------------------------------------------------
@@ -279,7 +283,7 @@ void LinkPool::return_shared_link(PooledLink& pooled) {
   if (options_.keep_alive.max_idle > 0 && pooled.link->alive(false)) {
     sweep_from(pooled.idle_since);
   } else {
-    drop_shared(pooled);
+    on_idle_closed(pooled);
   }
 }
 
@@ -304,24 +308,10 @@ std::size_t LinkPool::retire_links(std::size_t max_count) {
   return of_shared + of_idle;
 }
 
-void LinkPool::drop_shared(const PooledLink& pooled) {
-  const auto position = std::find_if(shared_.begin(), shared_.end(),
-                                     [&](const auto& item) { return item.get() == &pooled; });
-  shared_.erase(position);
-  metrics_.links_idle.remove();
-}
-
-/// The server has closed an idle link.
-void LinkPool::on_idle_closed(PooledLink& pooled) {
-  if (pooled.link->multiplexed()) {
-    if (pooled.users == 0) drop_shared(pooled);
-    return;
-  }
-  const auto position = std::find_if(idle_.begin(), idle_.end(),
-                                     [&](const auto& item) { return item.get() == &pooled; });
-  if (position == idle_.end()) return;
-  idle_.erase(position);
-  metrics_.links_idle.remove();
+/// Drops a link that the server has closed, if no request uses it.
+void LinkPool::on_idle_closed(const PooledLink& pooled) {
+  drop_if(pooled.link->multiplexed() ? shared_ : idle_,
+          [&](const PooledLink& each) { return &each == &pooled; });
 }
 
 void LinkPool::sweep_from(Instant idle_since) {
@@ -330,15 +320,9 @@ void LinkPool::sweep_from(Instant idle_since) {
 
 void LinkPool::sweep() {
   const Instant expired = loop_.now() - options_.keep_alive.idle;
-  const auto first_unexpired = std::find_if(
-      idle_.begin(), idle_.end(), [&](const auto& pooled) { return pooled->idle_since > expired; });
-  metrics_.links_idle.remove(first_unexpired - idle_.begin());
-  idle_.erase(idle_.begin(), first_unexpired);
-  const auto unused = std::remove_if(shared_.begin(), shared_.end(), [&](const auto& pooled) {
-    return pooled->users == 0 && pooled->idle_since <= expired;
-  });
-  metrics_.links_idle.remove(shared_.end() - unused);
-  shared_.erase(unused, shared_.end());
+  for (auto* links : {&idle_, &shared_}) {
+    drop_if(*links, [&](const PooledLink& pooled) { return pooled.idle_since <= expired; });
+  }
 
   Instant oldest = never;
   if (!idle_.empty()) oldest = idle_.front()->idle_since;

@@ -132,22 +132,19 @@ Socket::Read Http1RequestBody::fill() {
   Http1Transport& t = transport_;
   const bool fits = !chunked_ && left_ <= t.in.block.size() - t.body_begin;
   const bool streams_in = chunked_ && t.in.block.size() - t.body_begin >= min_body_room;
-  if (!large_.block && (fits || streams_in)) {
+  const bool here = !large_.block && (fits || streams_in);
+  if (here) {
     t.in.begin = t.in.end = t.body_begin;  // its bytes were consumed
-    const std::size_t room = t.in.free_size();
-    const auto got = t.socket->read_some(
-        t.in.free_begin(),
-        chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
-    t.in.end += static_cast<std::uint32_t>(got.size);
-    if (got.size == room) need_large();
-    return got;
+  } else {
+    need_large();
   }
-  need_large();
-  const std::size_t room = large_.block.size();
+  ReadBuffer& into = here ? t.in : large_;
+  const std::size_t room = into.free_size();
   const auto got = t.socket->read_some(
-      large_.block.data(),
+      into.free_begin(),
       chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(left_, room)));
-  large_.end = static_cast<std::uint32_t>(got.size);
+  into.end += static_cast<std::uint32_t>(got.size);
+  if (here && got.size == room) need_large();
   return got;
 }
 

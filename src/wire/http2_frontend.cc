@@ -120,7 +120,7 @@ bool Http2Frontend::refuse_trailers(Http2ServerStream& stream) {
   if (!over_limits && !stream.request_.is_extended_connect) return false;
   session_.reset_invalid(stream, over_limits ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
   stream.request_.info.outcome.fault = over_limits ? Fault::header_too_large : Fault::bad_request;
-  if (!stream.begun_) report_not_begun(stream, false);
+  if (!stream.begun_) report_refused(stream, Fault::bad_request, "malformed request");
   retire(stream);
   return true;
 }
@@ -142,10 +142,12 @@ void Http2ServerStream::closed(std::uint32_t code, bool by_peer) {
 
 void Http2Frontend::stream_closed(Http2ServerStream& stream, std::uint32_t code, bool by_peer) {
   if (section_ == &stream) section_ = nullptr;
-  if (!stream.head_done_) {
-    report_malformed(stream, by_peer);
-  } else if (!stream.begun_ && !stream.retired_) {
-    report_not_begun(stream, by_peer);
+  if (!stream.head_done_ && stream.over_limits()) {
+    report_refused(stream, Fault::header_too_large,
+                   describe_limit(stream.exceeded_limit(), config_));
+  } else if (!stream.head_done_ || (!stream.begun_ && !stream.retired_)) {
+    report_refused(stream, by_peer ? Fault::client_gone : Fault::bad_request,
+                   by_peer ? "the client reset the stream" : "malformed request");
   }
   if ((by_peer || code != NGHTTP2_NO_ERROR) && !stream.end_sent()) {
     stream.request_.info.outcome.fault =
@@ -157,42 +159,27 @@ void Http2Frontend::stream_closed(Http2ServerStream& stream, std::uint32_t code,
   retire(stream);
 }
 
-/// The head of a stream is far too large or malformed, or the client reset the stream before its
-/// end.
-void Http2Frontend::report_malformed(Http2ServerStream& stream, bool by_peer) {
-  if (stream.over_limits()) {
-    refused_without_response(Fault::header_too_large,
-                             describe_limit(stream.exceeded_limit(), config_), &stream);
-  } else if (by_peer) {
-    refused_without_response(Fault::client_gone, "the client reset the stream", &stream);
-  } else {
-    refused_without_response(Fault::bad_request, "malformed request", &stream);
-  }
-}
-
-/// A stream ended in the same read as its head, by the client's reset or because its body is
-/// malformed.
-void Http2Frontend::report_not_begun(Http2ServerStream& stream, bool by_peer) {
+/// Reports a request that ends before it has begun, without a response.
+void Http2Frontend::report_refused(Http2ServerStream& stream, Fault fault,
+                                   std::string_view detail) {
   Request& request = stream.request_;
-  stream.head_.finish(request);  // finds the host
-  const Fault fault = by_peer ? Fault::client_gone : Fault::bad_request;
+  if (stream.head_done_) {
+    stream.head_.finish(request);  // finds the host
+  } else {
+    begin_request(request.info);
+  }
   request.info.outcome.fault = fault;
-  callbacks_.refused({fault, 0, by_peer ? "the client reset the stream" : "malformed request",
-                      request.method, request.authority, request.path, request.info});
+  callbacks_.refused(
+      {fault, 0, detail, request.method, request.authority, request.path, request.info});
 }
 
-void Http2Frontend::refused_without_response(Fault fault, std::string_view detail,
-                                             const Http2ServerStream* stream) {
+/// Reports that the connection ends for what no request has done.
+void Http2Frontend::report_flood(std::string_view detail) {
   RequestInfo info;
   begin_request(info);
-  info.outcome.fault = fault;
-  if (stream == nullptr) {
-    info.timings.started = loop().now();
-    callbacks_.refused({fault, 0, detail, {}, {}, {}, info});
-  } else {
-    const Request& request = stream->request_;
-    callbacks_.refused({fault, 0, detail, request.method, request.authority, request.path, info});
-  }
+  info.timings.started = loop().now();
+  info.outcome.fault = Fault::flood;
+  callbacks_.refused({Fault::flood, 0, detail, {}, {}, {}, info});
 }
 
 /// Destroys a stream and its request in the loop's next step, when nothing of it runs; that also
@@ -232,9 +219,7 @@ void Http2Frontend::on_event(Http2Event event) {
     case Http2Event::ping_answered:
       if (draining_ && !final_goaway_sent_) send_final_goaway();
       break;
-    case Http2Event::violation:
-      refused_without_response(Fault::flood, session_.ending().violation->detail, nullptr);
-      break;
+    case Http2Event::violation: report_flood(session_.ending().violation->detail); break;
     case Http2Event::goaway_received: break;
   }
 }
@@ -278,14 +263,13 @@ bool Http2Frontend::has_timed_out() {
   const Instant now = loop().now();
   if (!settings_received_ && now >= head_deadline(opened_)) return true;
   if (!session_.peer().settings_acknowledged && now >= opened_ + settings_timeout) {
-    refused_without_response(Fault::flood, "SETTINGS were not acknowledged in time", nullptr);
+    report_flood("SETTINGS were not acknowledged in time");
     nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_SETTINGS_TIMEOUT);
     return true;
   }
   if (section_ != nullptr && now >= head_deadline(headers_started_at_)) {
-    refused_without_response(Fault::header_timeout,
-                             "the request head did not arrive in time (timeouts.header)",
-                             static_cast<Http2ServerStream*>(section_));
+    report_refused(static_cast<Http2ServerStream&>(*section_), Fault::header_timeout,
+                   "the request head did not arrive in time (timeouts.header)");
     nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_PROTOCOL_ERROR);
     return true;
   }

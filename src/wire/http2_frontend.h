@@ -67,8 +67,8 @@ class Http2Frontend final : public Http2Side, public Pooled {
   void headers_complete(Http2ServerStream& stream, bool last);
   bool refuse_trailers(Http2ServerStream& stream);
   void stream_closed(Http2ServerStream& stream, std::uint32_t code, bool by_peer);
-  void report_malformed(Http2ServerStream& stream, bool by_peer);
-  void report_not_begun(Http2ServerStream& stream, bool by_peer);
+  void report_refused(Http2ServerStream& stream, Fault fault, std::string_view detail);
+  void report_flood(std::string_view detail);
   bool has_timed_out();
   Instant head_deadline(Instant begun) const;
   Instant next_deadline() const;
@@ -86,8 +86,6 @@ class Http2Frontend final : public Http2Side, public Pooled {
   void begin_drain();
   void send_final_goaway();
   void begin_request(RequestInfo& info) const;
-  void refused_without_response(Fault fault, std::string_view detail,
-                                const Http2ServerStream* stream);
 
   /// Ends the connection if it is idle.
   void close_idle() {

@@ -125,8 +125,9 @@ class LinkPool {
   void drop_unused_shared(const PooledLink& kept);
   void return_link(PooledLink& pooled);
   void return_shared_link(PooledLink& pooled);
-  void on_idle_closed(PooledLink& pooled);
-  void drop_shared(const PooledLink& pooled);
+  template <class Condition>
+  void drop_if(std::vector<std::unique_ptr<PooledLink>>& links, Condition condition);
+  void on_idle_closed(const PooledLink& pooled);
   void sweep();
   void sweep_from(Instant idle_since);
 
