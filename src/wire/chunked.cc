@@ -24,6 +24,21 @@ bool ChunkedDecoder::fail(const char* detail) {
   return false;
 }
 
+/// Takes a byte that is not of a payload.
+bool ChunkedDecoder::step(char c) {
+  switch (state_) {
+    case State::data_cr:
+      state_ = State::data_lf;
+      return c == '\r' || fail("a chunk is longer than its size");
+    case State::data_lf:
+      state_ = State::size_start;
+      return c == '\n' || fail("a chunk is longer than its size");
+    case State::trailer_line:
+    case State::trailer_lf: return step_trailer(c);
+    default: return step_size_line(c);
+  }
+}
+
 bool ChunkedDecoder::step_size_line(char c) {
   switch (state_) {
     case State::size_start:
@@ -120,45 +135,24 @@ ChunkedDecoder::Decoded ChunkedDecoder::decode(char* bytes, std::size_t size) {
     return Decoded{step, {payload == nullptr ? bytes : payload, payload_size}, at};
   };
 
-  while (at < size) {
-    switch (state_) {
-      case State::data: {
-        const auto take = static_cast<std::size_t>(std::min<std::uint64_t>(left_, size - at));
-        if (payload == nullptr) {
-          payload = bytes + at;
-        } else {
-          std::memmove(payload + payload_size, bytes + at, take);
-        }
-        payload_size += take;
-        at += take;
-        left_ -= take;
-        if (left_ == 0) state_ = State::data_cr;
-        break;
-      }
-      case State::data_cr:
-        if (bytes[at] != '\r') return fail("a chunk is longer than its size"), result(Step::failed);
-        ++at;
-        state_ = State::data_lf;
-        break;
-      case State::data_lf:
-        if (bytes[at] != '\n') return fail("a chunk is longer than its size"), result(Step::failed);
-        ++at;
-        state_ = State::size_start;
-        break;
-      case State::trailer_line:
-      case State::trailer_lf:
-        if (!step_trailer(bytes[at])) return result(Step::failed);
-        ++at;
-        if (state_ == State::complete) return result(Step::done);
-        break;
-      case State::complete: return result(Step::done);
-      default:
-        if (!step_size_line(bytes[at])) return result(Step::failed);
-        ++at;
-        break;
+  while (at < size && state_ != State::complete) {
+    if (state_ != State::data) {
+      if (!step(bytes[at])) return result(Step::failed);
+      ++at;
+      continue;
     }
+    const auto take = static_cast<std::size_t>(std::min<std::uint64_t>(left_, size - at));
+    if (payload == nullptr) {
+      payload = bytes + at;
+    } else {
+      std::memmove(payload + payload_size, bytes + at, take);
+    }
+    payload_size += take;
+    at += take;
+    left_ -= take;
+    if (left_ == 0) state_ = State::data_cr;
   }
-  return result(Step::more);
+  return result(state_ == State::complete ? Step::done : Step::more);
 }
 
 std::size_t write_chunk_size(char* out, std::size_t payload) {

@@ -49,6 +49,7 @@ class ChunkedDecoder {
     complete,
   };
 
+  bool step(char c);
   bool step_size_line(char c);
   bool step_extension(char c);
   bool step_trailer(char c);

@@ -235,10 +235,28 @@ std::optional<Instant> Http2Frontend::check_deadlines() {
     nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_NO_ERROR);
     return std::nullopt;
   }
-  const Instant earliest = next_deadline();
-  if (earliest > loop().now()) return earliest;
-  if (has_timed_out()) return std::nullopt;
-  return next_deadline();
+  Instant earliest = never;
+  const auto passed = [&](Instant deadline) {
+    if (deadline <= loop().now()) return true;
+    earliest = std::min(earliest, deadline);
+    return false;
+  };
+  if (!settings_received_ && passed(head_deadline(opened_))) return std::nullopt;
+  if (!session_.peer().settings_acknowledged && passed(opened_ + settings_timeout)) {
+    report_flood("SETTINGS were not acknowledged in time");
+    nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_SETTINGS_TIMEOUT);
+    return std::nullopt;
+  }
+  if (section_ != nullptr && passed(head_deadline(headers_started_at_))) {
+    report_refused(static_cast<Http2ServerStream&>(*section_), Fault::header_timeout,
+                   "the request head did not arrive in time (timeouts.header)");
+    nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_PROTOCOL_ERROR);
+    return std::nullopt;
+  }
+  if (draining_ && !final_goaway_sent_ && passed(draining_since_ + goaway_timeout)) {
+    send_final_goaway();
+  }
+  return earliest;
 }
 
 /// The deadline of a preface or request head that began to arrive at `begun`.
@@ -246,37 +264,6 @@ Instant Http2Frontend::head_deadline(Instant begun) const {
   const Instant deadline = begun + config_.timeouts.header;
   if (!draining_) return deadline;
   return std::min(deadline, std::max(begun, draining_since_) + head_drain_timeout);
-}
-
-Instant Http2Frontend::next_deadline() const {
-  Instant earliest = never;
-  const auto until = [&earliest](Instant instant) { earliest = std::min(earliest, instant); };
-  if (!settings_received_) until(head_deadline(opened_));
-  if (!session_.peer().settings_acknowledged) until(opened_ + settings_timeout);
-  if (section_ != nullptr) until(head_deadline(headers_started_at_));
-  if (draining_ && !final_goaway_sent_) until(draining_since_ + goaway_timeout);
-  return earliest;
-}
-
-/// Acts on the deadlines that have passed. True: the session ends.
-bool Http2Frontend::has_timed_out() {
-  const Instant now = loop().now();
-  if (!settings_received_ && now >= head_deadline(opened_)) return true;
-  if (!session_.peer().settings_acknowledged && now >= opened_ + settings_timeout) {
-    report_flood("SETTINGS were not acknowledged in time");
-    nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_SETTINGS_TIMEOUT);
-    return true;
-  }
-  if (section_ != nullptr && now >= head_deadline(headers_started_at_)) {
-    report_refused(static_cast<Http2ServerStream&>(*section_), Fault::header_timeout,
-                   "the request head did not arrive in time (timeouts.header)");
-    nghttp2_session_terminate_session(session_.nghttp2(), NGHTTP2_PROTOCOL_ERROR);
-    return true;
-  }
-  if (draining_ && !final_goaway_sent_ && now >= draining_since_ + goaway_timeout) {
-    send_final_goaway();
-  }
-  return false;
 }
 
 }  // namespace evenkeel

@@ -69,9 +69,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
   void stream_closed(Http2ServerStream& stream, std::uint32_t code, bool by_peer);
   void report_refused(Http2ServerStream& stream, Fault fault, std::string_view detail);
   void report_flood(std::string_view detail);
-  bool has_timed_out();
   Instant head_deadline(Instant begun) const;
-  Instant next_deadline() const;
   Task<void> exchange(Http2ServerStream& stream);
   Task<Result<Done>> respond(Http2ServerStream& stream, Response& response);
   void submit_head(Http2ServerStream& stream, const Response& response, bool last);
