@@ -137,7 +137,15 @@ void write_response_head(HeadWriter& out, const Response& response, const Framin
 std::string_view frame_chunk(HeadWriter& out, const Chunk& chunk, std::string& storage);
 
 /// Sends `out`, then `body` and `tail`. `body` must stay valid until the task is done.
-Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
-                                  std::string_view tail, Duration timeout);
+inline Task<Result<Done>> write_gathered(Socket& socket, HeadWriter& out, std::string_view body,
+                                         std::string_view tail, Duration timeout) {
+  constexpr std::size_t small = 4096;
+  if (body.size() <= small) {        // one plain send costs less than a gathering one
+    if (!body.empty()) out << body;  // an empty view may be null, which memcpy does not allow
+    if (!tail.empty()) out << tail;
+    body = tail = {};
+  }
+  return socket.write(out.written(), body, tail, timeout);
+}
 
 }  // namespace evenkeel
