@@ -4,11 +4,11 @@
 #include <string_view>
 #include <variant>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/file.h"
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/host.h"
 #include "evenkeel/base/log.h"
-#include "evenkeel/base/trimmed.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {

@@ -337,20 +337,4 @@ Result<AdminResponse> AdminClient::post(const std::string& path, const std::stri
 
 const std::string& AdminClient::address() const { return impl_->address; }
 
-std::string percent_encoded(std::string_view text) {
-  constexpr std::string_view digits = "0123456789ABCDEF";
-  constexpr std::string_view unreserved =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-  std::string encoded;
-  for (const char c : text) {
-    if (unreserved.find(c) != std::string_view::npos) {
-      encoded += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      encoded.append({'%', digits[byte >> 4], digits[byte & 15]});
-    }
-  }
-  return encoded;
-}
-
 }  // namespace evenkeel

@@ -7,18 +7,14 @@
 #include <utility>
 
 #include "evenkeel/backend/unavailable.h"
+#include "evenkeel/base/rfc3339.h"
 #include "evenkeel/upstream/backend_monitor.h"
 
 namespace evenkeel {
 namespace {
 
-std::string rfc3339(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  std::array<char, 32> text;
-  const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return {text.data(), size};
+std::string text_of(std::chrono::system_clock::time_point time) {
+  return rfc3339(std::chrono::floor<std::chrono::seconds>(time));
 }
 
 /// Unknown is null.
@@ -188,7 +184,7 @@ JsonValue status_document(const RuntimeView& view) {
   JsonValue config;
   config.add("file", status.config_file);
   config.add("hash", status.config_hash);
-  config.add("loaded_at", rfc3339(status.loaded_at));
+  config.add("loaded_at", text_of(status.loaded_at));
   config.add("last_reload_ok", status.reload_problems.empty());
   config.add("errors", std::move(errors));
 
@@ -281,10 +277,10 @@ JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& h
   document.add("weight", spec.weight);
   document.add("standby", spec.standby);
   document.add("state", state_of(backend, view.now));
-  document.add("since", rfc3339(history.since(pool_index, backend_index)));
+  document.add("since", text_of(history.since(pool_index, backend_index)));
   const auto drain_end = view.status->drain_ends.find({pool.spec().name, spec.id});
   std::string reason = reason_of(pool, backend, monitored, view.now);
-  if (drain_end != view.status->drain_ends.end()) reason += " until " + rfc3339(drain_end->second);
+  if (drain_end != view.status->drain_ends.end()) reason += " until " + text_of(drain_end->second);
   document.add("reason", text_or_null(reason));
   document.add("in_flight", shared.slots.in_flight());
   document.add("replaced_in_flight", replaced_in_flight(*view.status, pool.spec().name, backend));

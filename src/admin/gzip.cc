@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {

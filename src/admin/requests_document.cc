@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/rfc3339.h"
+
 namespace evenkeel {
 namespace {
 
@@ -17,13 +19,10 @@ constexpr std::int64_t micros_per_second = 1'000'000;
 
 /// RFC 3339 with milliseconds.
 std::string time_text(std::int64_t micros) {
-  const auto seconds = static_cast<std::time_t>(micros / micros_per_second);
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  std::array<char, 32> text;
-  const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  return fmt::format("{}.{:03}Z", std::string_view(text.data(), size),
-                     micros % micros_per_second / 1000);
+  std::string text =
+      rfc3339(std::chrono::sys_seconds(std::chrono::seconds(micros / micros_per_second)));
+  text.pop_back();
+  return text + fmt::format(".{:03}Z", micros % micros_per_second / 1000);
 }
 
 JsonValue seconds_or_null(std::int64_t micros) {

@@ -2,11 +2,11 @@
 
 #include <cstddef>
 
+#include "evenkeel/base/ascii.h"
+
 namespace evenkeel {
 
 namespace {
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
 /// True if the backslash at `at` escapes the star or backslash behind it.
 bool escapes(std::string_view pattern, std::size_t at) {
@@ -47,7 +47,7 @@ std::string text_of_glob(std::string_view pattern) {
 
 bool matches_glob(std::string_view pattern, std::string_view text, LetterCase letters) {
   const auto equal = [letters](char a, char b) {
-    return a == b || (letters == LetterCase::ignored && lower(a) == lower(b));
+    return a == b || (letters == LetterCase::ignored && to_lower(a) == to_lower(b));
   };
   std::size_t at = 0;
   std::size_t retry_pattern = std::string_view::npos;

@@ -7,13 +7,11 @@
 #include <array>
 #include <cstring>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/byte_vector.h"
 
 namespace evenkeel {
 namespace {
-
-constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-constexpr char lower(char c) { return is_upper(c) ? static_cast<char>(c | 0x20) : c; }
 
 bool has_upper(ByteVector bytes) { return any_of((bytes - 'A') <= 'Z' - 'A'); }
 
@@ -91,7 +89,7 @@ std::string_view normal_host(std::string_view host, std::string& storage) {
   if (host.ends_with('.')) host.remove_suffix(1);
   if (has_no_upper(host)) return host;
   storage.assign(host);
-  std::transform(storage.begin(), storage.end(), storage.begin(), lower);
+  std::transform(storage.begin(), storage.end(), storage.begin(), to_lower);
   return storage;
 }
 

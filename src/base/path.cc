@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/byte_vector.h"
 #include "evenkeel/base/hex.h"
 
@@ -11,15 +12,12 @@ namespace evenkeel {
 namespace {
 
 bool unreserved(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-         c == '.' || c == '_' || c == '~';
+  return is_letter_or_digit(c) || c == '-' || c == '.' || c == '_' || c == '~';
 }
 
 Error bad_path(const char* detail) {
   return {.fault = Fault::bad_request, .side = Side::client, .detail = detail};
 }
-
-constexpr char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c; }
 
 /// Undoes the encoding of unreserved characters, and writes that of others in upper case.
 Result<std::string> decode(std::string_view path) {
@@ -30,17 +28,15 @@ Result<std::string> decode(std::string_view path) {
       decoded += path[i];
       continue;
     }
-    const int high = i + 2 < path.size() ? hex_value(path[i + 1]) : -1;
-    const int low = i + 2 < path.size() ? hex_value(path[i + 2]) : -1;
-    if (high < 0 || low < 0) return bad_path("the path holds a broken percent-encoding");
-    const char c = static_cast<char>(high * 16 + low);
-    if (c == '\0') return bad_path("the path holds an encoded zero byte");
-    if (unreserved(c)) {
-      decoded += c;
+    const auto c = percent_encoded_char(path.substr(i));
+    if (!c) return bad_path("the path holds a broken percent-encoding");
+    if (*c == '\0') return bad_path("the path holds an encoded zero byte");
+    if (unreserved(*c)) {
+      decoded += *c;
     } else {
       decoded += '%';
-      decoded += upper(path[i + 1]);
-      decoded += upper(path[i + 2]);
+      decoded += to_upper(path[i + 1]);
+      decoded += to_upper(path[i + 2]);
     }
     i += 2;
   }
@@ -128,18 +124,38 @@ std::string_view with_decoded_slashes(std::string_view path, std::string& storag
 
 std::string percent_decoded(std::string_view text) {
   std::string decoded;
-  for (; !text.empty(); text.remove_prefix(1)) {
-    const bool escape = text.front() == '%' && text.size() >= 3;
-    const int high = escape ? hex_value(text[1]) : -1;
-    const int low = escape ? hex_value(text[2]) : -1;
-    if (high < 0 || low < 0) {
-      decoded += text.front();
-      continue;
-    }
-    decoded += static_cast<char>(high * 16 + low);
-    text.remove_prefix(2);
+  while (!text.empty()) {
+    const auto c = percent_encoded_char(text);
+    decoded += c.value_or(text.front());
+    text.remove_prefix(c ? 3 : 1);
   }
   return decoded;
+}
+
+std::optional<char> percent_encoded_char(std::string_view text) {
+  if (text.size() < 3 || text[0] != '%') return std::nullopt;
+  const int high = hex_value(text[1]);
+  const int low = hex_value(text[2]);
+  if (high < 0 || low < 0) return std::nullopt;
+  return static_cast<char>(high * 16 + low);
+}
+
+void append_percent_encoded(std::string& out, char c) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  const auto byte = static_cast<unsigned char>(c);
+  out.append({'%', digits[byte >> 4], digits[byte & 15]});
+}
+
+std::string percent_encoded(std::string_view text, std::string_view kept) {
+  std::string encoded;
+  for (const char c : text) {
+    if (unreserved(c) || kept.find(c) != kept.npos) {
+      encoded += c;
+    } else {
+      append_percent_encoded(encoded, c);
+    }
+  }
+  return encoded;
 }
 
 std::string_view next_path_segment(std::string_view& rest) {

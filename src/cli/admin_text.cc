@@ -6,13 +6,13 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "cli/duration_text.h"
 #include "cli/text_table.h"
+#include "evenkeel/base/rfc3339.h"
 
 namespace evenkeel {
 namespace {
@@ -25,14 +25,6 @@ std::string memory_text(const JsonValue& polled) {
   constexpr double gib = 1024.0 * 1024 * 1024;
   if (!total) return fmt::format("{:.1f}G", *used / gib);
   return fmt::format("{:.1f}/{:.0f}G", *used / gib, *total / gib);
-}
-
-/// Seconds since the epoch of "2026-11-21T17:12:23Z".
-std::optional<double> instant_of(const std::string& rfc3339) {
-  std::tm parts{};
-  const char* const end = strptime(rfc3339.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  if (end == nullptr || *end != '\0') return std::nullopt;
-  return static_cast<double>(timegm(&parts));
 }
 
 // ---- rows of backends
@@ -287,8 +279,8 @@ Lines backends_text(const JsonValue& backends, const BackendsView& view) {
   std::vector<JsonValue> rows = backends.items();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i < view.rates.size()) rows[i].add(rate_path, view.rates[i]);
-    const auto since = instant_of(rows[i]["since"].text());
-    if (since) rows[i].add(time_path, std::max(0.0, view.now - *since));
+    const auto since = parse_rfc3339(rows[i]["since"].text());
+    if (since) rows[i].add(time_path, std::max(0.0, view.now - seconds_of(*since)));
   }
   sort_rows(rows, view.order);
 

@@ -24,6 +24,7 @@
 #include "cli/terminal.h"
 #include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/config/spelling.h"
 #include "evenkeel/json/value.h"
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "config/text.h"
+#include "evenkeel/base/ascii.h"
 
 namespace evenkeel {
 namespace {
@@ -113,7 +114,7 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
   const bool is_url = scheme_end != text.npos;
   bool secure = false;
   if (is_url) {
-    const std::string scheme = config_file::lower(text.substr(0, scheme_end));
+    const std::string scheme = lower_case(text.substr(0, scheme_end));
     secure = scheme == "https";
     if (!secure && scheme != "http") {
       why = fmt::format("'{}' is not a scheme that is supported, only http and https are", scheme);

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "config/text.h"
+#include "evenkeel/base/ascii.h"
 
 namespace evenkeel::config_file {
 
@@ -82,9 +83,9 @@ struct QuantityRule {
 // What to write in place of a quantity without a unit, or with another one; empty: unknown.
 std::string quantity_meant(const Quantity& quantity, const QuantityRule& rule) {
   const bool has_unit = !quantity.unit.empty();
-  const std::string word = lower(has_unit ? quantity.unit : rule.usual_unit);
+  const std::string word = lower_case(has_unit ? quantity.unit : rule.usual_unit);
   const auto unit = std::ranges::find_if(rule.units, [&](const Unit& each) {
-    return lower(each.name) == word || lists_word(each.other_names, word);
+    return lower_case(each.name) == word || lists_word(each.other_names, word);
   });
   if (unit == rule.units.end()) return {};
   if (!has_unit && !rule.fits(quantity.value * unit->factor)) return {};
@@ -316,7 +317,7 @@ void FlagForm::read(const Node& node, Value& value) const {
     value = scalar->text == "true";
     return;
   }
-  const std::string word = lower(scalar->text);
+  const std::string word = lower_case(scalar->text);
   std::string help;
   if (word == "true" || word == "yes" || word == "on") help = did_you_mean("true");
   if (word == "false" || word == "no" || word == "off") help = did_you_mean("false");

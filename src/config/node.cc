@@ -8,6 +8,7 @@
 #include "config/key_places.h"
 #include "config/synonyms.h"
 #include "config/text.h"
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
@@ -39,7 +40,7 @@ bool fits(Shape shape, const Tree& tree) {
 // True if a key that is none of ours may be meant for a secret: for what this program takes only as
 // the name of a file, or as a hash.
 bool may_name_secret(std::string_view key) {
-  const std::string word = lower(key);
+  const std::string word = lower_case(key);
   const auto names = [&](std::string_view part) { return word.find(part) != word.npos; };
   return names("key") || names("token") || names("secret") || names("passw") || names("auth") ||
          names("credential") || names("bearer");

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
 
 namespace evenkeel {
+
 std::string selector_of(const BackendLabels& labels) {
   std::string text;
   for (const auto& [label, value] : labels) {

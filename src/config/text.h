@@ -5,10 +5,7 @@
 
 namespace evenkeel::config_file {
 
-// ASCII letters in lower case.
-std::string lower(std::string_view text);
-
-// The same without these characters.
+// The text in lower case, without these characters.
 std::string lower_without(std::string_view characters, std::string_view text);
 
 // True if `word` is one of `words`, which have one space between them.

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "config/forms.h"
 #include "config/text.h"
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/hex.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/config/address.h"
@@ -15,15 +15,8 @@
 // The checks that TextForm runs on names, paths, URLs and the like.
 namespace evenkeel::config_file {
 
-std::string lower(std::string_view text) {
-  std::string out{text};
-  std::ranges::transform(out, out.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
 std::string lower_without(std::string_view characters, std::string_view text) {
-  std::string out = lower(text);
+  std::string out = lower_case(text);
   std::erase_if(out, [&](char c) { return characters.find(c) != characters.npos; });
   return out;
 }
@@ -40,10 +33,6 @@ bool lists_word(std::string_view words, std::string_view word) {
 std::string did_you_mean(std::string_view word) { return fmt::format("did you mean '{}'?", word); }
 
 namespace {
-
-bool is_letter_or_digit(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 
 // True if the text is a token of RFC 9110.
 bool is_token(std::string_view text) {
@@ -81,7 +70,7 @@ std::optional<ValidationError> check_sha256(std::string& value) {
     return ValidationError{"not a SHA-256 in hexadecimal, which has 64 digits",
                            "write what `printf %s KEY | sha256sum` prints"};
   }
-  value = lower(value);
+  value = lower_case(value);
   return std::nullopt;
 }
 
@@ -106,7 +95,7 @@ std::optional<ValidationError> check_header_name(std::string& value) {
   if (!is_token(value)) {
     return ValidationError{fmt::format("'{}' is not the name of a header field", value), {}};
   }
-  value = lower(value);
+  value = lower_case(value);
   return std::nullopt;
 }
 
@@ -118,14 +107,14 @@ std::optional<ValidationError> check_session_source(std::string& value) {
   if (std::ranges::find(words, value) != words.end()) return std::nullopt;
   if (value.starts_with(cookie) && is_token(value.substr(cookie.size()))) return std::nullopt;
   if (value.starts_with(header) && is_token(value.substr(header.size()))) {
-    value = lower(value);
+    value = lower_case(value);
     return std::nullopt;
   }
   const std::string problem = fmt::format("'{}' names no session", value);
   if (const auto word = nearest_word(value, {words.begin(), words.end()}))
     return ValidationError{problem, did_you_mean(*word)};
   if (is_token(value) && value.find('-') != std::string::npos)  // as names of header fields have
-    return ValidationError{problem, did_you_mean("header:" + lower(value))};
+    return ValidationError{problem, did_you_mean("header:" + lower_case(value))};
   return ValidationError{problem,
                          "take agent-session, response-id, header:NAME, cookie, cookie:NAME, "
                          "session_id or sequence_id"};
@@ -133,8 +122,7 @@ std::optional<ValidationError> check_session_source(std::string& value) {
 
 std::optional<ValidationError> check_method(std::string& value) {
   std::string upper = value;
-  std::ranges::transform(upper, upper.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::ranges::transform(upper, upper.begin(), to_upper);
   if (!is_token(value)) return ValidationError{fmt::format("'{}' is not a method", value), {}};
   if (value != upper) {
     return ValidationError{fmt::format("'{}' is not a method: they are in upper case", value),
@@ -146,7 +134,7 @@ std::optional<ValidationError> check_method(std::string& value) {
 std::optional<ValidationError> check_backend_host(std::string& value) {
   constexpr auto words = std::to_array<std::string_view>({"backend", "client"});
   if (std::ranges::find(words, value) != words.end()) return std::nullopt;
-  if (const std::string word = lower(value); std::ranges::find(words, word) != words.end()) {
+  if (const std::string word = lower_case(value); std::ranges::find(words, word) != words.end()) {
     return ValidationError{fmt::format("'{}' is not a host name", value), did_you_mean(word)};
   }
   std::string why;
@@ -242,9 +230,7 @@ std::optional<ValidationError> check_path_pattern(std::string& value) {
                            *strange == '?' ? "only the path is matched, not the query" : ""};
   }
   for (std::size_t at = value.find('%'); at != value.npos; at = value.find('%', at + 1)) {
-    if (at + 2 < value.size() && hex_value(value[at + 1]) >= 0 && hex_value(value[at + 2]) >= 0) {
-      continue;
-    }
+    if (percent_encoded_char(std::string_view(value).substr(at))) continue;
     return ValidationError{
         fmt::format("'{}' is not a path: its '%' begins no encoding such as %20", value),
         "write %25 for a '%'"};

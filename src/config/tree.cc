@@ -6,7 +6,7 @@
 #include <cctype>
 #include <initializer_list>
 
-#include "config/text.h"
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/json/writer.h"
 
 namespace evenkeel::config_file {
@@ -84,8 +84,6 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
   return std::ranges::find(words, text) != words.end();
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // Takes the characters of `set` from the front of `text`; how many there were.
 std::size_t skip(std::string_view& text, std::string_view set) {
   const std::size_t count = std::min(text.find_first_not_of(set), text.size());
@@ -117,7 +115,7 @@ bool is_number(std::string_view text) {
 
 // True if YAML 1.1, which many tools still read, takes the text for a boolean, a date, or 1:30.
 bool is_special_in_yaml_1_1(std::string_view text) {
-  if (is_one_of(lower(text), {"yes", "no", "on", "off", "y", "n"})) return true;
+  if (is_one_of(lower_case(text), {"yes", "no", "on", "off", "y", "n"})) return true;
   return is_digit(text.front()) && std::count(text.begin(), text.end(), '.') <= 1 &&
          text.find_first_not_of("0123456789_:+-.") == text.npos;
 }

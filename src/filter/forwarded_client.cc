@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
 
 namespace evenkeel {
 namespace {

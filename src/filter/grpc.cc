@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/deadline.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
 
@@ -121,7 +122,7 @@ Response from_non_grpc(Response response, RequestInfo& info) {
     const auto known = parse_grpc_status(*given);
     const auto message = response.fields.value(message_name).value_or("");
     return as_trailers_only(std::move(response), known.value_or(GrpcStatus::unknown),
-                            decode_grpc_message(message), info);
+                            percent_decoded(message), info);
   }
   if (status != 200) {
     const std::string message = "the server answered HTTP " + std::to_string(status);

@@ -9,6 +9,7 @@
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/client_key.h"
 #include "evenkeel/http/grpc.h"
+#include "evenkeel/http/media_type.h"
 #include "evenkeel/inference/request_reader.h"
 
 namespace evenkeel {
@@ -57,8 +58,7 @@ bool is_other(InferenceApi api) {
 /// True if a body that is no JSON is malformed.
 bool must_be_json(InferenceApi api, std::string_view content_type) {
   if (!is_other(api)) return is_json_type(content_type);
-  std::string_view type = content_type.substr(0, content_type.find(';'));
-  while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
+  const std::string_view type = media_type_of(content_type);
   constexpr std::string_view suffix = "+json";
   return equals_ignore_case(type, "application/json") ||
          (type.size() > suffix.size() &&

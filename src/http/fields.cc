@@ -4,12 +4,11 @@
 #include <array>
 #include <cstring>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/pool_allocator.h"
 
 namespace evenkeel {
 namespace {
-
-constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
 template <class Word>
 bool words_match(const char* a, const char* b) {
@@ -123,7 +122,7 @@ bool equals_ignore_case(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   if (a == b) return true;  // as most often
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i] != b[i] && lower(a[i]) != lower(b[i])) return false;
+    if (a[i] != b[i] && to_lower(a[i]) != to_lower(b[i])) return false;
   }
   return true;
 }

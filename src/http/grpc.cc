@@ -4,7 +4,8 @@
 #include <charconv>
 #include <chrono>
 
-#include "evenkeel/base/hex.h"
+#include "evenkeel/base/path.h"
+#include "evenkeel/http/media_type.h"
 
 namespace evenkeel {
 namespace {
@@ -46,13 +47,7 @@ std::optional<GrpcStatus> parse_grpc_status(std::string_view value) {
 }
 
 bool is_grpc_content(std::string_view content_type) {
-  constexpr std::string_view prefix = "application/grpc";
-  if (content_type.size() < prefix.size()) return false;
-  if ((content_type[12] | 0x20) != prefix[12]) return false;  // most others are application/json
-  if (!equals_ignore_case(content_type.substr(0, prefix.size()), prefix)) return false;
-  if (content_type.size() == prefix.size()) return true;
-  const char next = content_type[prefix.size()];
-  return next == '+' || next == ';' || next == ' ' || next == '\t';
+  return is_media_type(content_type, "application/grpc");
 }
 
 bool is_grpc(const Request& request) {
@@ -130,36 +125,16 @@ void rewrite_grpc_timeout(Request& request, Instant now) {
 }
 
 void append_grpc_message(std::string& out, std::string_view text) {
-  constexpr std::string_view hex = "0123456789ABCDEF";
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     // HTTP would trim a leading or trailing space.
     const bool at_edge = i == 0 || i + 1 == text.size();
     if (unescaped(c) && !(c == ' ' && at_edge)) {
       out += c;
-      continue;
+    } else {
+      append_percent_encoded(out, c);
     }
-    const auto byte = static_cast<unsigned char>(c);
-    out += '%';
-    out += hex[byte >> 4];
-    out += hex[byte & 15];
   }
-}
-
-std::string decode_grpc_message(std::string_view value) {
-  std::string text;
-  text.reserve(value.size());
-  for (std::size_t i = 0; i < value.size(); ++i) {
-    const int high = value[i] == '%' && i + 2 < value.size() ? hex_value(value[i + 1]) : -1;
-    const int low = high >= 0 ? hex_value(value[i + 2]) : -1;
-    if (low < 0) {
-      text += value[i];
-      continue;
-    }
-    text += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return text;
 }
 
 }  // namespace evenkeel

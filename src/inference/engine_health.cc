@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/path.h"
 #include "evenkeel/inference/model_cards.h"
 #include "evenkeel/json/value.h"
 #include "evenkeel/json/writer.h"
@@ -63,25 +64,8 @@ bool has_text_output(const std::string& body) {
   return document && has("text_output") && !has("error");
 }
 
-/// Escapes all that is not unreserved (RFC 3986, 2.3) except the slash, which servers accept as it
-/// is in names such as meta-llama/Llama-3.
-std::string escape_path(std::string_view name) {
-  constexpr std::string_view digits = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '.' || c == '_' || c == '~' || c == '/';
-    if (plain) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += '%';
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
-    }
-  }
-  return out;
-}
+/// Keeps the slash, which servers accept as it is in names such as meta-llama/Llama-3.
+std::string escape_path(std::string_view name) { return percent_encoded(name, "/"); }
 
 }  // namespace
 

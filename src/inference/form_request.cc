@@ -4,9 +4,10 @@
 #include <optional>
 #include <utility>
 
-#include "evenkeel/base/hex.h"
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/fields.h"
+#include "evenkeel/http/media_type.h"
 #include "evenkeel/json/text.h"
 
 namespace evenkeel {
@@ -78,8 +79,9 @@ std::optional<std::string> extended_value(std::string_view text) {
   for (std::string_view rest = text.substr(begin + 1); !rest.empty(); rest.remove_prefix(1)) {
     char c = rest.front();
     if (c == '%') {
-      if (rest.size() < 3 || hex_value(rest[1]) < 0 || hex_value(rest[2]) < 0) return std::nullopt;
-      c = static_cast<char>(hex_value(rest[1]) << 4 | hex_value(rest[2]));
+      const auto encoded = percent_encoded_char(rest);
+      if (!encoded) return std::nullopt;
+      c = *encoded;
       rest.remove_prefix(2);
     }
     if (!utf8 && static_cast<unsigned char>(c) >= 0x80) return std::nullopt;
@@ -115,8 +117,7 @@ bool is_true(std::string_view text) {  // as pydantic reads a form
 }  // namespace
 
 std::string FormRequest::boundary_of(std::string_view content_type) {
-  const std::string_view type = trimmed(content_type.substr(0, content_type.find(';')));
-  if (!equals_ignore_case(type, "multipart/form-data")) return {};
+  if (!equals_ignore_case(media_type_of(content_type), "multipart/form-data")) return {};
   std::string boundary = parameter(content_type, "boundary");
   return boundary.size() <= max_boundary ? boundary : std::string();
 }

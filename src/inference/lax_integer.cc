@@ -3,14 +3,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
 
 namespace evenkeel {
-namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-}  // namespace
 
 std::optional<json::Number> lax_integer(std::string_view number) {
   constexpr double limit = 9223372036854775808.0;  // 2^63

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {

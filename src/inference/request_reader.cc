@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/fields.h"
+#include "evenkeel/http/media_type.h"
 #include "evenkeel/json/text.h"
 #include "inference/compressed_request.h"
 #include "inference/form_request.h"
@@ -86,8 +88,6 @@ std::string_view without_last(std::string_view key, std::string_view path) {
 std::string_view without_version(std::string_view model) {
   return without_last("/labels", without_last("/versions", model));
 }
-
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 /// The model, as it stands there, in a path that says what is asked of it whatever the body. Empty
 /// if it is no such path.
@@ -187,7 +187,7 @@ std::unique_ptr<RequestReader> text_reader(const RequestHead& head, InferenceApi
 }  // namespace
 
 bool is_json_type(std::string_view content_type) {
-  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  const std::string_view type = media_type_of(content_type);
   return type.empty() || type.find("json") != type.npos ||
          equals_ignore_case(type, "application/x-www-form-urlencoded");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "evenkeel/http/fields.h"
+#include "evenkeel/http/media_type.h"
 #include "inference/event_reader.h"
 #include "inference/response_document.h"
 
@@ -54,12 +55,6 @@ class MessageReader final : public ResponseReader {
   std::uint32_t size_ = 0;
   std::uint32_t left_ = 0;  // bytes of the current message
 };
-
-bool is_media_type(std::string_view value, std::string_view type) {
-  return equals_ignore_case(value.substr(0, type.size()), type) &&
-         (value.size() == type.size() || value[type.size()] == ';' || value[type.size()] == ' ' ||
-          value[type.size()] == '+');
-}
 
 }  // namespace
 

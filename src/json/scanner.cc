@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/hex.h"
 
 namespace evenkeel::json {
@@ -10,7 +11,6 @@ namespace {
 bool is_space(char c) {
   return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t');  // most are not
 }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_simple_escape(char c) {
   switch (c) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/json/writer.h"
 
 namespace evenkeel {
@@ -17,8 +18,6 @@ namespace ondemand = simdjson::ondemand;
 
 /// simdjson has no limit of its own here, and a document of a megabyte could exhaust the stack.
 constexpr std::int32_t max_depth = 512;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// The number that the token is, of any size. Throws if it is none.
 std::string_view number_in(std::string_view token) {

@@ -1,6 +1,6 @@
 #include "evenkeel/load/response_parser.h"
 
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {

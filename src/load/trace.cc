@@ -7,12 +7,12 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <numeric>
 #include <optional>
 
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
+#include "evenkeel/base/rfc3339.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {
@@ -44,36 +44,6 @@ std::optional<Duration> timestamp(std::string_view text) {
   const auto milliseconds = number<double>(text);
   if (!milliseconds || !(*milliseconds >= 0) || *milliseconds > 9e15 / 1e3) return std::nullopt;
   return from_milliseconds(*milliseconds);
-}
-
-/// The time since 1970 of "2023-11-16 18:15:46.6805900" (UTC, as Azure writes it), or of RFC 3339.
-std::optional<Duration> date(std::string_view text) {
-  const std::string whole(text);
-  std::tm parts{};
-  const char* at = strptime(whole.c_str(), "%Y-%m-%d", &parts);
-  if (at == nullptr || (*at != 'T' && *at != 't' && *at != ' ')) return std::nullopt;
-  at = strptime(at + 1, "%H:%M:%S", &parts);
-  if (at == nullptr) return std::nullopt;
-  Duration fraction{};
-  if (*at == '.' || *at == ',') {
-    ++at;
-    for (Duration::rep unit = 100'000'000; *at >= '0' && *at <= '9'; ++at, unit /= 10)
-      fraction += Duration((*at - '0') * unit);
-  }
-  if (*at == 'Z' || *at == 'z') {
-    ++at;
-  } else if (*at != '\0') {
-    at = strptime(at, "%z", &parts);
-  }
-  const bool is_whole = at != nullptr && *at == '\0';
-  const std::chrono::year_month_day day(std::chrono::year(parts.tm_year + 1900),
-                                        std::chrono::month(static_cast<unsigned>(parts.tm_mon) + 1),
-                                        std::chrono::day(static_cast<unsigned>(parts.tm_mday)));
-  const int year = static_cast<int>(day.year());
-  if (!is_whole || !day.ok() || year < 1970 || year > 2200) return std::nullopt;
-  return std::chrono::sys_days(day).time_since_epoch() + std::chrono::hours(parts.tm_hour) +
-         std::chrono::minutes(parts.tm_min) + std::chrono::seconds(parts.tm_sec) + fraction -
-         std::chrono::seconds(parts.tm_gmtoff);
 }
 
 /// Iterates over the lines of a text.
@@ -139,7 +109,7 @@ std::optional<JsonLine> read_json_line(std::string_view text, std::string& why) 
     } else if (key == "timestamp") {
       if (!(line.stamp = timestamp(plain))) return expected("milliseconds");
     } else if (key == "time") {
-      if (!(line.date = date(plain))) return expected("a date");
+      if (!(line.date = parse_rfc3339(plain))) return expected("a date");
     } else if (key == "tenant") {
       line.row.tenant = plain;
     } else if ((is_input || is_output) && !value.is_null()) {
@@ -222,7 +192,7 @@ class CsvColumns {
           "expected " + std::to_string(count_) + " columns, found " + std::to_string(cells.size());
       return std::nullopt;
     }
-    const auto due = has_dates_ ? date(cells[stamp_]) : timestamp(cells[stamp_]);
+    const auto due = has_dates_ ? parse_rfc3339(cells[stamp_]) : timestamp(cells[stamp_]);
     const auto input = number<std::uint32_t>(cells[input_]);
     const auto output = number<std::uint32_t>(cells[output_]);
     if (!due || !input || !output) {

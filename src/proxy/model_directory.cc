@@ -1,16 +1,14 @@
 #include "proxy/model_directory.h"
 
-#include <fmt/chrono.h>
-
 #include <algorithm>
-#include <ctime>
+#include <chrono>
 #include <iterator>
 #include <unordered_map>
 #include <utility>
 
 #include "evenkeel/base/glob.h"
-#include "evenkeel/base/hex.h"
 #include "evenkeel/base/path.h"
+#include "evenkeel/base/rfc3339.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/json/writer.h"
@@ -28,17 +26,7 @@ std::string requested_id(const Request& request) {
   std::string storage;
   const auto path = normalised_path(request.path, storage);
   if (!path || path->size() <= models_path.size() + 1) return {};
-  const std::string_view encoded = path->substr(models_path.size() + 1);
-  std::string id;
-  for (std::size_t i = 0; i < encoded.size(); ++i) {
-    const bool escape = encoded[i] == '%' && i + 2 < encoded.size();
-    const int high = escape ? hex_value(encoded[i + 1]) : -1;
-    const int low = escape ? hex_value(encoded[i + 2]) : -1;
-    const bool decoded = high >= 0 && low >= 0;
-    id += decoded ? static_cast<char>(high * 16 + low) : encoded[i];
-    if (decoded) i += 2;
-  }
-  return id;
+  return percent_decoded(path->substr(models_path.size() + 1));
 }
 
 /// True if the client wants Anthropic's list of models, which has the same path.
@@ -61,13 +49,13 @@ void append_openai(std::string& out, std::string_view id, const ModelCard* card,
 
 /// Anthropic's API gives the epoch where the date of a model is not known.
 void append_anthropic(std::string& out, std::string_view id, const ModelCard* card) {
-  const auto created = static_cast<std::time_t>(card == nullptr ? 0 : card->created);
+  const std::chrono::seconds created(card == nullptr ? 0 : card->created);
   out += R"({"type":"model","id":)";
   append_json_string(out, id);
   out += R"(,"display_name":)";
   append_json_string(out, id);
   out += R"(,"created_at":")";
-  out += fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(created));
+  out += rfc3339(std::chrono::sys_seconds(created));
   out += "\"}";
 }
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/base/rng.h"
-#include "evenkeel/base/trimmed.h"
 #include "evenkeel/http/grpc.h"
 #include "proxy/agent_session.h"
 

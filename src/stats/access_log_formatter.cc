@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "evenkeel/base/rfc3339.h"
 #include "log_text.h"
 
 namespace evenkeel {
@@ -178,29 +179,6 @@ void write_inference(Writer& line, const AccessLogInference& inference) {
   line.milliseconds(inference.max_gap);
 }
 
-std::array<char, 20> date_of(std::chrono::sys_seconds time) {
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  std::array<char, 20> text;
-  Writer writer(text.data());
-  const auto year = static_cast<unsigned>(static_cast<int>(date.year()));
-  writer.pair(year / 100 % 100);
-  writer.pair(year % 100);
-  writer.text("-");
-  writer.pair(static_cast<unsigned>(date.month()));
-  writer.text("-");
-  writer.pair(static_cast<unsigned>(date.day()));
-  writer.text("T");
-  writer.pair(static_cast<unsigned>(clock.hours().count()));
-  writer.text(":");
-  writer.pair(static_cast<unsigned>(clock.minutes().count()));
-  writer.text(":");
-  writer.pair(static_cast<unsigned>(clock.seconds().count()));
-  writer.text(".");
-  return text;
-}
-
 }  // namespace
 
 std::string_view outcome_of(const AttemptRecord& attempt, bool last, std::string_view reason) {
@@ -221,7 +199,7 @@ std::string_view AccessLogFormatter::format(const AccessLogEntry& entry, AccessL
   const std::int64_t second = micros / 1'000'000;
   if (second != second_) {
     second_ = second;
-    date_ = date_of(std::chrono::sys_seconds(std::chrono::seconds(second)));
+    *put_rfc3339(date_.data(), std::chrono::sys_seconds(std::chrono::seconds(second))) = '.';
   }
 
   Writer line(buffer.data());

@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/deadline.h"
 #include "evenkeel/base/host.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/inference/grpc_message.h"
 #include "evenkeel/upstream/redirect.h"
 
@@ -72,7 +73,7 @@ struct BackendClient::Exchange {
 
   void note_status(const Fields& fields) {
     if (const auto status = fields.value("grpc-status")) grpc_status = *status;
-    if (const auto text = fields.value("grpc-message")) grpc_message = decode_grpc_message(*text);
+    if (const auto text = fields.value("grpc-message")) grpc_message = percent_decoded(*text);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/deadline.h"
+#include "evenkeel/http/media_type.h"
 
 namespace evenkeel {
 namespace {
@@ -68,7 +69,7 @@ Task<Result<Scraped>> Scraper::scrape(ScrapeObserver& observer) {
   const std::string_view type = response.fields.value("content-type").value_or("");
   Scraped scraped{.status = response.status,
                   .location = std::string(response.fields.value("location").value_or("")),
-                  .open_metrics = type.starts_with("application/openmetrics"),
+                  .open_metrics = is_media_type(type, "application/openmetrics-text"),
                   .has_length = response.body == nullptr || response.body->length().has_value()};
   auto read = co_await read_body(*opened, observer);
   if (!read) co_return std::move(read.error());

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/http/credentials.h"
 
 namespace evenkeel {
@@ -150,11 +151,9 @@ char* put_string(char* out, std::string_view text) {
   return out + text.size();
 }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
-
 char* put_name(char* out, std::string_view name) {
   out = put_number(out, plain_string, static_cast<std::uint32_t>(name.size()));
-  return std::transform(name.begin(), name.end(), out, lower);
+  return std::transform(name.begin(), name.end(), out, to_lower);
 }
 
 /// A field that is sent as it is.
@@ -344,7 +343,7 @@ void HpackEncoder::insert(const Name& name, std::string_view value) {
   const std::size_t size = name.text.size() + value.size();
   Entry& entry = table_->entries[place];
   entry.bytes = static_cast<char*>(allocate_pooled(std::max<std::size_t>(size, 1)));
-  std::transform(name.text.begin(), name.text.end(), entry.bytes, lower);
+  std::transform(name.text.begin(), name.text.end(), entry.bytes, to_lower);
   if (!value.empty()) std::memcpy(entry.bytes + name.text.size(), value.data(), value.size());
   entry.name_hash = name.hash;
   entry.number = inserted_++;

@@ -1,5 +1,6 @@
 #include "http1_link.h"
 
+#include "evenkeel/http/media_type.h"
 #include "evenkeel/net/websocket_key.h"
 
 namespace evenkeel {
@@ -11,7 +12,7 @@ namespace {
 bool may_be_out_of_step(const Response& response) {
   if (response.status != 400 && response.status != 414 && response.status != 431) return false;
   const Field* type = response.fields.find(FieldId::content_type);
-  return type == nullptr || !type->value().starts_with("application/json");
+  return type == nullptr || !is_media_type(type->value(), "application/json");
 }
 
 /// Why a 101 is not the answer to the request; null: it is. A tunnel is beyond routes and limits,

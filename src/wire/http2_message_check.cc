@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "evenkeel/base/ascii.h"
 #include "head_parser.h"
 
 namespace evenkeel {
@@ -34,10 +35,9 @@ bool is_value(std::string_view value) {
 
 /// True if the value is a scheme of RFC 3986, section 3.1.
 bool is_scheme(std::string_view value) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (value.empty() || !is_letter(value.front())) return false;
   return std::all_of(value.begin(), value.end(), [&](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+    return is_letter_or_digit(c) || c == '+' || c == '-' || c == '.';
   });
 }
 

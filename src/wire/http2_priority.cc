@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "evenkeel/base/trimmed.h"
+#include "evenkeel/base/ascii.h"
 
 namespace evenkeel {
+
 void Http2PriorityField::add(std::string_view value) {
   given_ = true;
   for (std::size_t at = 0; at <= value.size();) {

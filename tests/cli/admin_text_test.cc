@@ -5,6 +5,7 @@
 
 #include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
+#include "evenkeel/base/path.h"
 
 namespace evenkeel {
 namespace {

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <string>
 
+#include "evenkeel/base/path.h"
+
 namespace evenkeel {
 namespace {
 
@@ -88,12 +90,12 @@ TEST(GrpcMessage, RoundTrips) {
   for (int i = 0; i < 256; ++i) every += static_cast<char>(i);
   std::string out;
   append_grpc_message(out, every);
-  EXPECT_EQ(decode_grpc_message(out), every);
+  EXPECT_EQ(percent_decoded(out), every);
 }
 
 TEST(GrpcMessage, KeepsBrokenEscapes) {
-  EXPECT_EQ(decode_grpc_message("50% off %2 %zz %"), "50% off %2 %zz %");
-  EXPECT_EQ(decode_grpc_message("%c3%BC"), "\xc3\xbc");
+  EXPECT_EQ(percent_decoded("50% off %2 %zz %"), "50% off %2 %zz %");
+  EXPECT_EQ(percent_decoded("%c3%BC"), "\xc3\xbc");
 }
 
 TEST(GrpcStatus, IsReadOnlyFromAValidNumber) {

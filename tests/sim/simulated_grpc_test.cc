@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/inference/grpc_message.h"
 #include "evenkeel/inference/kserve_grpc.h"
@@ -77,7 +78,7 @@ class Call {
   }
   void note(const Fields& fields) {
     if (const auto value = fields.value("grpc-status")) status = *value;
-    if (const auto value = fields.value("grpc-message")) message = decode_grpc_message(*value);
+    if (const auto value = fields.value("grpc-message")) message = percent_decoded(*value);
   }
 
   LinkOptions options_;

@@ -61,7 +61,4 @@ class AdminClient {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `text` with all but RFC 3986's unreserved characters percent-encoded.
-std::string percent_encoded(std::string_view text);
-
 }  // namespace evenkeel

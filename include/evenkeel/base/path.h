@@ -1,6 +1,7 @@
 // Paths in their normal form.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,12 @@ std::string_view with_decoded_slashes(std::string_view path, std::string& storag
 
 /// Decodes percent-encoding; what is no encoding stays as it is.
 std::string percent_decoded(std::string_view text);
+/// The character whose encoding `text` begins with. Nothing: it begins with none.
+std::optional<char> percent_encoded_char(std::string_view text);
+
+/// Encodes all but the unreserved characters of RFC 3986, section 2.3, and those of `kept`.
+std::string percent_encoded(std::string_view text, std::string_view kept = {});
+void append_percent_encoded(std::string& out, char c);
 
 /// Cuts the first segment off `rest`, a path without its leading slash.
 std::string_view next_path_segment(std::string_view& rest);

@@ -69,7 +69,5 @@ void rewrite_grpc_timeout(Request& request, Instant now);
 
 /// Appends `text` as a `grpc-message`: percent-encodes what is not printable ASCII.
 void append_grpc_message(std::string& out, std::string_view text);
-/// The text of a `grpc-message`. Invalid escapes stay as they are.
-std::string decode_grpc_message(std::string_view value);
 
 }  // namespace evenkeel
