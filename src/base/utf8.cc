@@ -4,25 +4,42 @@
 
 namespace evenkeel {
 
+namespace {
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+/// Bytes that a character takes which begins with `lead`; 0: none does.
+std::size_t sequence_bytes(unsigned char lead) {
+  if (lead < 0x80) return 1;
+  if (lead < 0xc2) return 0;
+  if (lead < 0xe0) return 2;
+  if (lead < 0xf0) return 3;
+  return lead < 0xf5 ? 4 : 0;
+}
+
+}  // namespace
+
+Utf8Sequence first_utf8_sequence(std::string_view text, std::size_t& size) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  size = sequence_bytes(lead);
+  if (size == 0) return Utf8Sequence::ill_formed;
+  for (std::size_t i = 1; i < size; ++i) {
+    if (i == text.size()) return Utf8Sequence::incomplete;
+    if (!is_continuation(text[i])) return Utf8Sequence::ill_formed;
+    if (i > 1) continue;
+    const auto second = static_cast<unsigned char>(text[1]);
+    const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+    const bool surrogate = lead == 0xed && second >= 0xa0;
+    const bool too_large = lead == 0xf4 && second >= 0x90;
+    if (overlong || surrogate || too_large) return Utf8Sequence::ill_formed;
+  }
+  return Utf8Sequence::complete;
+}
+
 std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continues(1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    if (first == 0xe0 && byte(1) < 0xa0) return 0;
-    if (first == 0xed && byte(1) > 0x9f) return 0;
-    return continues(1) && continues(2) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    if (first == 0xf0 && byte(1) < 0x90) return 0;
-    if (first == 0xf4 && byte(1) > 0x8f) return 0;
-    return continues(1) && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
+  std::size_t size = 0;
+  const bool is_whole = !text.empty() && first_utf8_sequence(text, size) == Utf8Sequence::complete;
+  return is_whole ? size : 0;
 }
 
 std::string printable_utf8(std::string_view text, std::string_view kept) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "evenkeel/base/hex.h"
+#include "evenkeel/base/utf8.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -53,44 +54,13 @@ const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
 }
 #endif
 
-bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
-
-// Bytes that a character takes which begins with `lead`; 0: none does.
-std::size_t sequence_bytes(unsigned char lead) {
-  if (lead < 0x80) return 1;
-  if (lead < 0xc2) return 0;
-  if (lead < 0xe0) return 2;
-  if (lead < 0xf0) return 3;
-  return lead < 0xf5 ? 4 : 0;
-}
-
-enum class Sequence : std::uint8_t { complete, incomplete, ill_formed };
-
-// Checks the character at the beginning of `text`, which is not empty (RFC 3629, section 4).
-Sequence first_sequence(std::string_view text, std::size_t& size) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  size = sequence_bytes(lead);
-  if (size == 0) return Sequence::ill_formed;
-  for (std::size_t i = 1; i < size; ++i) {
-    if (i == text.size()) return Sequence::incomplete;
-    if (!is_continuation(text[i])) return Sequence::ill_formed;
-    if (i > 1) continue;
-    const auto second = static_cast<unsigned char>(text[1]);
-    const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-    const bool surrogate = lead == 0xed && second >= 0xa0;
-    const bool too_large = lead == 0xf4 && second >= 0x90;
-    if (overlong || surrogate || too_large) return Sequence::ill_formed;
-  }
-  return Sequence::complete;
-}
-
 // Bytes at the end of `text` that are the beginning of a character.
 std::size_t incomplete_tail(std::string_view text) {
   for (std::size_t count = 1; count <= std::min<std::size_t>(3, text.size()); ++count) {
     const std::string_view tail = text.substr(text.size() - count);
-    if (is_continuation(tail[0])) continue;
+    if ((static_cast<unsigned char>(tail[0]) & 0xc0) == 0x80) continue;
     std::size_t size = 0;
-    return first_sequence(tail, size) == Sequence::incomplete ? count : 0;
+    return first_utf8_sequence(tail, size) == Utf8Sequence::incomplete ? count : 0;
   }
   return 0;
 }
@@ -209,10 +179,10 @@ bool Utf8Check::complete_pending(std::string_view& piece) {
   while (size_ > 0 && !piece.empty()) {
     bytes_[size_++] = piece.front();
     std::size_t size = 0;
-    switch (first_sequence({bytes_.data(), size_}, size)) {
-      case Sequence::incomplete: break;
-      case Sequence::complete: size_ = 0; break;
-      case Sequence::ill_formed: bad_at_ = begin_; return false;
+    switch (first_utf8_sequence({bytes_.data(), size_}, size)) {
+      case Utf8Sequence::incomplete: break;
+      case Utf8Sequence::complete: size_ = 0; break;
+      case Utf8Sequence::ill_formed: bad_at_ = begin_; return false;
     }
     piece.remove_prefix(1);
   }
@@ -247,9 +217,11 @@ bool Utf8Check::finish() {
 std::string_view utf8_prefix(std::string_view text, std::size_t max_bytes) {
   text = text.substr(0, max_bytes);
   std::size_t at = 0;
-  std::size_t size = 0;
-  while (at < text.size() && first_sequence(text.substr(at), size) == Sequence::complete)
+  while (at < text.size()) {
+    const std::size_t size = utf8_length(text.substr(at));
+    if (size == 0) break;
     at += size;
+  }
   return text.substr(0, at);
 }
 

@@ -1,35 +1,49 @@
 #include "evenkeel/json/writer.h"
 
+#include <algorithm>
+
 #include "evenkeel/base/utf8.h"
 
 namespace evenkeel {
 
-void append_json_string(std::string& out, std::string_view text) {
+JsonCharacter json_character(std::string_view text) {
+  const char c = text.front();
+  const auto byte = static_cast<unsigned char>(c);
+  const auto escaped = [](char letter) { return JsonCharacter{{'\\', letter}, 2, 1}; };
+  switch (c) {
+    case '"':
+    case '\\': return escaped(c);
+    case '\n': return escaped('n');
+    case '\r': return escaped('r');
+    case '\t': return escaped('t');
+    default: break;
+  }
+  const bool is_control = byte < 0x20 || byte == 0x7f;
+  const std::size_t length = is_control ? 0 : utf8_length(text);
+  const bool is_c1 = length == 2 && byte == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
+  if (length > 0 && !is_c1) {
+    JsonCharacter character{{}, length, length};
+    std::ranges::copy(text.substr(0, length), character.bytes.begin());
+    return character;
+  }
   constexpr char digits[] = "0123456789abcdef";
+  const unsigned code = is_c1 ? static_cast<unsigned char>(text[1]) : byte;
+  const std::size_t taken = is_c1 ? 2 : 1;
+  return {{'\\', 'u', '0', '0', digits[code >> 4], digits[code & 15]}, 6, taken};
+}
+
+void append_json_string(std::string& out, std::string_view text) {
   out += '"';
   while (!text.empty()) {
-    const char c = text.front();
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      out += '\\';
-      out += c == '\n' ? 'n' : c == '\r' ? 'r' : 't';
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += "\\u00";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
-    } else {
-      const std::size_t length = utf8_length(text);
-      if (length == 0) {
-        out += "\xef\xbf\xbd";
-      } else {
-        out += text.substr(0, length);
-        text.remove_prefix(length - 1);
-      }
+    const bool is_ascii = static_cast<unsigned char>(text.front()) < 0x80;
+    if (!is_ascii && utf8_length(text) == 0) {
+      out += "\xef\xbf\xbd";
+      text.remove_prefix(1);
+      continue;
     }
-    text.remove_prefix(1);
+    const JsonCharacter character = json_character(text);
+    out.append(character.bytes.data(), character.size);
+    text.remove_prefix(character.taken);
   }
   out += '"';
 }

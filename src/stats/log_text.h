@@ -11,6 +11,7 @@
 #include "evenkeel/base/byte_vector.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/decimal.h"
+#include "evenkeel/json/writer.h"
 
 namespace evenkeel::log_text {
 
@@ -70,50 +71,6 @@ inline bool copy_plain(char* to, const char* from, std::size_t size) {
   return true;
 }
 
-/// Length of the well-formed UTF-8 sequence of two to four bytes at the beginning (Unicode 15,
-/// table 3-7); 0 if there is none, or if it is a C1 control, which terminals interpret.
-inline std::size_t utf8_sequence(std::string_view bytes) {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  const auto continues = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
-    return i < bytes.size() && at(i) >= low && at(i) <= high;
-  };
-  const unsigned lead = at(0);
-  if (lead == 0xc2) return continues(1, 0xa0) ? 2 : 0;
-  if (lead > 0xc2 && lead <= 0xdf) return continues(1) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef) {
-    const unsigned low = lead == 0xe0 ? 0xa0 : 0x80;
-    const unsigned high = lead == 0xed ? 0x9f : 0xbf;
-    return continues(1, low, high) && continues(2) ? 3 : 0;
-  }
-  if (lead >= 0xf0 && lead <= 0xf4) {
-    const unsigned low = lead == 0xf0 ? 0x90 : 0x80;
-    const unsigned high = lead == 0xf4 ? 0x8f : 0xbf;
-    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
-
-/// One unit of an escaped string: its output, and the number of input bytes.
-struct Unit {
-  std::array<char, 6> bytes;
-  std::size_t size;
-  std::size_t taken;
-};
-
-inline Unit escape(std::string_view rest) {
-  const char byte = rest[0];
-  if (!special(byte)) return {{byte}, 1, 1};
-  if (byte == '"' || byte == '\\') return {{'\\', byte}, 2, 1};
-  if (const std::size_t size = utf8_sequence(rest)) {
-    Unit unit{{}, size, size};
-    std::memcpy(unit.bytes.data(), rest.data(), size);
-    return unit;
-  }
-  constexpr char digits[] = "0123456789abcdef";
-  const auto code = static_cast<unsigned char>(byte);
-  return {{'\\', 'u', '0', '0', digits[code >> 4], digits[code & 15]}, 6, 1};
-}
-
 template <std::size_t N>
 char* put(char* at, const char (&literal)[N]) {
   std::memcpy(at, literal, N - 1);
@@ -125,7 +82,7 @@ inline char* put_escaped(char* at, std::string_view value, std::size_t capacity)
   const char* const last = at + capacity;
   char* cut = at;  // the last position from which "..." still fits
   while (!value.empty()) {
-    const Unit unit = escape(value);
+    const JsonCharacter unit = json_character(value);
     if (unit.size > static_cast<std::size_t>(last - at)) return put(cut, "...");
     if (last - at >= 3) cut = at;
     std::memcpy(at, unit.bytes.data(), unit.size);

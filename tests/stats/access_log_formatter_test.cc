@@ -147,7 +147,7 @@ TEST(AccessLogFormatter, EscapesJsonAndTerminalControlCharacters) {
 
   entry.path = "/a\"b\\c\n\x1b[2J\x7f\xc2\x9b";
 
-  EXPECT_THAT(line_of(entry), HasSubstr(R"("path":"/a\"b\\c\u000a\u001b[2J\u007f\u00c2\u009b")"));
+  EXPECT_THAT(line_of(entry), HasSubstr(R"("path":"/a\"b\\c\n\u001b[2J\u007f\u009b")"));
 }
 
 TEST(AccessLogFormatter, KeepsWellFormedUtf8AndShowsOtherBytesAsLatin1) {
