@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "cli/text_table.h"
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/utf8.h"
+#include "evenkeel/inference/engine.h"
 
 namespace evenkeel {
 namespace {
@@ -110,7 +112,7 @@ std::string engine_of(const Servers& servers, const Servers& all) {
       servers, [](const DetectedServer* server) { return engine_unknown(*server); });
   const std::vector<std::string> engines = engines_of(any_unknown ? all : servers);
   if (engines.empty()) return PoolConfig{}.engine;
-  return engines.size() == 1 ? engines.front() : "auto";
+  return engines.size() == 1 ? engines.front() : std::string(undetected_engine);
 }
 
 std::string urls_of(const Servers& servers) {
@@ -124,13 +126,10 @@ std::string pool_name(const Models& models, const std::string& engine) {
   std::string name = models.empty() ? engine : models.front();
   while (name.ends_with('/')) name.pop_back();
   name.erase(0, name.find_last_of('/') + 1);
-  const auto is_alphanumeric = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  };
   for (char& c : name) {
-    if (!is_alphanumeric(c) && c != '.' && c != '_') c = '-';
+    if (!is_letter_or_digit(c) && c != '.' && c != '_') c = '-';
   }
-  while (!name.empty() && !is_alphanumeric(name.front())) name.erase(0, 1);
+  while (!name.empty() && !is_letter_or_digit(name.front())) name.erase(0, 1);
   name.resize(std::min(name.size(), max_name_length));
   return name.empty() ? engine : name;
 }
@@ -157,24 +156,23 @@ PoolConfig pool_of(const Models& models, const Servers& servers, const std::stri
   return pool;
 }
 
-/// What clients may call the models of a group. Ollama takes "llama3.2" for "llama3.2:latest".
+/// What clients may call the models of a group.
 Models requested_names(const ModelGroup& group) {
-  constexpr std::string_view latest = ":latest";
   const bool has_tags = std::ranges::any_of(group.servers, [](const DetectedServer* server) {
-    return identity_of(*server).engine == "ollama";
+    return !engine_named(identity_of(*server).engine).health.implied_model_tag.empty();
   });
   Models names;
   for (const std::string& model : group.models) {
     names.push_back(glob_of(model));
-    if (has_tags && model.ends_with(latest) && model.size() > latest.size()) {
-      names.push_back(glob_of(model.substr(0, model.size() - latest.size())));
-    }
+    const std::string_view short_name = without_implied_tag(model);
+    if (has_tags && short_name.size() < model.size() && !short_name.empty())
+      names.push_back(glob_of(short_name));
   }
   return names;
 }
 
 void note_mixed_engines(const PoolConfig& pool, std::vector<std::string>& notes) {
-  if (pool.engine != "auto") return;
+  if (pool.engine != undetected_engine) return;
   notes.push_back(fmt::format(
       "pool {} has `engine: auto`, because its servers run, or may run, different engines",
       pool.name));

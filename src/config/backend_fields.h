@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "config/compound_forms.h"
+#include "config/engine_defaults.h"
 #include "config/forms.h"
 
 // The part of the field table (fields.h) for backends, and for how they are watched.
@@ -60,8 +61,7 @@ void each_key(Of<HealthConfig>, const auto& visit) {
         TextForm{"a gRPC service", check_not_empty});
   visit(Key{"interval", "Time between two checks of a backend, plus or minus a tenth."},
         &T::interval, DurationForm{100ms, 1h, "s", "`check: off` turns the checks off"});
-  visit(Key{"timeout", "Maximum time for a check; then it has failed.",
-            "by engine: `5s` for `sglang`, `ray`, `torchserve` and `auto`, else `1s`"},
+  visit(Key{"timeout", "Maximum time for a check; then it has failed.", health_timeout_text()},
         &T::timeout, DurationForm{10ms, 10min});
   visit(Key{"fall", "Consecutive failures that make a backend `down`."}, &T::fall,
         CountForm{1, 1'000});

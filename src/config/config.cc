@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "evenkeel/config/engine_traits.h"
 #include "evenkeel/config/picker_list.h"
+#include "evenkeel/inference/engine.h"
 
 namespace evenkeel {
 namespace {
@@ -16,7 +16,8 @@ constexpr std::uint32_t default_agent_sessions = 10'000;
 const std::vector<std::string>& engine_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const EngineTraits& engine : all_engine_traits) list.emplace_back(engine.name);
+    for (const Engine* engine : engines()) list.emplace_back(engine->name);
+    list.emplace_back(undetected_engine);
     return list;
   }();
   return names;
@@ -30,11 +31,13 @@ const std::vector<std::string>& picker_names() {
 }
 
 milliseconds default_keep_alive_idle(std::string_view engine) {
-  return engine_traits(engine).keep_alive_idle;
+  return engine_named(engine).keep_alive_idle;
 }
 
 milliseconds default_health_timeout(std::string_view engine) {
-  return engine_traits(engine).health_timeout;
+  if (engine != undetected_engine) return engine_named(engine).health.timeout;
+  const auto timeout_of = [](const Engine* each) { return each->health.timeout; };
+  return std::ranges::max(engines(), {}, timeout_of)->health.timeout;
 }
 
 bool inspects(const PoolConfig& pool) {

@@ -12,6 +12,7 @@
 #include "config/validation.h"
 #include "evenkeel/base/glob.h"
 #include "evenkeel/config/spelling.h"
+#include "evenkeel/inference/engine.h"
 
 // What keys say of models, compared across pools and routes.
 namespace evenkeel::config_file {
@@ -21,26 +22,19 @@ namespace {
 class PoolModels {
  public:
   explicit PoolModels(const PoolConfig& pool) : models_(pool.models) {
-    for (const std::string& each : models_) names_.insert(without_tag(each));
+    for (const std::string& each : models_) names_.insert(without_implied_tag(each));
   }
 
   const std::vector<std::string>& models() const { return models_; }
   // True if the pool's models leave room for this name, or for one that the glob matches.
   bool may_have(std::string_view model) const {
     if (models_.empty()) return true;
-    if (model.find('*') == model.npos) return names_.contains(without_tag(model));
+    if (model.find('*') == model.npos) return names_.contains(without_implied_tag(model));
     return std::ranges::any_of(models_,
                                [&](const auto& each) { return matches_glob(model, each); });
   }
 
  private:
-  // Ollama serves `name:latest` as `name`.
-  static std::string_view without_tag(std::string_view model) {
-    constexpr std::string_view implied = ":latest";
-    if (model.ends_with(implied)) model.remove_suffix(implied.size());
-    return model;
-  }
-
   const std::vector<std::string>& models_;
   std::unordered_set<std::string_view> names_;
 };

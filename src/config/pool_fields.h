@@ -141,8 +141,8 @@ void each_key(Of<KeepAliveConfig>, const auto& visit) {
   using T = KeepAliveConfig;
   visit(Key{"idle",
             "How long an idle connection to a backend is kept; must be below the server's own "
-            "timeout.",
-            "by engine: `60s` for `ray`, else `4s` (uvicorn closes after 5 s)"},
+            "timeout (uvicorn's is 5 s).",
+            keep_alive_idle_text()},
         &T::idle, DurationForm{});
   visit(Key{"max_idle", "Maximum number of idle connections, per worker and backend; 0: none."},
         &T::max_idle, CountForm{0, 100'000});

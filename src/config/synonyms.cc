@@ -4,6 +4,7 @@
 #include <array>
 
 #include "config/text.h"
+#include "evenkeel/inference/engine.h"
 
 namespace evenkeel::config_file {
 namespace {
@@ -15,7 +16,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 66> synonyms = {{
+constexpr std::array<Synonyms, 59> synonyms = {{
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -95,14 +96,6 @@ constexpr std::array<Synonyms, 66> synonyms = {{
     // Values of `protocol`.
     {"h2", "http2 http20 h2c grpc"},
     {"http1", "http http11 h1"},
-    // Values of `engine`.
-    {"llamacpp", "llama llamaserver gguf"},
-    {"trtllm", "tensorrt tensorrtllm trtllmserve"},
-    {"triton", "tritonserver tritoninferenceserver nvidiatriton"},
-    {"tgi", "textgenerationinference huggingface hf"},
-    {"tfserving", "tensorflow tensorflowserving tensorflowmodelserver"},
-    {"ray", "rayserve rayllm"},
-    {"generic", "openai none any custom other http"},
     // Other values.
     {"off", "none never disabled disable no false"},
 }};
@@ -112,9 +105,14 @@ constexpr std::array<Synonyms, 66> synonyms = {{
 std::optional<std::string> meaning_of(std::string_view word,
                                       const std::vector<std::string>& words) {
   const std::string name = lower_without("-_./ ", word);
+  const auto means = [&](std::string_view meaning, std::string_view names) {
+    return lists_word(names, name) && std::ranges::find(words, meaning) != words.end();
+  };
   for (const Synonyms& row : synonyms) {
-    if (!lists_word(row.names, name)) continue;
-    if (std::ranges::find(words, row.meaning) != words.end()) return std::string{row.meaning};
+    if (means(row.meaning, row.names)) return std::string{row.meaning};
+  }
+  for (const Engine* engine : engines()) {
+    if (means(engine->name, engine->synonyms)) return std::string{engine->name};
   }
   return std::nullopt;
 }

@@ -8,8 +8,8 @@
 #include <unordered_set>
 
 #include "config/reachability.h"
-#include "evenkeel/config/engine_traits.h"
 #include "evenkeel/config/spelling.h"
+#include "evenkeel/inference/engine.h"
 
 namespace evenkeel::config_file {
 namespace {
@@ -307,16 +307,16 @@ void check_health(const Config& config, ParseContext& context) {
     const std::string path = pool_path + ".health.model";
     if (pool.health.model == ModelCheck::off || context.report.has_problem(path)) continue;
     const bool generates = pool.health.model == ModelCheck::generate;
-    const EngineTraits& engine = engine_traits(pool.engine);
+    const EngineHealth& engine = engine_named(pool.engine).health;
     const bool over_grpc = check == HealthCheckKind::grpc ||
-                           (check == HealthCheckKind::automatic && engine.checked_over_grpc &&
+                           (check == HealthCheckKind::automatic && engine.serves_kserve_grpc &&
                             pool.protocol == BackendProtocol::http2);
     if (pool.models.empty()) {
       context.add(path, "the pool has no models to check for", "list them in its `models`");
     } else if (check == HealthCheckKind::tcp || check == HealthCheckKind::off) {
       context.add(path, "this `check` does not look at models",
                   "use `check: auto`, or remove `model`");
-    } else if (generates && !engine.generates_tokens) {
+    } else if (generates && engine.token == TokenProbe::none) {
       context.add(path,
                   fmt::format("with {}, the request that generates a token depends on the model",
                               pool.engine),
@@ -330,7 +330,7 @@ void check_health(const Config& config, ParseContext& context) {
 
 void check_metrics(const Config& config, ParseContext& context) {
   for (const auto& [path, pool] : items_of("pools", config.pools)) {
-    const std::string_view consumed = engine_traits(pool.engine).consumed_metrics_path;
+    const std::string_view consumed = engine_named(pool.engine).metrics.consumed_path;
     if (consumed.empty() || pool.metrics.path != consumed) continue;
     context.add(path + ".metrics.path",
                 fmt::format("reading {} of {} takes its data away from other readers", consumed,

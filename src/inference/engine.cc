@@ -6,35 +6,36 @@
 #include "inference/engines/engines.h"
 
 namespace evenkeel {
-namespace {
 
-/// The engines in the order of detection: the first whose evidence is found counts. Ray passes on
-/// the responses of others, so it comes before them; SGLang has Ollama's API, too.
-constexpr const Engine* table[] = {
-    &ray_engine,    &triton_engine,    &mlserver_engine,   &sglang_engine,
-    &trtllm_engine, &llamacpp_engine,  &vllm_engine,       &tgi_engine,
-    &ollama_engine, &tfserving_engine, &torchserve_engine, &generic_engine,
-};
-
-}  // namespace
-
-std::span<const Engine* const> engines() { return table; }
+std::span<const Engine* const> engines() { return engine_table; }
 
 const Engine& engine_named(std::string_view name) {
-  const auto found = std::ranges::find(table, name, &Engine::name);
-  return found == std::end(table) ? generic_engine : **found;
+  const auto found = std::ranges::find(engine_table, name, &Engine::name);
+  return found == std::end(engine_table) ? generic_engine : **found;
+}
+
+const Engine& engine_of_server(std::string_view name, bool is_kserve) {
+  const Engine& engine = engine_named(name);
+  return is_kserve && &engine == &generic_engine ? kserve_engine : engine;
 }
 
 std::uint8_t number_of(const Engine& engine) {
-  const auto found = std::ranges::find(table, &engine);
-  if (&engine == &generic_engine || found == std::end(table)) return 0;
-  return static_cast<std::uint8_t>(found - std::begin(table) + 1);
+  const auto found = std::ranges::find(engine_table, &engine);
+  if (&engine == &generic_engine || found == std::end(engine_table)) return 0;
+  return static_cast<std::uint8_t>(found - std::begin(engine_table) + 1);
 }
 
 const Engine& engine_numbered(std::uint8_t number) {
-  return number == 0 || number > std::size(table) ? generic_engine : *table[number - 1];
+  const bool is_known = number != 0 && number <= std::size(engine_table);
+  return is_known ? *engine_table[number - 1] : generic_engine;
 }
 
-const Engine& kserve_server() { return kserve_engine; }
+std::string_view without_implied_tag(std::string_view model) {
+  for (const Engine* engine : engine_table) {
+    const std::string_view tag = engine->health.implied_model_tag;
+    if (!tag.empty() && model.ends_with(tag)) return model.substr(0, model.size() - tag.size());
+  }
+  return model;
+}
 
 }  // namespace evenkeel

@@ -8,6 +8,7 @@
 #include "evenkeel/base/deadline.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/status.h"
+#include "evenkeel/inference/engine.h"
 #include "proxy/pool_assignment.h"
 
 namespace evenkeel {
@@ -54,11 +55,9 @@ class ClientsOwn {
   Fields fields_;
 };
 
-/// True if the pool takes the model. Ollama takes a name without a tag as the latest.
+/// True if the pool takes the model, under this name or a shorter one.
 bool takes(const ModelReach::Pool& pool, std::string_view model) {
-  constexpr std::string_view tag = ":latest";
-  if (pool.takes(model)) return true;
-  return model.ends_with(tag) && pool.takes(model.substr(0, model.size() - tag.size()));
+  return pool.takes(model) || pool.takes(without_implied_tag(model));
 }
 
 }  // namespace

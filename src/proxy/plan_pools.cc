@@ -22,7 +22,7 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
                            .retry = RetryPolicy(pool.retry),
                            .rules = rules.empty() ? nullptr : &rules,
                            .engine = &engine_named(pool.engine),
-                           .finds_stream_errors = pool.engine != "generic" && pool.engine != "auto",
+                           .finds_stream_errors = &engine_named(pool.engine) != &generic_engine,
                            .max_retry_time = pool.timeouts.first_byte,
                            .held_bodies = &held_bodies,
                            .max_held_bytes = max_held_bytes};

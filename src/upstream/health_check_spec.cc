@@ -10,14 +10,9 @@ constexpr Duration min_token_timeout = std::chrono::seconds(10);
 
 }  // namespace
 
-const Engine& checked_engine(const HealthCheckSpec& spec) {
-  const Engine& engine = engine_named(spec.engine);
-  return spec.kserve && !engine.health.check_by_default ? kserve_server() : engine;
-}
-
 HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec) {
   const HealthConfig& config = spec.config;
-  const EngineHealth& health = checked_engine(spec).health;
+  const EngineHealth& health = engine_of_server(spec.engine, spec.kserve).health;
   const bool nothing_to_request = config.path.empty() && health.path.empty() && spec.models.empty();
   const HealthCheckKind http = nothing_to_request ? HealthCheckKind::tcp : HealthCheckKind::http;
   if (config.check == HealthCheckKind::http) return http;

@@ -10,9 +10,6 @@ namespace evenkeel {
 /// The kind of check for this spec, with `automatic` resolved; `off` if no check is known.
 HealthCheckKind resolved_check_kind(const HealthCheckSpec& spec);
 
-/// The engine whose API the checks use.
-const Engine& checked_engine(const HealthCheckSpec& spec);
-
 /// How long a check of one token may take.
 Duration token_check_timeout(const HealthCheckSpec& spec);
 

@@ -26,7 +26,7 @@ std::string model_not_served(std::string_view model) {
 HealthProbe::HealthProbe(Loop& loop, HealthCheckSpec spec, ServerAccess access)
     : loop_(loop),
       spec_(std::move(spec)),
-      engine_(checked_engine(spec_)),
+      engine_(engine_of_server(spec_.engine, spec_.kserve)),
       kind_(resolved_check_kind(spec_)),
       access_(std::move(access)),
       client_(loop, health_check_access(access_, spec_, kind_)) {}

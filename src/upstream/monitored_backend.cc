@@ -110,7 +110,7 @@ BackendStatus MonitoredBackend::status() const {
     status.models = model_lister_->models();
   }
   if (model_lister_ != nullptr) status.models_problem = model_lister_->problem();
-  status.has_own_models_api = listing() == ModelListing::tfserving;
+  status.has_own_models_api = known_engine().health.listing == ModelListing::tfserving;
   if (poller_ != nullptr) status.polled = poller_->status();
   return status;
 }
@@ -211,25 +211,20 @@ void MonitoredBackend::apply_metrics_spec() {
 }
 
 const Engine& MonitoredBackend::known_engine() const {
-  return engine_named(identity() != nullptr ? identity()->engine : spec_.health.engine);
-}
-
-/// The place where the engine says which models it serves, as far as is known.
-ModelListing MonitoredBackend::listing() const {
-  const bool kserve = identity() != nullptr ? identity()->kserve : spec_.health.kserve;
-  const Engine& engine = known_engine();
-  return kserve && engine.name == "generic" ? kserve_server().health.listing
-                                            : engine.health.listing;
+  const EngineIdentity* const found = identity();
+  return found != nullptr ? engine_of_server(found->engine, found->kserve)
+                          : engine_of_server(spec_.health.engine, spec_.health.kserve);
 }
 
 /// The models of a backend that serves are listed; what one that is down had listed is forgotten.
 void MonitoredBackend::apply_model_listing() {
+  const EngineHealth& engine = known_engine().health;
   const bool unidentified = detects_engine(spec_) && identity() == nullptr;
   // A server that may be anything is asked only for what the file does not say.
-  const bool asked = spec_.health.engine != "generic" || spec_.health.models.empty();
-  const bool for_adapters = spec_.lists_adapters && known_engine().health.lists_adapters;
+  const bool asked = spec_.health.engine != generic_engine.name || spec_.health.models.empty();
+  const bool for_adapters = spec_.lists_adapters && engine.lists_adapters;
   const bool wanted = ((spec_.lists_models && asked) || for_adapters) && !unidentified &&
-                      is_serving() && listing() == ModelListing::openai;
+                      is_serving() && engine.listing == ModelListing::openai;
   if (model_lister_ != nullptr && wanted && model_lister_->lists(spec_.access)) return;
   drop_model_lister();
   if (!wanted) return;

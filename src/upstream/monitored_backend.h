@@ -63,7 +63,6 @@ class MonitoredBackend final : EngineDetection::Observer {
   void apply_metrics_spec();
   void apply_model_listing();
   const Engine& known_engine() const;
-  ModelListing listing() const;
   void drop_model_lister();
   void check_model_triggers(bool suspected);
   void log_models_problem();

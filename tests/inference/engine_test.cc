@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "evenkeel/config/config.h"
-#include "evenkeel/config/engine_traits.h"
 #include "evenkeel/inference/engine_metrics.h"
 #include "inference/recorded.h"
 
@@ -36,13 +35,14 @@ TEST(Engines, AreFoundByName) {
   for (const Engine* engine : engines()) EXPECT_EQ(&engine_named(engine->name), engine);
   EXPECT_EQ(engine_named("a name of no engine").name, "generic");
   EXPECT_EQ(engine_named(undetected_engine).name, "generic");
-  EXPECT_EQ(engine_named(kserve_server().name).name, "generic");
+  EXPECT_EQ(engine_named(engine_of_server("generic", true).name).name, "generic");
+  EXPECT_EQ(engine_of_server("vllm", true).name, "vllm");
 }
 
 TEST(Engines, AreFoundByNumber) {
   for (const Engine* engine : engines()) EXPECT_EQ(&engine_numbered(number_of(*engine)), engine);
   EXPECT_EQ(number_of(engine_named("generic")), 0);
-  EXPECT_EQ(number_of(kserve_server()), 0);
+  EXPECT_EQ(number_of(engine_of_server("generic", true)), 0);
   EXPECT_EQ(engine_numbered(255).name, "generic");
 }
 
@@ -59,15 +59,6 @@ TEST(Engines, HaveAPageForTheirSeries) {
     if (page.any_series) continue;
     EXPECT_FALSE(page.path.empty()) << engine->name;
     EXPECT_FALSE(is_consumed_by_scrape(*engine, page.path)) << engine->name;
-  }
-}
-
-TEST(Engines, HaveTheTraitsThatTheFileIsCheckedAgainst) {
-  for (const Engine* engine : engines()) {
-    const EngineTraits& traits = engine_traits(engine->name);
-    EXPECT_EQ(traits.generates_tokens, engine->health.token != TokenProbe::none) << engine->name;
-    EXPECT_EQ(traits.checked_over_grpc, engine->health.serves_kserve_grpc) << engine->name;
-    EXPECT_EQ(traits.consumed_metrics_path, engine->metrics.consumed_path) << engine->name;
   }
 }
 

@@ -1,8 +1,9 @@
 // The one table of inference engines: everything that is specific to an engine stands in its entry.
-// A new engine is a file in src/inference/engines/, a line in src/inference/engine.cc, and a
-// recorded response in tests/inference.
+// A new engine is a file in src/inference/engines/ and its name in engines.h there; its metrics and
+// responses are recorded in tests/inference.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -66,6 +67,7 @@ struct EngineHealth {
   std::string_view implied_model_tag = {};
   /// True if the list of models has LoRA adapters, each with its base model's name as `parent`.
   bool lists_adapters = false;
+  std::chrono::milliseconds timeout{1'000};  ///< of a check, unless the file says
 };
 
 /// An engine that takes requests at `port` has its metrics at `metrics_port`, by convention.
@@ -106,10 +108,18 @@ struct EngineRefusals {
 
 struct Engine {
   std::string_view name;  ///< as the file has it
+  /// What else it is called, in small letters without separators, with spaces between: a file with
+  /// such a name gets the right one as a suggestion.
+  std::string_view synonyms = {};
   EngineDetectionRules detection = {};
   EngineHealth health = {};
   EngineMetricsPage metrics = {};
   EngineRefusals refusals = {};
+  /// How long an idle link is kept unless the file says: safely below the server's own timeout,
+  /// since a request sent into a closing link is lost. vLLM, SGLang, trtllm-serve and all else that
+  /// runs on uvicorn close after 5 s, llama.cpp's cpp-httplib too. Servers of which nothing is
+  /// known count as uvicorn.
+  std::chrono::milliseconds keep_alive_idle{4'000};
   /// True if every event of its OpenAI streams has `"usage":null`, whether or not usage was asked
   /// for. Those of other engines have it only if it was, or never.
   bool writes_null_usage = false;
@@ -117,17 +127,24 @@ struct Engine {
   bool gives_stream_usage = false;
 };
 
+/// A server of which nothing is known.
+extern const Engine generic_engine;
+
 /// All engines, in the order in which detection tries them.
 std::span<const Engine* const> engines();
 
 /// The engine with this name; `generic` if there is none.
 const Engine& engine_named(std::string_view name);
 
+/// The same, but that a `generic` server that implements KServe v2 has an entry of its own, which
+/// no file names.
+const Engine& engine_of_server(std::string_view name, bool is_kserve);
+
 /// An engine as one byte, which threads can share; 0: `generic`, of which nothing is known.
 std::uint8_t number_of(const Engine& engine);
 const Engine& engine_numbered(std::uint8_t number);
 
-/// A server of an unknown engine that implements KServe v2. Not in the table: no file names it.
-const Engine& kserve_server();
+/// The name by which a server may be asked for the model that it lists under this one.
+std::string_view without_implied_tag(std::string_view model);
 
 }  // namespace evenkeel

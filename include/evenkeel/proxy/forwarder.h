@@ -67,7 +67,7 @@ struct ForwarderOptions {
   /// The rules of all routes, in the order of the file; null: no route has any. Outlives the
   /// forwarder.
   const std::vector<RouteRules>* rules = nullptr;
-  const Engine* engine = &engine_named("generic");  ///< of its backends, as the file has it
+  const Engine* engine = &generic_engine;  ///< of its backends, as the file has it
   /// True if errors in the events of all its backends count as failures; else only of those whose
   /// engine was detected.
   bool finds_stream_errors = false;

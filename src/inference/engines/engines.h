@@ -1,4 +1,4 @@
-// The entries of the table of engines, one file each.
+// The table of engines. Each has a file of its own here.
 #pragma once
 
 #include "evenkeel/inference/engine.h"
@@ -7,9 +7,6 @@ namespace evenkeel {
 
 /// The start of the process that renders the page, by Prometheus' clients for Python, Go and Rust.
 inline constexpr std::string_view process_start_time = "process_start_time_seconds";
-
-extern const Engine generic_engine;
-extern const Engine kserve_engine;  // no engine of the file
 
 extern const Engine llamacpp_engine;
 extern const Engine mlserver_engine;
@@ -22,5 +19,15 @@ extern const Engine torchserve_engine;
 extern const Engine triton_engine;
 extern const Engine trtllm_engine;
 extern const Engine vllm_engine;
+extern const Engine kserve_engine;  // not in the table: any server that implements KServe v2
+
+/// The engines in the order of detection: the first whose evidence is found counts. Ray passes on
+/// the responses of others, so it comes before them; SGLang has Ollama's API, too. The reference of
+/// the file lists them in this order.
+inline constexpr const Engine* engine_table[] = {
+    &ray_engine,        &vllm_engine,      &sglang_engine,   &triton_engine,
+    &trtllm_engine,     &tgi_engine,       &llamacpp_engine, &mlserver_engine,
+    &torchserve_engine, &tfserving_engine, &ollama_engine,   &generic_engine,
+};
 
 }  // namespace evenkeel

@@ -25,6 +25,7 @@ constexpr Series series[] = {
 
 const Engine generic_engine{
     .name = "generic",
+    .synonyms = "openai none any custom other http",
     .health = {.path = "/health", .check_by_default = false},
     .metrics = {.series = series, .any_series = true},
 };

@@ -51,6 +51,7 @@ constexpr Series series[] = {
 /// lists the model while it is still loading.
 const Engine llamacpp_engine{
     .name = "llamacpp",
+    .synonyms = "llama llamaserver gguf",
     .detection = {.rules = rules, .reports_loading = is_loading},
     .health = {.path = "/health", .closes_listener_first = true},
     .metrics = {.path = "/metrics",

@@ -60,10 +60,14 @@ constexpr Series series[] = {
 /// /metrics at the serving port would be a path of some application.
 const Engine ray_engine{
     .name = "ray",
+    .synonyms = "rayserve rayllm",
     .detection = {.rules = rules},
-    .health = {.path = "/-/routes", .empty_object_means_loading = true},
+    .health = {.path = "/-/routes",
+               .empty_object_means_loading = true,
+               .timeout = std::chrono::seconds(5)},  // it waits for a replica
     .metrics = {.path = "/metrics", .series = series, .separate_port = true},
     .refusals = {.overload = true},
+    .keep_alive_idle = std::chrono::seconds(60),  // its proxy closes after 90 s
 };
 
 }  // namespace evenkeel

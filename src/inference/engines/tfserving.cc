@@ -21,6 +21,7 @@ constexpr MetricsPort ports[] = {{8500, 8501}};
 /// start). Its page counts what it has done, not what it is doing: there is no series to poll.
 const Engine tfserving_engine{
     .name = "tfserving",
+    .synonyms = "tensorflow tensorflowserving tensorflowmodelserver",
     .detection = {.rules = rules},
     .health = {.path = "", .listing = ModelListing::tfserving, .token = TokenProbe::none},
     .metrics = {.path = "/monitoring/prometheus/metrics", .ports = ports},

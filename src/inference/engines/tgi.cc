@@ -30,6 +30,7 @@ constexpr Series series[] = {
 /// TGI's /v2/health says {"live":true} whatever happens.
 const Engine tgi_engine{
     .name = "tgi",
+    .synonyms = "textgenerationinference huggingface hf",
     .detection = {.rules = rules},
     .health = {.path = "/health"},
     .metrics = {.path = "/metrics", .series = series},

@@ -50,7 +50,8 @@ const Engine torchserve_engine{
                .listing = ModelListing::torchserve,
                .token = TokenProbe::none,
                .not_ready_status = 500,
-               .path_covers_all_models = true},
+               .path_covers_all_models = true,
+               .timeout = std::chrono::seconds(5)},  // it waits for a worker
     .metrics = {.path = "/metrics",
                 .series = series,
                 .required_option = "metrics_mode=prometheus",

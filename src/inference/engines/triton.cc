@@ -48,6 +48,7 @@ constexpr MetricsPort ports[] = {{8000, 8002}, {8001, 8002}};
 /// 400 at /v2/health/ready means "not ready", which it is as long as any of its models loads.
 const Engine triton_engine{
     .name = "triton",
+    .synonyms = "tritonserver tritoninferenceserver nvidiatriton",
     .detection = {.rules = rules},
     .health = {.path = "/v2/health/ready",
                .listing = ModelListing::kserve,

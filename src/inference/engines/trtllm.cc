@@ -34,6 +34,7 @@ constexpr Series series[] = {
 /// TensorRT-LLM's /metrics is JSON that each reader takes away from all others.
 const Engine trtllm_engine{
     .name = "trtllm",
+    .synonyms = "tensorrt tensorrtllm trtllmserve",
     .detection = {.rules = rules},
     .health = {.path = "/health"},
     .metrics = {.path = "/prometheus/metrics",
