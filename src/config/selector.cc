@@ -31,4 +31,11 @@ std::optional<BackendLabels> labels_of(std::string_view selector) {
   }
 }
 
+bool has_labels(const BackendLabels& labels, const BackendLabels& wanted) {
+  return std::ranges::all_of(wanted, [&](const auto& each) {
+    const auto found = labels.find(each.first);
+    return found != labels.end() && found->second == each.second;
+  });
+}
+
 }  // namespace evenkeel

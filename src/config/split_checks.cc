@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/validation.h"
+#include "evenkeel/config/selector.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
@@ -28,17 +29,10 @@ std::string meant_or_all(const std::string& word, const std::set<std::string>& k
   return list_of(list, words);
 }
 
-bool has_labels(const BackendConfig& backend, const BackendLabels& labels) {
-  return std::ranges::all_of(labels, [&](const auto& wanted) {
-    const auto found = backend.labels.find(wanted.first);
-    return found != backend.labels.end() && found->second == wanted.second;
-  });
-}
-
 // A label or value that no backend of the pool has, or a combination.
 std::optional<LabelMistake> find_mistake(const PoolConfig& pool, const BackendLabels& labels) {
   if (std::ranges::any_of(pool.backends, [&](const BackendConfig& backend) {
-        return has_labels(backend, labels);
+        return has_labels(backend.labels, labels);
       })) {
     return std::nullopt;
   }

@@ -8,7 +8,6 @@
 
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/client_key.h"
-#include "evenkeel/http/grpc.h"
 #include "evenkeel/http/media_type.h"
 #include "evenkeel/inference/request_reader.h"
 
@@ -17,31 +16,14 @@ namespace {
 
 constexpr std::string_view kserve_models = "/v2/models/";
 
-/// The facts that decide whether a body is read. `path` is normalised.
-RequestHead head_of(const Request& request, std::string_view path) {
-  return {.method = request.method,
-          .path = path,
-          .content_type = {},
-          .content_encoding = {},
-          .inference_header_length = {},
-          .is_grpc = is_grpc(request)};
-}
-
 /// Adds the facts that decide how a body is read.
 void complete_head(RequestHead& head, const Fields& fields) {
   head.content_type = fields.value(FieldId::content_type).value_or("");
   head.content_encoding = fields.value(FieldId::content_encoding).value_or("");
-  // SGLang's own name for it.
-  const std::string_view for_sglang = fields.value(FieldId::x_body_compressed).value_or("");
-  if (head.content_encoding.empty() || is_read_encoding(for_sglang))
-    head.content_encoding = for_sglang;
+  const std::string_view own_name = fields.value(FieldId::x_body_compressed).value_or("");
+  if (head.content_encoding.empty() || is_read_encoding(own_name)) head.content_encoding = own_name;
   if (head.path.find(kserve_models) == head.path.npos) return;
   head.inference_header_length = fields.value("inference-header-content-length").value_or("");
-}
-
-/// True for OpenAI's paths, which alone have `stream_options`.
-bool takes_stream_options(std::string_view path) {
-  return path.ends_with("/v1/chat/completions") || path.ends_with("/v1/completions");
 }
 
 /// True if the path or a gRPC message names the model, where it is never replaced.
@@ -142,13 +124,14 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& hea
                                               Handler& next) {
   complete_head(head, request.fields);
   request.info.inference = std::make_unique<InferenceInfo>();
+  const ApiPath* const known = api_path_of(head.path);
   WindowShare windows{.budget = windows_};
   if (!head.content_encoding.empty()) windows.client = client_key(request.info.identity);
   Inspection inspection{
       .reader = RequestReader::create(head, request.info.inference->request, windows),
       .api = api,
       .must_be_json = must_be_json(api, head.content_type),
-      .takes_stream_options = takes_stream_options(head.path)};
+      .takes_stream_options = known != nullptr && known->takes_stream_options};
   if (inspection.reader == nullptr) {
     metrics_.inspection().unread.add();
     request.info.inference->places.names_model = !names_model_elsewhere(api);

@@ -6,6 +6,7 @@
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/fields.h"
+#include "evenkeel/http/grpc.h"
 #include "evenkeel/http/media_type.h"
 #include "evenkeel/json/text.h"
 #include "inference/compressed_request.h"
@@ -16,57 +17,13 @@
 namespace evenkeel {
 namespace {
 
-struct KnownPath {
-  std::string_view path;
-  InferenceApi api;
-  InferenceTask task;
-  bool streams = false;  // unless the body says otherwise
-};
-
-/// The paths of which more is known than that their bodies may name a model.
-constexpr KnownPath known_paths[] = {
-    {"/v1/chat/completions", InferenceApi::openai_chat, InferenceTask::chat},
-    {"/v1/completions", InferenceApi::openai_completions, InferenceTask::completion},
-    {"/v1/responses", InferenceApi::openai_responses, InferenceTask::chat},
-    {"/v1/embeddings", InferenceApi::openai_embeddings, InferenceTask::embedding},
-    {"/v1/messages", InferenceApi::anthropic_messages, InferenceTask::chat},
-    {"/v1/rerank", InferenceApi::rerank, InferenceTask::rerank},
-    {"/v1/score", InferenceApi::score, InferenceTask::score},
-    {"/v1/audio/transcriptions", InferenceApi::openai_audio, InferenceTask::audio},
-    {"/v1/audio/translations", InferenceApi::openai_audio, InferenceTask::audio},
-    {"/v1/audio/speech", InferenceApi::openai_audio, InferenceTask::audio},
-    {"/v2/rerank", InferenceApi::rerank, InferenceTask::rerank},
-    {"/rerank", InferenceApi::rerank, InferenceTask::rerank},
-    {"/score", InferenceApi::score, InferenceTask::score},
-    {"/api/chat", InferenceApi::ollama, InferenceTask::chat, true},
-    {"/api/generate", InferenceApi::ollama, InferenceTask::completion, true},
-    {"/api/embed", InferenceApi::ollama, InferenceTask::embedding},
-    {"/api/embeddings", InferenceApi::ollama, InferenceTask::embedding},
-    // OpenVINO Model Server
-    {"/v3/chat/completions", InferenceApi::openai_chat, InferenceTask::chat},
-    {"/v3/completions", InferenceApi::openai_completions, InferenceTask::completion},
-    {"/v3/embeddings", InferenceApi::openai_embeddings, InferenceTask::embedding},
-    {"/v3/rerank", InferenceApi::rerank, InferenceTask::rerank},
-    // llama.cpp, SGLang, TGI, TEI
-    {"/chat/completions", InferenceApi::openai_chat, InferenceTask::chat},
-    {"/completions", InferenceApi::openai_completions, InferenceTask::completion},
-    {"/completion", InferenceApi::openai_completions, InferenceTask::completion},
-    {"/generate", InferenceApi::openai_completions, InferenceTask::completion},
-    {"/generate_stream", InferenceApi::openai_completions, InferenceTask::completion, true},
-    {"/embeddings", InferenceApi::openai_embeddings, InferenceTask::embedding},
-    {"/embedding", InferenceApi::openai_embeddings, InferenceTask::embedding},
-    {"/embed", InferenceApi::openai_embeddings, InferenceTask::embedding},
-    {"/inference.GRPCInferenceService/ModelInfer", InferenceApi::kserve_grpc, InferenceTask::infer},
-    {"/inference.GRPCInferenceService/ModelStreamInfer", InferenceApi::kserve_grpc,
-     InferenceTask::infer, true},
-};
-
 /// What the head of a request says of it.
 struct Target {
   InferenceApi api;
   InferenceTask task;
   bool streams = false;
-  std::string_view model;  // of a path that names one, as it stands there
+  std::string_view model = {};  // of a path that names one, as it stands there
+  bool takes_forms = false;     // and nothing else
 };
 
 /// What follows `place` in the path; nothing: the path does not have it.
@@ -125,18 +82,6 @@ std::optional<Target> kserve_target(std::string_view path) {
   return Target{InferenceApi::kserve_generate, InferenceTask::completion, streams, model};
 }
 
-/// The known path that the path is, or ends with: an API may have a prefix. Null: none.
-const KnownPath* known_path(std::string_view path) {
-  const auto* const exact = std::ranges::find(known_paths, path, &KnownPath::path);
-  if (exact != std::end(known_paths)) return exact;
-  const KnownPath* longest = nullptr;
-  for (const KnownPath& each : known_paths) {
-    if (each.api == InferenceApi::kserve_grpc || !path.ends_with(each.path)) continue;
-    if (longest == nullptr || each.path.size() > longest->path.size()) longest = &each;
-  }
-  return longest;
-}
-
 /// True for [PREFIX]/api/VERB.
 bool is_ollama(std::string_view path) {
   constexpr std::string_view directory = "/api";
@@ -150,9 +95,9 @@ bool has_body_to_read(std::string_view method) {
 std::optional<Target> target_of(const RequestHead& head) {
   if (!has_body_to_read(head.method)) return std::nullopt;
   if (const auto kserve = kserve_target(head.path); kserve && !head.is_grpc) return kserve;
-  if (const KnownPath* const known = known_path(head.path)) {
+  if (const ApiPath* const known = api_path_of(head.path)) {
     if (head.is_grpc != (known->api == InferenceApi::kserve_grpc)) return std::nullopt;
-    return Target{known->api, known->task, known->streams, {}};
+    return Target{known->api, known->task, known->streams, {}, known->takes_forms};
   }
   if (head.is_grpc) return std::nullopt;
   if (const std::string_view model = model_before_verb(head.method, head.path); !model.empty())
@@ -161,27 +106,21 @@ std::optional<Target> target_of(const RequestHead& head) {
   return Target{ollama ? InferenceApi::ollama_model : InferenceApi::other, InferenceTask::other};
 }
 
-/// True if the bodies of this path are forms.
-bool is_form(std::string_view path) {
-  return path.ends_with("/v1/audio/transcriptions") || path.ends_with("/v1/audio/translations");
-}
-
-std::unique_ptr<RequestReader> text_reader(const RequestHead& head, InferenceApi api,
+std::unique_ptr<RequestReader> text_reader(const RequestHead& head, const Target& target,
                                            InferenceRequest& into) {
-  const bool must_be_form = is_form(head.path);
-  if (must_be_form || api == InferenceApi::other) {
+  if (target.takes_forms || target.api == InferenceApi::other) {
     const std::string boundary = FormRequest::boundary_of(head.content_type);
     if (!boundary.empty()) return std::make_unique<FormRequest>(boundary, into);
-    if (must_be_form) return nullptr;
+    if (target.takes_forms) return nullptr;
   }
   const std::string_view length = head.inference_header_length;
-  if (length.empty()) return std::make_unique<JsonRequest>(api, into);
+  if (length.empty()) return std::make_unique<JsonRequest>(target.api, into);
 
   std::uint64_t json_bytes = 0;
   const char* const end = length.data() + length.size();
   const auto parsed = std::from_chars(length.data(), end, json_bytes);
   const bool has_json = parsed.ec == std::errc() && parsed.ptr == end && json_bytes > 0;
-  return has_json ? std::make_unique<JsonRequest>(api, into, json_bytes) : nullptr;
+  return has_json ? std::make_unique<JsonRequest>(target.api, into, json_bytes) : nullptr;
 }
 
 }  // namespace
@@ -194,6 +133,15 @@ bool is_json_type(std::string_view content_type) {
 
 bool is_read_encoding(std::string_view encoding) {
   return content_coding_of(encoding) != ContentCoding::unknown;
+}
+
+RequestHead head_of(const Request& request, std::string_view path) {
+  return {.method = request.method,
+          .path = path,
+          .content_type = {},
+          .content_encoding = {},
+          .inference_header_length = {},
+          .is_grpc = is_grpc(request)};
 }
 
 std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
@@ -249,7 +197,7 @@ std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
 
   if (target->api == InferenceApi::path_model) return nullptr;
 
-  auto reader = text_reader(head, target->api, into);
+  auto reader = text_reader(head, *target, into);
   const std::string_view encoding = head.content_encoding;
   if (reader == nullptr || encoding.empty() || equals_ignore_case(encoding, "identity"))
     return reader;

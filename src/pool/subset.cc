@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "evenkeel/base/log.h"
+#include "evenkeel/config/selector.h"
 
 namespace evenkeel {
 namespace {
@@ -24,12 +25,8 @@ std::uint64_t completed_by(const Backends& backends) {
 
 bool SubsetSpec::contains(const BackendSpec& backend) const {
   if (is_whole_pool()) return true;
-  return std::ranges::any_of(any_of, [&](const auto& labels) {
-    return std::ranges::all_of(labels, [&](const auto& wanted) {
-      const auto found = backend.labels.find(wanted.first);
-      return found != backend.labels.end() && found->second == wanted.second;
-    });
-  });
+  return std::ranges::any_of(
+      any_of, [&](const auto& labels) { return has_labels(backend.labels, labels); });
 }
 
 bool SubsetSpec::is_whole_pool() const {

@@ -1,38 +1,35 @@
 #include "proxy/model_reach.h"
 
 #include <algorithm>
-#include <array>
 
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/host.h"
+#include "evenkeel/inference/api_paths.h"
 #include "evenkeel/proxy/router.h"
 
 namespace evenkeel {
 namespace {
 
-/// Where requests to models are posted: first under the prefix that OpenAI's and Anthropic's APIs
-/// share, then of Ollama's, then of KServe's protocol.
-constexpr std::array<std::string_view, 17> model_paths = {
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/responses",
-    "/v1/embeddings",
-    "/v1/messages",
-    "/v1/rerank",
-    "/v1/score",
-    "/v1/audio/speech",
-    "/v1/audio/transcriptions",
-    "/v1/moderations",
-    "/v1/classify",
-    "/v1/images/generations",
-    "/api/chat",
-    "/api/generate",
-    "/v2/models/m/infer",
-    "/v2/models/m/generate",
-    "/inference.GRPCInferenceService/ModelInfer"};
-constexpr std::size_t openai_count = 12;
-constexpr std::size_t ollama_count = 2;
-constexpr std::string_view grpc_path = model_paths.back();
+struct ModelPath {
+  std::string_view path;
+  ModelReach::Api api;
+};
+
+/// The paths to which requests to models are posted, with no prefix.
+const std::vector<ModelPath>& model_paths() {
+  static const std::vector<ModelPath> paths = [] {
+    using Api = ModelReach::Api;
+    std::vector<ModelPath> list = {{"/v2/models/m/infer", Api::kserve},
+                                   {"/v2/models/m/generate", Api::kserve}};
+    for (const ApiPath& each : api_paths()) {
+      if (each.path.starts_with("/v1/")) list.push_back({each.path, Api::openai});
+      if (each.path.starts_with("/api/")) list.push_back({each.path, Api::ollama});
+      if (each.api == InferenceApi::kserve_grpc) list.push_back({each.path, Api::kserve});
+    }
+    return list;
+  }();
+  return paths;
+}
 
 bool has(const Fields& fields, std::string_view authority, std::string_view name,
          std::string_view value) {
@@ -45,19 +42,12 @@ bool has(const Fields& fields, std::string_view authority, std::string_view name
 
 }  // namespace
 
-constexpr ModelReach::Paths ModelReach::openai_paths = (Paths{1} << openai_count) - 1;
-constexpr ModelReach::Paths ModelReach::ollama_paths = ((Paths{1} << ollama_count) - 1)
-                                                       << openai_count;
-constexpr ModelReach::Paths ModelReach::kserve_paths =
-    ((Paths{1} << model_paths.size()) - 1) & ~openai_paths & ~ollama_paths;
-
 ModelReach::Paths ModelReach::paths_of(Api api) {
-  switch (api) {
-    case Api::openai: return openai_paths;
-    case Api::ollama: return ollama_paths;
-    case Api::kserve: break;
+  Paths paths = 0;
+  for (std::size_t i = 0; i < model_paths().size(); ++i) {
+    if (model_paths()[i].api == api) paths |= Paths{1} << i;
   }
-  return kserve_paths;
+  return paths;
 }
 
 bool ModelReach::Pool::takes(std::string_view model) const {
@@ -79,15 +69,16 @@ ModelReach::Paths ModelReach::paths_of(const RouteMatch& match) {
   const bool posts =
       match.method.empty() || std::ranges::find(match.method, "POST") != match.method.end();
   if (!posts) return 0;
-  const bool calls = match.grpc.empty() || std::ranges::any_of(match.grpc, [](std::string_view of) {
-                       return grpc_path.substr(1).starts_with(of);
-                     });
   const PathPattern pattern(match.path.empty() ? "/**" : match.path);
   Paths paths = 0;
-  for (std::size_t i = 0; i < model_paths.size(); ++i) {
-    const bool is_call = model_paths[i] == grpc_path;
-    const bool of_kind = is_call ? calls : match.grpc.empty();
-    if (of_kind && pattern.matches(model_paths[i])) paths |= Paths{1} << i;
+  for (std::size_t i = 0; i < model_paths().size(); ++i) {
+    const std::string_view path = model_paths()[i].path;
+    const bool is_call = path.starts_with("/inference.");
+    const bool of_kind = match.grpc.empty() ||
+                         (is_call && std::ranges::any_of(match.grpc, [&](std::string_view call) {
+                            return path.substr(1).starts_with(call);
+                          }));
+    if (of_kind && pattern.matches(path)) paths |= Paths{1} << i;
   }
   return paths;
 }

@@ -59,10 +59,6 @@ class ModelReach {
  private:
   using Paths = std::uint32_t;  // a bit for each of the known paths
   using Routes = std::vector<std::uint32_t>;
-  static const Paths openai_paths;
-  static const Paths ollama_paths;
-  static const Paths kserve_paths;
-
   static Paths paths_of(Api api);
   static Paths paths_of(const RouteMatch& match);
   Routes routes_of(std::string_view authority) const;

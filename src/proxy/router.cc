@@ -39,12 +39,7 @@ bool is_one_of(const std::vector<std::string>& calls, const Request& request,
 /// `path` is normalised.
 std::optional<InferenceApi> api_of(const Request& request, std::string_view path) {
   if (!request.upgrade.empty()) return std::nullopt;
-  RequestHead head{.method = request.method,
-                   .path = path,
-                   .content_type = {},
-                   .content_encoding = {},
-                   .inference_header_length = {},
-                   .is_grpc = is_grpc(request)};
+  RequestHead head = head_of(request, path);
   if (const auto api = inference_api_of(head)) return api;
   std::string storage;
   head.path = with_decoded_slashes(path, storage);

@@ -1,7 +1,6 @@
 #include "evenkeel/upgrade/inherited_sockets.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>

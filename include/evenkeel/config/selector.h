@@ -17,4 +17,7 @@ std::string selector_of(const BackendLabels& labels);
 /// is LABEL=VALUE, or several of these with different labels.
 std::optional<BackendLabels> labels_of(std::string_view selector);
 
+/// True if each label of `wanted` is among these, with its value.
+bool has_labels(const BackendLabels& labels, const BackendLabels& wanted);
+
 }  // namespace evenkeel

@@ -11,9 +11,12 @@
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/http/inference_info.h"
+#include "evenkeel/inference/api_paths.h"
 #include "evenkeel/inference/window_budget.h"
 
 namespace evenkeel {
+
+struct Request;
 
 /// True if a body of this type must be JSON where an API takes JSON. Servers also take it without a
 /// type, and with the one that curl gives data by default; some take it with any.
@@ -21,25 +24,6 @@ bool is_json_type(std::string_view content_type);
 
 /// Bodies in this `content-encoding` are decompressed: gzip, deflate and zstd.
 bool is_read_encoding(std::string_view encoding);
-
-/// The APIs whose requests are read.
-enum class InferenceApi : std::uint8_t {
-  openai_chat,         ///< /v1/chat/completions
-  openai_completions,  ///< /v1/completions; llama.cpp's /completion, SGLang's and TGI's /generate
-  openai_responses,    ///< /v1/responses
-  openai_embeddings,   ///< /v1/embeddings
-  openai_audio,  ///< /v1/audio/{transcriptions,translations}: multipart; /v1/audio/speech: JSON
-  anthropic_messages,  ///< /v1/messages
-  rerank,              ///< /rerank, /v1/rerank, /v2/rerank
-  score,               ///< /score, /v1/score
-  ollama,              ///< /api/chat, /api/generate, /api/embed, /api/embeddings
-  ollama_model,        ///< other paths below Ollama's /api/: `model`, or `name`, or `source`
-  kserve_infer,        ///< /v2/models/M[/versions/V]/infer: the model is in the path
-  kserve_generate,     ///< /v2/models/M[/versions/V]/generate[_stream]
-  path_model,          ///< /v1/models/M:predict and the like: see model_in_path
-  kserve_grpc,         ///< inference.GRPCInferenceService/ModelInfer and ModelStreamInfer
-  other,               ///< any other path: JSON or a form that may name a model
-};
 
 /// The head of a request, as far as it decides how its body is read.
 struct RequestHead {
@@ -51,6 +35,9 @@ struct RequestHead {
   std::string_view inference_header_length;
   bool is_grpc = false;
 };
+
+/// The facts that decide whether a body is read. `path` is that of the request, normalised.
+RequestHead head_of(const Request& request, std::string_view path);
 
 /// The API of a request with a body that is read; nothing for other requests (GET, other gRPC
 /// calls). A known path counts behind a prefix, too.
