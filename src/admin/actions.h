@@ -8,7 +8,7 @@
 
 #include "admin/asio.h"
 #include "admin/message.h"
-#include "evenkeel/admin/backend_state.h"
+#include "evenkeel/admin/reported_state.h"
 #include "evenkeel/admin/runtime_status.h"
 
 namespace evenkeel {

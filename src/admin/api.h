@@ -6,7 +6,7 @@
 #include "admin/live_feed.h"
 #include "admin/message.h"
 #include "admin/metrics_cache.h"
-#include "evenkeel/admin/backend_state.h"
+#include "evenkeel/admin/reported_state.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/json/value.h"
 

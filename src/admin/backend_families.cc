@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/admin/backend_state.h"
+#include "evenkeel/admin/reported_state.h"
 #include "evenkeel/stats/fault_labels.h"
 #include "evenkeel/upstream/backend_monitor.h"
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "evenkeel/admin/backend_state.h"
+#include "evenkeel/admin/reported_state.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/json/value.h"
 #include "evenkeel/upstream/backend_status.h"

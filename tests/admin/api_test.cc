@@ -3,7 +3,7 @@
 
 #include "admin/running_admin.h"
 #include "built_pools.h"
-#include "evenkeel/admin/backend_state.h"
+#include "evenkeel/admin/reported_state.h"
 #include "evenkeel/base/clock.h"
 
 namespace evenkeel::testing {

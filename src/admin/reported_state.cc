@@ -1,4 +1,4 @@
-#include "evenkeel/admin/backend_state.h"
+#include "evenkeel/admin/reported_state.h"
 
 #include <map>
 #include <utility>
