@@ -18,7 +18,7 @@ namespace evenkeel {
 namespace {
 
 /// What the head of a request says of it.
-struct Target {
+struct RequestKind {
   InferenceApi api;
   InferenceTask task;
   bool streams = false;
@@ -63,7 +63,7 @@ std::string_view model_before_verb(std::string_view method, std::string_view pat
 }
 
 // [PREFIX]/v2/models/M[/versions/V]/VERB
-std::optional<Target> kserve_target(std::string_view path) {
+std::optional<RequestKind> kserve_kind(std::string_view path) {
   const auto rest = behind("/v2/models/", path);
   if (!rest) return std::nullopt;
   path = *rest;
@@ -76,10 +76,10 @@ std::optional<Target> kserve_target(std::string_view path) {
   }
   if (model.empty()) return std::nullopt;
   if (path == "/infer")
-    return Target{InferenceApi::kserve_infer, InferenceTask::infer, false, model};
+    return RequestKind{InferenceApi::kserve_infer, InferenceTask::infer, false, model};
   const bool streams = path == "/generate_stream";
   if (!streams && path != "/generate") return std::nullopt;
-  return Target{InferenceApi::kserve_generate, InferenceTask::completion, streams, model};
+  return RequestKind{InferenceApi::kserve_generate, InferenceTask::completion, streams, model};
 }
 
 /// True for [PREFIX]/api/VERB.
@@ -92,35 +92,36 @@ bool has_body_to_read(std::string_view method) {
   return method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE";
 }
 
-std::optional<Target> target_of(const RequestHead& head) {
+std::optional<RequestKind> kind_of(const RequestHead& head) {
   if (!has_body_to_read(head.method)) return std::nullopt;
-  if (const auto kserve = kserve_target(head.path); kserve && !head.is_grpc) return kserve;
+  if (const auto kserve = kserve_kind(head.path); kserve && !head.is_grpc) return kserve;
   if (const ApiPath* const known = api_path_of(head.path)) {
     if (head.is_grpc != (known->api == InferenceApi::kserve_grpc)) return std::nullopt;
-    return Target{known->api, known->task, known->streams, {}, known->takes_forms};
+    return RequestKind{known->api, known->task, known->streams, {}, known->takes_forms};
   }
   if (head.is_grpc) return std::nullopt;
   if (const std::string_view model = model_before_verb(head.method, head.path); !model.empty())
-    return Target{InferenceApi::path_model, InferenceTask::other, false, model};
+    return RequestKind{InferenceApi::path_model, InferenceTask::other, false, model};
   const bool ollama = is_ollama(head.path);
-  return Target{ollama ? InferenceApi::ollama_model : InferenceApi::other, InferenceTask::other};
+  return RequestKind{ollama ? InferenceApi::ollama_model : InferenceApi::other,
+                     InferenceTask::other};
 }
 
-std::unique_ptr<RequestReader> text_reader(const RequestHead& head, const Target& target,
+std::unique_ptr<RequestReader> text_reader(const RequestHead& head, const RequestKind& kind,
                                            InferenceRequest& into) {
-  if (target.takes_forms || target.api == InferenceApi::other) {
+  if (kind.takes_forms || kind.api == InferenceApi::other) {
     const std::string boundary = FormRequest::boundary_of(head.content_type);
     if (!boundary.empty()) return std::make_unique<FormRequest>(boundary, into);
-    if (target.takes_forms) return nullptr;
+    if (kind.takes_forms) return nullptr;
   }
   const std::string_view length = head.inference_header_length;
-  if (length.empty()) return std::make_unique<JsonRequest>(target.api, into);
+  if (length.empty()) return std::make_unique<JsonRequest>(kind.api, into);
 
   std::uint64_t json_bytes = 0;
   const char* const end = length.data() + length.size();
   const auto parsed = std::from_chars(length.data(), end, json_bytes);
   const bool has_json = parsed.ec == std::errc() && parsed.ptr == end && json_bytes > 0;
-  return has_json ? std::make_unique<JsonRequest>(target.api, into, json_bytes) : nullptr;
+  return has_json ? std::make_unique<JsonRequest>(kind.api, into, json_bytes) : nullptr;
 }
 
 }  // namespace
@@ -145,8 +146,8 @@ RequestHead head_of(const Request& request, std::string_view path) {
 }
 
 std::optional<InferenceApi> inference_api_of(const RequestHead& head) {
-  const auto target = target_of(head);
-  return target ? std::optional(target->api) : std::nullopt;
+  const auto kind = kind_of(head);
+  return kind ? std::optional(kind->api) : std::nullopt;
 }
 
 bool needs_body(InferenceApi api) {
@@ -187,17 +188,17 @@ std::string model_in_query(std::string_view target) {
 
 std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
                                                      InferenceRequest& into, WindowShare windows) {
-  const auto target = target_of(head);
-  if (!target) return nullptr;
-  into.task = target->task;
-  into.stream = target->streams;
-  const std::string model = percent_decoded(target->model);
+  const auto kind = kind_of(head);
+  if (!kind) return nullptr;
+  into.task = kind->task;
+  into.stream = kind->streams;
+  const std::string model = percent_decoded(kind->model);
   into.model = json::utf8_prefix(model, InferenceRequest::max_name);
-  if (target->api == InferenceApi::kserve_grpc) return std::make_unique<KserveGrpcRequest>(into);
+  if (kind->api == InferenceApi::kserve_grpc) return std::make_unique<KserveGrpcRequest>(into);
 
-  if (target->api == InferenceApi::path_model) return nullptr;
+  if (kind->api == InferenceApi::path_model) return nullptr;
 
-  auto reader = text_reader(head, *target, into);
+  auto reader = text_reader(head, *kind, into);
   const std::string_view encoding = head.content_encoding;
   if (reader == nullptr || encoding.empty() || equals_ignore_case(encoding, "identity"))
     return reader;
