@@ -35,7 +35,7 @@ ReplayOptions read_options(Flags& flags) {
   if (const double factor = flags.real("--slow-first-backend", 0); factor > 0) {
     options.slowdowns = {{.factor = factor, .at = duration_of(flags.real("--slow-at", 0))}};
   }
-  options.shed_factor = flags.real("--shed", options.shed_factor);
+  options.shed = flags.real("--shed", options.shed);
   options.seed = flags.number("--seed", options.seed);
   return options;
 }

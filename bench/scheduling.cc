@@ -49,9 +49,9 @@ class Fleet {
       : setup_(setup),
         prompts_(some_prompts(setup)),
         scheduler_({.slots = setup.backends,
-                    .index_bytes = index_bytes,
-                    .ttft_target = std::chrono::seconds(2),
-                    .tpot_target = std::chrono::milliseconds(100)}) {
+                    .config = {.slo = {.ttft = std::chrono::seconds(2),
+                                       .tpot = std::chrono::milliseconds(100)},
+                               .index_bytes = index_bytes}}) {
     for (std::uint32_t slot = 0; slot < setup.backends; ++slot) {
       scheduler_.add_backend(slot, {.identity = mix(slot + 1)});
       slots_.add(slot);

@@ -98,7 +98,7 @@ std::vector<BackendPosition> find_backends(const PoolSet& pool_set, const Backen
   std::vector<BackendPosition> found;
   for (std::size_t i = 0; i < pool_set.pools().size(); ++i) {
     const PoolState& pool = *pool_set.pools()[i].state;
-    if (call.pool && pool.spec().name != *call.pool) continue;
+    if (call.pool && pool.config().name != *call.pool) continue;
     for (std::size_t j = 0; j < pool.backends().size(); ++j) {
       if (pool.backends()[j]->id() == call.id) found.push_back({i, j});
     }
@@ -110,7 +110,7 @@ AdminReply ambiguous_backend(const PoolSet& pool_set, const BackendCall& call,
                              const std::vector<BackendPosition>& positions) {
   std::string names;
   for (const BackendPosition& position : positions) {
-    names += (names.empty() ? "" : ", ") + pool_set.pools()[position.pool].state->spec().name;
+    names += (names.empty() ? "" : ", ") + pool_set.pools()[position.pool].state->config().name;
   }
   return error_reply(409, fmt::format("backend '{}' is in several pools ({}); name one with "
                                       "?pool=NAME",
@@ -156,7 +156,7 @@ AdminReply no_such_backend(const PoolSet& pool_set, const BackendCall& call) {
   std::vector<std::string_view> backends;
   bool has_pool = !call.pool;
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
-    const std::string_view pool = entry.state->spec().name;
+    const std::string_view pool = entry.state->config().name;
     pools.push_back(pool);
     if (call.pool && pool != *call.pool) continue;
     has_pool = true;
@@ -209,7 +209,7 @@ Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& 
 
   const PoolState& pool = *pool_set->pools()[positions[0].pool].state;
   const BackendPtr backend = pool.backends()[positions[0].backend];
-  call.pool = pool.spec().name;
+  call.pool = pool.config().name;
   auto refusal = refuse_in_upgrade(*runtime_.status->snapshot());
   if (refusal) co_return std::move(*refusal);
   AdminReply failed;

@@ -143,7 +143,7 @@ std::string not_ready_reason(const RuntimeStatus& status, Instant now) {
     if (state.available(now) > 0) {
       ++available;
     } else if (unavailable.size() < max_named) {
-      unavailable.push_back(state.spec().name + ": " + why_unavailable(state.backends(), now));
+      unavailable.push_back(state.config().name + ": " + why_unavailable(state.backends(), now));
     }
   }
   if (rule == ReadyzRule::all_pools && !unavailable.empty()) {
@@ -267,7 +267,7 @@ AdminReply AdminApi::readyz(std::string_view query) const {
   std::string text = (reason.empty() ? "ready" : reason) + "\n";
   if (is_verbose(query)) {
     for (const PoolSet::PoolEntry& pool : status->pool_set->pools()) {
-      text += fmt::format("pool {}: {} of {} backends up\n", pool.state->spec().name,
+      text += fmt::format("pool {}: {} of {} backends up\n", pool.state->config().name,
                           pool.state->available(now), pool.state->backends().size());
     }
   }

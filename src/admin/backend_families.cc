@@ -34,7 +34,7 @@ Rows rows_of(const RuntimeView& view) {
   const std::vector<PoolSet::PoolEntry>& pools = view.status->pool_set->pools();
   for (std::size_t i = 0; i < pools.size(); ++i) {
     const PoolState& pool = *pools[i].state;
-    const std::string& name = pool.spec().name;
+    const std::string& name = pool.config().name;
     const bool inspected = inspects(view.status->config->pools[i]);
     for (const BackendPtr& backend : pool.backends()) {
       const SharedBackend& shared = backend->shared();
@@ -46,7 +46,9 @@ Rows rows_of(const RuntimeView& view) {
                       .monitored = view.monitored->find(name, backend->id()),
                       .inspected = inspected,
                       .totals = registry.backend_totals(index),
-                      .forecast = pool.forecast(*backend, view.now)});
+                      .forecast = pool.scheduled() == nullptr
+                                      ? std::nullopt
+                                      : pool.scheduled()->forecast(*backend, view.now)});
     }
   }
   return rows;
@@ -141,8 +143,8 @@ void add_cached_tokens(MetricsPage& page, const Rows& rows) {
                 "theirs: as predicted when the requests were placed, and as reported.");
   for (const Row& row : rows) {
     if (!row.forecast) continue;
-    page.add(row.labels, {"source", "predicted"}, row.forecast->cached_tokens.predicted);
-    page.add(row.labels, {"source", "reported"}, row.forecast->cached_tokens.reported);
+    page.add(row.labels, {"source", "predicted"}, row.forecast->predicted_cached);
+    page.add(row.labels, {"source", "reported"}, row.forecast->reported_cached);
   }
 }
 

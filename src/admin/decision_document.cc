@@ -117,14 +117,14 @@ JsonValue outcome_document(const Decision& decision) {
 JsonValue decision_document(const ExplainedDecision& explained, Instant now) {
   const Decision& decision = explained.decision;
   const bool placed = decision.chosen != Scheduler::no_backend;
-  const bool over = !placed && decision.fate != Decision::Fate::waits;
+  const bool over = !placed && decision.state != Decision::State::waits;
   JsonValue::List candidates;
   for (std::size_t i = 0; i < decision.candidate_count; ++i) {
     candidates.push_back(candidate_document(explained, decision.candidates[i]));
   }
   JsonValue document;
   document.add("age_seconds", seconds(now - decision.arrived_at));
-  document.add("state", to_string(decision.fate));
+  document.add("state", to_string(decision.state));
   document.add("backend", backend_or_null(explained, decision.chosen));
   document.add("priority", to_string(decision.priority));
   document.add("prompt_tokens", decision.prompt_tokens);
@@ -150,8 +150,9 @@ JsonValue::List decisions_of(const PoolSet& pool_set, std::string_view request_i
   };
   std::vector<KeptDecision> attempts;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
-    for (ExplainedDecision& each : pool.state->decisions(request_id)) {
-      attempts.push_back({std::move(each), pool.state->spec().name, attempts.size()});
+    if (pool.state->scheduled() == nullptr) continue;
+    for (ExplainedDecision& each : pool.state->scheduled()->decisions(request_id)) {
+      attempts.push_back({std::move(each), pool.state->config().name, attempts.size()});
     }
   }
   std::ranges::sort(attempts, {}, [](const KeptDecision& each) {

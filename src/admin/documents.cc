@@ -92,7 +92,8 @@ JsonValue slowness_document(Slowness slowness) {
 
 /// Null if no scheduler places the requests of its pool.
 JsonValue forecast_document(const PoolState& pool, const Backend& backend, Instant now) {
-  const auto forecast = pool.forecast(backend, now);
+  if (pool.scheduled() == nullptr) return nullptr;
+  const auto forecast = pool.scheduled()->forecast(backend, now);
   if (!forecast) return nullptr;
   return JsonValue::Object{{"rung", to_string(forecast->rung)},
                            {"wait_seconds", seconds_of(forecast->wait)}};
@@ -102,7 +103,7 @@ JsonValue forecast_document(const PoolState& pool, const Backend& backend, Insta
 JsonValue shadow_document(const PoolState& pool, const SchedulerStats& stats) {
   if (!stats.shadow) return nullptr;
   JsonValue document;
-  document.add("picker", pool.spec().picker.shadow_picker->name);
+  document.add("picker", pool.config().picker.shadow_picker->name);
   document.add("compared_total", stats.shadow->compared_total);
   document.add("agreed_total", stats.shadow->agreed_total);
   document.add("unavailable_total", stats.shadow->unavailable_total);
@@ -113,24 +114,24 @@ JsonValue shadow_document(const PoolState& pool, const SchedulerStats& stats) {
 
 /// Null if no scheduler places the requests of the pool.
 JsonValue scheduler_document(const PoolState& pool) {
-  const auto stats = pool.scheduler_stats();
-  if (!stats) return nullptr;
+  if (pool.scheduled() == nullptr) return nullptr;
+  const SchedulerStats stats = pool.scheduled()->stats();
   JsonValue document;
-  document.add("placed_total", stats->placed_total);
-  document.add("refused_total", stats->refused_total);
-  document.add("first_tokens_total", stats->first_tokens_total);
-  document.add("predicted_ttft_seconds_total", seconds_of(stats->predicted_ttft_sum));
-  document.add("ttft_seconds_total", seconds_of(stats->ttft_sum));
-  document.add("ttft_error_seconds_total", seconds_of(stats->ttft_error_sum));
-  document.add("index_bytes", stats->index_bytes);
-  document.add("shadow", shadow_document(pool, *stats));
+  document.add("placed_total", stats.placed_total);
+  document.add("refused_total", stats.refused_total);
+  document.add("first_tokens_total", stats.first_tokens_total);
+  document.add("predicted_ttft_seconds_total", seconds_of(stats.predicted_ttft_sum));
+  document.add("ttft_seconds_total", seconds_of(stats.ttft_sum));
+  document.add("ttft_error_seconds_total", seconds_of(stats.ttft_error_sum));
+  document.add("index_bytes", stats.index_bytes);
+  document.add("shadow", shadow_document(pool, stats));
   return document;
 }
 
 /// The parts of a pool that a split names by labels.
 JsonValue::List subsets_document(const PoolState& pool) {
   JsonValue::List subsets;
-  for (const Subset& subset : pool.subsets()) {
+  for (const Subset& subset : pool.backend_set().subsets()) {
     if (!subset.spec().is_choice()) continue;
     std::uint64_t in_flight = 0;
     std::uint64_t picks = 0;
@@ -212,15 +213,15 @@ JsonValue::List pools_document(const RuntimeView& view) {
     backends.add("up", state.available(view.now));
     backends.add("total", state.backends().size());
     JsonValue document;
-    document.add("name", state.spec().name);
+    document.add("name", state.config().name);
     document.add("unavailable", text_or_null(why_unavailable(state.backends(), view.now)));
-    document.add("picker", state.spec().picker.name);
+    document.add("picker", state.config().picker.name);
     document.add("waiting", state.queue().waiting);
     document.add("in_flight", state.in_flight());
     document.add("backends", std::move(backends));
     document.add("saturation", state.saturation_ratio());
-    const auto affinity = state.affinity_stats();
-    document.add("sessions", affinity ? JsonValue(affinity->sessions) : JsonValue());
+    const Affinity* const affinity = state.affinity();
+    document.add("sessions", affinity ? JsonValue(affinity->stats().sessions) : JsonValue());
     document.add("subsets", subsets_document(state));
     document.add("scheduler", scheduler_document(state));
     pools.push_back(std::move(document));
@@ -247,7 +248,7 @@ JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& h
   const Backend& backend = *pool.backends()[backend_index];
   const BackendSpec& spec = backend.spec();
   const SharedBackend& shared = backend.shared();
-  const BackendStatus* monitored = view.monitored->find(pool.spec().name, spec.id);
+  const BackendStatus* monitored = view.monitored->find(pool.config().name, spec.id);
 
   JsonValue::List models;
   const bool listed = monitored != nullptr && monitored->models != nullptr;
@@ -255,7 +256,7 @@ JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& h
     models.emplace_back(model);
   }
   JsonValue labels = JsonValue::Object();
-  for (const auto& [name, value] : spec.labels) labels.add(name, value);
+  for (const auto& [name, value] : spec.config.labels) labels.add(name, value);
   const RecentSummary recent = shared.stats.recent_summary(view.now);
   JsonValue latency;
   latency.add("ttft_seconds", seconds_or_null(recent.first_byte.median));
@@ -268,22 +269,22 @@ JsonValue backend_document(const RuntimeView& view, const BackendStateHistory& h
 
   JsonValue document;
   document.add("id", spec.id);
-  document.add("pool", pool.spec().name);
+  document.add("pool", pool.config().name);
   document.add("address", spec.address);
   document.add("engine", monitored == nullptr ? config.engine : monitored->engine);
   document.add("models", std::move(models));
-  document.add("zone", spec.zone);
+  document.add("zone", spec.config.zone);
   document.add("labels", std::move(labels));
-  document.add("weight", spec.weight);
-  document.add("standby", spec.standby);
+  document.add("weight", spec.config.weight);
+  document.add("standby", spec.config.standby);
   document.add("state", state_of(backend, view.now));
   document.add("since", text_of(history.since(pool_index, backend_index)));
-  const auto drain_end = view.status->drain_ends.find({pool.spec().name, spec.id});
+  const auto drain_end = view.status->drain_ends.find({pool.config().name, spec.id});
   std::string reason = reason_of(pool, backend, monitored, view.now);
   if (drain_end != view.status->drain_ends.end()) reason += " until " + text_of(drain_end->second);
   document.add("reason", text_or_null(reason));
   document.add("in_flight", shared.slots.in_flight());
-  document.add("replaced_in_flight", replaced_in_flight(*view.status, pool.spec().name, backend));
+  document.add("replaced_in_flight", replaced_in_flight(*view.status, pool.config().name, backend));
   // A request that waits in our queue waits for any backend of the pool; how many wait inside this
   // one, only its engine knows.
   document.add("waiting", shared.signals.values().waiting);

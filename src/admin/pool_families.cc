@@ -1,6 +1,7 @@
 #include "admin/pool_families.h"
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace evenkeel {
@@ -13,20 +14,19 @@ struct Row {
   T value;
 };
 
-/// The rows of the pools for which `of` returns something.
-template <class Of>
-auto rows_of(const RuntimeView& view, Of of) {
-  std::vector<Row<typename std::invoke_result_t<Of, const PoolState&>::value_type>> rows;
+/// The statistics of the pools for which `part_of` returns a part that has some, and not null.
+template <class PartOf>
+auto rows_of(const RuntimeView& view, PartOf part_of) {
+  std::vector<Row<decltype(part_of(std::declval<const PoolState&>())->stats())>> rows;
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
-    if (auto value = of(*pool.state)) {
-      rows.push_back({{{"pool", pool.state->spec().name}}, std::move(*value)});
-    }
+    const auto part = part_of(*pool.state);
+    if (part != nullptr) rows.push_back({{{"pool", pool.state->config().name}}, part->stats()});
   }
   return rows;
 }
 
 void add_affinity(MetricsPage& page, const RuntimeView& view) {
-  const auto rows = rows_of(view, [](const PoolState& pool) { return pool.affinity_stats(); });
+  const auto rows = rows_of(view, [](const PoolState& pool) { return pool.affinity(); });
   if (rows.empty()) return;
   page.gauges("evenkeel_affinity_sessions", "Sessions that are pinned to a backend.");
   for (const auto& [labels, stats] : rows) page.add(labels, stats.sessions);
@@ -46,9 +46,9 @@ void add_affinity(MetricsPage& page, const RuntimeView& view) {
 void add_subsets(MetricsPage& page, const RuntimeView& view) {
   std::vector<Row<const Subset*>> rows;
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
-    for (const Subset& subset : pool.state->subsets()) {
+    for (const Subset& subset : pool.state->backend_set().subsets()) {
       if (!subset.spec().is_choice()) continue;
-      rows.push_back({{{"pool", pool.state->spec().name}, {"subset", subset.name()}}, &subset});
+      rows.push_back({{{"pool", pool.state->config().name}, {"subset", subset.name()}}, &subset});
     }
   }
   if (rows.empty()) return;
@@ -99,7 +99,7 @@ constexpr Family scheduler_counters[] = {
 };
 
 void add_schedulers(MetricsPage& page, const RuntimeView& view) {
-  const auto rows = rows_of(view, [](const PoolState& pool) { return pool.scheduler_stats(); });
+  const auto rows = rows_of(view, [](const PoolState& pool) { return pool.scheduled(); });
   if (rows.empty()) return;
   for (const Family& family : scheduler_counters) {
     page.counters(family.name, family.help);
@@ -113,11 +113,12 @@ void add_schedulers(MetricsPage& page, const RuntimeView& view) {
 void add_shadows(MetricsPage& page, const RuntimeView& view) {
   std::vector<Row<ShadowStats>> rows;
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
-    const auto stats = pool.state->scheduler_stats();
-    if (!stats || !stats->shadow) continue;
-    const PoolSpec& spec = pool.state->spec();
+    if (pool.state->scheduled() == nullptr) continue;
+    const SchedulerStats stats = pool.state->scheduled()->stats();
+    if (!stats.shadow) continue;
+    const PoolConfig& config = pool.state->config();
     rows.push_back(
-        {{{"pool", spec.name}, {"picker", spec.picker.shadow_picker->name}}, *stats->shadow});
+        {{{"pool", config.name}, {"picker", config.picker.shadow_picker->name}}, *stats.shadow});
   }
   if (rows.empty()) return;
   page.counters("evenkeel_shadow_choices_total",
@@ -142,7 +143,7 @@ void add_panic_family(MetricsPage& page, const RuntimeView& view) {
   page.gauges("evenkeel_pool_panic",
               "1 while fewer than half of a pool's backends are fit to serve.");
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
-    page.add({{"pool", pool.state->spec().name}}, std::uint64_t{pool.state->panics()});
+    page.add({{"pool", pool.state->config().name}}, std::uint64_t{pool.state->panics()});
   }
 }
 

@@ -98,14 +98,14 @@ void BackendStateHistory::carry_over(const std::shared_ptr<const PoolSet>& pool_
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const PoolState& pool = *pool_set_->pools()[i].state;
     for (std::size_t j = 0; j < entries_[i].size(); ++j) {
-      previous[{pool.spec().name, pool.backends()[j]->id()}] = entries_[i][j];
+      previous[{pool.config().name, pool.backends()[j]->id()}] = entries_[i][j];
     }
   }
   std::vector<std::vector<Entry>> entries;
   for (const PoolSet::PoolEntry& pool_entry : pool_set->pools()) {
     std::vector<Entry>& own = entries.emplace_back();
     for (const BackendPtr& backend : pool_entry.state->backends()) {
-      own.push_back(previous[{pool_entry.state->spec().name, backend->id()}]);
+      own.push_back(previous[{pool_entry.state->config().name, backend->id()}]);
     }
   }
   entries_ = std::move(entries);

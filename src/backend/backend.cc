@@ -13,7 +13,7 @@ Backend::Backend(BackendSpec spec, std::shared_ptr<SlotQueue> queue,
       queue_(std::move(queue)),
       observer_(std::move(observer)) {
   shared_->slots.set_limit(spec_.max_in_flight);
-  if (spec_.standby) shared_->state.take_out(OutOfRotation::standby);
+  if (spec_.config.standby) shared_->state.take_out(OutOfRotation::standby);
 }
 
 Backend::Backend(BackendSpec spec, const Backend& predecessor)

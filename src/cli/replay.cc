@@ -193,11 +193,16 @@ void add_replay_verb(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   add_duration_option(*verb, "--ttft-slo",
                       "Time to first token that is good, or 3 times the unloaded one; default: 2s",
-                      [command](Duration time) { command->options.ttft_slo = time; });
-  add_duration_option(*verb, "--tpot-slo",
-                      "Mean time per output token that is good; default: 100ms",
-                      [command](Duration time) { command->options.tpot_slo = time; });
-  verb->add_option("--shed", command->options.shed_factor,
+                      [command](Duration time) {
+                        command->options.slo.ttft =
+                            std::chrono::duration_cast<std::chrono::milliseconds>(time);
+                      });
+  add_duration_option(
+      *verb, "--tpot-slo", "Mean time per output token that is good; default: 100ms",
+      [command](Duration time) {
+        command->options.slo.tpot = std::chrono::duration_cast<std::chrono::milliseconds>(time);
+      });
+  verb->add_option("--shed", command->options.shed,
                    "expected-time: refuse requests whose prefill would end later than this many "
                    "times their TTFT target; 0: never")
       ->check(CLI::NonNegativeNumber);

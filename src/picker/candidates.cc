@@ -10,7 +10,7 @@ Candidates::Candidates(std::shared_ptr<const Backends> backends, double memory_g
   entries_.reserve(backends_->size());
   for (const auto& backend : *backends_) {
     entries_.push_back(
-        {.shared = &backend->shared(), .weight = std::max(backend->spec().weight, 1u)});
+        {.shared = &backend->shared(), .weight = std::max(backend->spec().config.weight, 1u)});
   }
 }
 

@@ -57,7 +57,9 @@ class PrefixAffinity final : public Picker {
   }
 
  private:
-  static double weight(const Backend& backend) { return std::max(backend.spec().weight, 1u); }
+  static double weight(const Backend& backend) {
+    return std::max(backend.spec().config.weight, 1u);
+  }
 
   bool is_common(std::uint64_t block) {
     const Backend& owner = *(*backends_)[table_->owner(mix(block))];

@@ -29,7 +29,7 @@ class Arrivals {
  public:
   Arrivals(const Backend& backend, unsigned shift)
       : random_(hash_of(backend.id())),
-        weight_(std::max(backend.spec().weight, 1u)),
+        weight_(std::max(backend.spec().config.weight, 1u)),
         shift_(shift) {
     advance();
   }
@@ -58,7 +58,8 @@ class TableCache {
   std::shared_ptr<const RendezvousTable> table_for(const Backends& backends) {
     Key key;
     key.reserve(backends.size());
-    for (const auto& backend : backends) key.emplace_back(backend->id(), backend->spec().weight);
+    for (const auto& backend : backends)
+      key.emplace_back(backend->id(), backend->spec().config.weight);
     {
       const std::lock_guard lock(mutex_);
       std::erase_if(tables_, [](const auto& each) { return each.second.expired(); });
@@ -95,7 +96,7 @@ RendezvousTable::RendezvousTable(const Backends& backends)
   double weights = 0;
   for (const auto& backend : backends) {
     arrivals.emplace_back(*backend, shift_);
-    weights += std::max(backend->spec().weight, 1u);
+    weights += std::max(backend->spec().config.weight, 1u);
   }
 
   // Every slot is reached within about slots * ln(slots) arrivals. The length of a step does not

@@ -75,7 +75,7 @@ template <class Cost>
 PickerFactory sampled_picker_factory(PickerOptions options) {
   std::vector<std::uint32_t> weights;
   for (const auto& backend : *options.backends) {
-    weights.push_back(std::max(backend->spec().weight, 1u));
+    weights.push_back(std::max(backend->spec().config.weight, 1u));
   }
   auto by_weight = std::make_shared<const AliasTable>(weights);
   return [options = std::move(options), by_weight = std::move(by_weight)](std::uint64_t seed) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "evenkeel/base/client_key.h"
+#include "pool/eligibility.h"
 
 namespace evenkeel {
 namespace {
@@ -27,17 +28,18 @@ void wake(AdmissionTicket& ticket) {
 std::optional<Hint> hint_in(const PoolState& to, const AdmissionTicket& ticket) {
   const PoolState& from = *ticket.pool;
   Hint hint = ticket.hint;
-  const auto subset = from.subset_in(to, hint.subset);
-  const auto session_subset = from.subset_in(to, hint.session_subset);
-  if (!subset || !session_subset || !to.may_become_available({.subset = *subset})) return {};
+  const auto subset = from.backend_set().number_in(to.backend_set(), hint.subset);
+  const auto session_subset = from.backend_set().number_in(to.backend_set(), hint.session_subset);
+  if (!subset || !session_subset || !may_become_available(to, {.subset = *subset})) return {};
   hint.subset = *subset;
   hint.session_subset = *session_subset;
-  if (hint.pinned != nullptr && to.find(*hint.pinned, 0) == nullptr) {
+  if (hint.pinned != nullptr && to.backend_set().find(*hint.pinned) == nullptr) {
     // Its session moves to another backend, unless only the former one knows what it is about.
     if (hint.session && hint.session->has_state) return {};
     hint.pinned = nullptr;
   }
-  if (hint.preferred != nullptr && to.find(*hint.preferred, 0) == nullptr) hint.preferred = nullptr;
+  if (hint.preferred != nullptr && to.backend_set().find(*hint.preferred) == nullptr)
+    hint.preferred = nullptr;
   return hint;
 }
 
@@ -69,7 +71,7 @@ Admission::Stage Admission::join(AdmissionTicket& ticket, Picker& picker, Instan
   enter(*ticket.queue);  // before the rule looks: a slot released after that finds it waiting
   ticket.queue->rule.arrive(ticket, &picker, now);
   if (ticket.stage != Stage::arrives) return ticket.stage;
-  if (length_with(*ticket.queue) > ticket.pool->spec().queue.size) {
+  if (length_with(*ticket.queue) > ticket.pool->config().limits.queue.size) {
     ++counts_.full_total;
     if (!displace(ticket, now)) {
       drop(ticket, Stage::full, now);
@@ -135,7 +137,8 @@ void Admission::move_locked(AdmissionTicket& ticket, const std::shared_ptr<const
 /// Into its line, which is in order of rank.
 void Admission::insert(AdmissionTicket& ticket) {
   const auto line = line_of(ticket);
-  const Duration third = ticket.pool->spec().queue.timeout / static_cast<int>(priority_count);
+  const Duration third =
+      ticket.pool->config().limits.queue.timeout / static_cast<int>(priority_count);
   ticket.rank = ticket.joined + third * static_cast<int>(line);
   Node& head = ticket.queue->lines[line];
   Node* behind = &head;
@@ -282,7 +285,7 @@ AdmissionWait::~AdmissionWait() {
   }
   if (unused == nullptr) return;
   unused->release();
-  if (ticket_->placed) ticket_->placed->released(Decision::Fate::left);
+  if (ticket_->placed) ticket_->placed->released(Decision::State::left);
 }
 
 bool AdmissionWait::waits() const {

@@ -1,4 +1,4 @@
-#include "pool/affinity.h"
+#include "evenkeel/pool/affinity.h"
 
 #include <fmt/format.h>
 

@@ -29,7 +29,7 @@ class Comparison {
     if (shared.slots.limit() > 0 && shared.slots.in_flight() >= shared.slots.limit()) {
       return fmt::format("at its limit of {} in flight", shared.slots.limit());
     }
-    const std::string_view picker = pool_.spec().picker.name;
+    const std::string_view picker = pool_.config().picker.name;
     std::string reason;
     if (picker != "round-robin" && picker != "expected-time") reason = of_weight();
     if (!reason.empty()) return reason;
@@ -41,7 +41,7 @@ class Comparison {
     if (picker == "expected-time") return of_prediction();
     if (picker == "consistent-hash" || picker == "prefix-affinity")
       return "few requests hash to it";
-    return pool_.spec().affinity ? "sessions stay on the others" : "";
+    return pool_.affinity() != nullptr ? "sessions stay on the others" : "";
   }
 
  private:
@@ -64,7 +64,7 @@ class Comparison {
   std::string of_weight() const {
     const auto weight = [](const Backend& each) {
       const double learned = each.findings().learned_weight();
-      return learned > 0 ? learned : each.spec().weight;
+      return learned > 0 ? learned : each.spec().config.weight;
     };
     const double own = weight(backend_);
     const double others = mean_of_others(weight);
@@ -96,7 +96,7 @@ class Comparison {
 
   std::string of_gpu() const {
     const LoadSample values = backend_.signals().values();
-    const double guard = pool_.spec().picker.guard();
+    const double guard = pool_.config().picker.guard();
     constexpr double near = 0.1;
     if (guard > 0 && values.kv_cache_ratio >= guard - near) {
       return fmt::format("kv cache {:.0f} %", values.kv_cache_ratio * 100);
@@ -111,7 +111,7 @@ class Comparison {
 
   std::string of_prediction() const {
     const auto wait = [this](const Backend& each) {
-      const auto forecast = pool_.forecast(each, now_);
+      const auto forecast = pool_.scheduled()->forecast(each, now_);
       return forecast ? seconds_of(forecast->wait) : unknown;
     };
     constexpr double notable = 0.05;

@@ -47,7 +47,7 @@ bool is_clean(const SharedBackend& shared, Instant now) {
 
 }  // namespace
 
-struct OutlierDetector::Census {
+struct OutlierDetector::FitCounts {
   std::size_t members = 0;
   std::size_t fit = 0;
   std::size_t ejected = 0;
@@ -55,13 +55,15 @@ struct OutlierDetector::Census {
   bool in_panic(std::size_t lost = 0) const { return (fit - lost) * 2 < members; }
 };
 
-void OutlierDetector::activate(std::string pool, const OutlierSpec& spec,
+void OutlierDetector::activate(const PoolSpec& spec,
                                const std::shared_ptr<const Backends>& backends) {
   const std::lock_guard lock(mutex_);
-  pool_ = std::move(pool);
-  spec_ = spec;
+  pool_ = spec.config.name;
+  config_ = spec.config.outlier;
+  first_ejection_ = std::min(spec.config.health.interval, config_.ejection);
+  retries_trials_ = spec.retries_trials;
   backends_ = backends;
-  consecutive_.store(spec.max_ejected > 0 ? spec.consecutive : 0, std::memory_order_relaxed);
+  consecutive_.store(config_.max_ejected > 0 ? config_.consecutive : 0, std::memory_order_relaxed);
   std::unordered_map<const SharedBackend*, Record> records;
   std::unordered_map<const SharedBackend*, Totals> totals;
   for (const auto& backend : *backends) {
@@ -91,7 +93,7 @@ bool OutlierDetector::has_failed_enough(const Backends& backends, const SharedBa
                                         Instant now) const {
   if (shared.state.why() == Avoidance::ejected) return true;
   const std::uint32_t failures = shared.state.failures_in_a_row();
-  if (failures >= spec_.consecutive) return true;
+  if (failures >= config_.consecutive) return true;
   if (shared.state.details().last_failure.status == 0) return false;  // several may break together
   std::uint64_t picks = 0;
   for (const auto& backend : backends) {
@@ -105,11 +107,11 @@ bool OutlierDetector::has_failed_enough(const Backends& backends, const SharedBa
 
 bool OutlierDetector::may_eject(const Backends& backends, const SharedBackend& shared,
                                 Instant now) const {
-  if (spec_.max_ejected <= 0 || !is_fit(shared.state)) return false;
-  const Census census = count(backends);
+  if (config_.max_ejected <= 0 || !is_fit(shared.state)) return false;
+  const FitCounts counts = count(backends);
   const auto share =
-      static_cast<std::size_t>(static_cast<double>(census.members) * spec_.max_ejected);
-  if (census.ejected >= std::max<std::size_t>(share, 1) || census.in_panic(1)) return false;
+      static_cast<std::size_t>(static_cast<double>(counts.members) * config_.max_ejected);
+  if (counts.ejected >= std::max<std::size_t>(share, 1) || counts.in_panic(1)) return false;
 
   bool is_here = false;  // a request of an older plan may fail on a backend that was removed
   std::size_t others = 0;
@@ -133,13 +135,13 @@ void OutlierDetector::eject(SharedBackend& shared, EjectionReason reason, Instan
 
 /// The time until the backend's trial, after so many ejections that are not forgotten.
 Duration OutlierDetector::ejection_time(const SharedBackend& shared, std::uint32_t earlier) const {
-  const Duration first = std::min(spec_.first_ejection, spec_.ejection);
-  if (shared.state.is_probed() || spec_.trials_are_retried) {
-    return std::min(first * (1 << std::min(earlier, 20u)), spec_.ejection);
+  const Duration second = config_.ejection;
+  if (shared.state.is_probed() || retries_trials_) {
+    return std::min(first_ejection_ * (1 << std::min(earlier, 20u)), second);
   }
-  if (earlier == 0) return first;
-  if (earlier == 1) return spec_.ejection;
-  return std::max(spec_.ejection, std::min(spec_.ejection * last_ejections, max_ejection));
+  if (earlier == 0) return first_ejection_;
+  if (earlier == 1) return second;
+  return std::max(second, std::min(second * last_ejections, max_ejection));
 }
 
 std::uint32_t OutlierDetector::ejections_of(const SharedBackend& shared) {
@@ -162,16 +164,16 @@ bool OutlierDetector::is_fit(const BackendState& state) const {
   return state.in_rotation() && !(panics() && state.why() == Avoidance::ejected);
 }
 
-OutlierDetector::Census OutlierDetector::count(const Backends& backends) const {
-  Census census;
+OutlierDetector::FitCounts OutlierDetector::count(const Backends& backends) const {
+  FitCounts counts;
   for (const auto& backend : backends) {
     const SharedBackend& shared = backend->shared();
     if (!is_member(shared)) continue;
-    ++census.members;
-    census.fit += is_fit(shared.state);
-    census.ejected += shared.state.is_out(OutOfRotation::ejected);
+    ++counts.members;
+    counts.fit += is_fit(shared.state);
+    counts.ejected += shared.state.is_out(OutOfRotation::ejected);
   }
-  return census;
+  return counts;
 }
 
 void OutlierDetector::tick(Instant now) {
@@ -192,10 +194,10 @@ void OutlierDetector::maintain(const Backend& backend, Instant now) {
   Record& record = found->second;
   log_change(backend, record);
   if (shared.state.why() != Avoidance::ejected) {
-    if (now - record.last < std::max<Duration>(min_memory, spec_.ejection)) return;
+    if (now - record.last < std::max<Duration>(min_memory, config_.ejection)) return;
     record.last = now;
     if (--record.ejections == 0) records_.erase(found);
-  } else if (spec_.max_ejected <= 0) {
+  } else if (config_.max_ejected <= 0) {
     shared.state.forget();
     if (shared.state.in_rotation()) {
       shared.stats.forget_latency();
@@ -209,9 +211,8 @@ void OutlierDetector::maintain(const Backend& backend, Instant now) {
 /// True if a real request shall be the backend's trial.
 bool OutlierDetector::is_due(const SharedBackend& shared, const Record& record, Instant now) const {
   if (!shared.state.is_probed()) return !shared.state.avoided(now);
-  const Duration patience = std::min<Duration>(
-      std::max<Duration>(spec_.ejection, spec_.first_ejection) * record.ejections,
-      max_probed_ejection);
+  const Duration patience =
+      std::min<Duration>(config_.ejection * record.ejections, max_probed_ejection);
   return now - record.last >= patience;
 }
 
@@ -256,7 +257,7 @@ void OutlierDetector::compare_success_rates(const Backends& backends, Instant no
     sum += rate;
     squares += rate * rate;
   }
-  if (spec_.max_ejected <= 0 || rates.size() < min_backends) return;
+  if (config_.max_ejected <= 0 || rates.size() < min_backends) return;
   const double mean = sum / static_cast<double>(rates.size());
   const double deviation =
       std::sqrt(std::max(0.0, squares / static_cast<double>(rates.size()) - mean * mean));

@@ -27,8 +27,7 @@ namespace evenkeel {
 class OutlierDetector final : public FailureObserver {
  public:
   /// Applies to these backends from now on. Thread: the control thread.
-  void activate(std::string pool, const OutlierSpec& spec,
-                const std::shared_ptr<const Backends>& backends);
+  void activate(const PoolSpec& spec, const std::shared_ptr<const Backends>& backends);
 
   void on_failure(SharedBackend& shared, Instant now) override {
     const BackendState& state = shared.state;
@@ -63,7 +62,7 @@ class OutlierDetector final : public FailureObserver {
     std::uint64_t picks = 0;
     std::uint64_t failures = 0;
   };
-  struct Census;
+  struct FitCounts;
 
   /// Failures in a row that eject a backend whose peers are free of failures.
   static constexpr std::uint32_t least_failures(std::uint32_t consecutive) {
@@ -76,7 +75,7 @@ class OutlierDetector final : public FailureObserver {
   void eject(SharedBackend& shared, EjectionReason reason, Instant now);
   Duration ejection_time(const SharedBackend& shared, std::uint32_t earlier) const;
   bool is_fit(const BackendState& state) const;
-  Census count(const Backends& backends) const;
+  FitCounts count(const Backends& backends) const;
   void maintain(const Backend& backend, Instant now);
   bool is_due(const SharedBackend& shared, const Record& record, Instant now) const;
   void update_panic(const Backends& backends, Instant now);
@@ -87,7 +86,9 @@ class OutlierDetector final : public FailureObserver {
   std::atomic<bool> panics_{false};
   std::mutex mutex_;  // of all below
   std::string pool_;
-  OutlierSpec spec_;
+  OutlierConfig config_;
+  Duration first_ejection_{};
+  bool retries_trials_ = false;  // PoolSpec::retries_trials
   std::weak_ptr<const Backends> backends_;
   std::unordered_map<const SharedBackend*, Record> records_;  // of backends that were ejected
   std::unordered_map<const SharedBackend*, Totals> totals_;

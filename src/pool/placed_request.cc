@@ -54,13 +54,13 @@ void PlacedRequest::finished(Scheduler::Outcome outcome, std::uint32_t events, I
   now = scheduler_.in_order(now);
   scheduler_.scheduler_.finished(ticket_, outcome, now);
   if (decision_ == nullptr) return;
-  decision_->fate = Decision::Fate::finished;
+  decision_->state = Decision::State::finished;
   decision_->cached = outcome.cached_tokens;
   decision_->output = outcome.output_tokens;
   decision_->took = now - placed_at_;
 }
 
-void PlacedRequest::released(Decision::Fate unfinished) {
+void PlacedRequest::released(Decision::State unfinished) {
   // All has been told, and no request waits for the slot: after most responses.
   if (stage_ == Stage::ended && decision_ == nullptr && !scheduler_.admission_->has_scheduled())
     return;
@@ -69,7 +69,7 @@ void PlacedRequest::released(Decision::Fate unfinished) {
   if (stage_ == Stage::placed) {
     scheduler_.scheduler_.abandoned(ticket_, now);
     if (decision_ != nullptr) {
-      decision_->fate = unfinished;
+      decision_->state = unfinished;
       decision_->took = now - placed_at_;
     }
   }

@@ -4,7 +4,7 @@
 
 #include "evenkeel/pool/pool.h"
 #include "pool/admission.h"
-#include "pool/affinity.h"
+#include "pool/eligibility.h"
 
 namespace evenkeel {
 namespace {
@@ -13,6 +13,13 @@ namespace {
 constexpr std::uint32_t saturated_from = 4;
 constexpr double saturated_factor = 1.25;  // of its share
 constexpr std::size_t max_sampled = 32;    // backends
+
+/// True if the pin of the request's session to this backend counts: the session does not begin
+/// anew, and the route lets it stay. No route moves a session whose state is there.
+bool counts_pin(const BackendSet& backends, const Hint& hint, const Backend& backend) {
+  if (hint.session->has_state) return !hint.session->starts;
+  return backends.contains(hint.session_subset, backend.shared());
+}
 
 }  // namespace
 
@@ -29,7 +36,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
       return acquire_for_session(bound, deadline);
     }
   }
-  if (pin.backend != nullptr && state_->counts_pin(hint, **pin.backend)) {
+  if (pin.backend != nullptr && counts_pin(state_->backend_set(), hint, **pin.backend)) {
     const Backend& backend = **pin.backend;
     if (!hint.excluded.contains(&backend)) {
       // One that is drained keeps its sessions, but the scheduler sends nothing there.
@@ -47,7 +54,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
   }
   const BackendPtr* backend = pick_backend(hint);
   if (backend == nullptr) {
-    if (!state_->may_become_available(hint)) return acquire_elsewhere(hint, deadline);
+    if (!may_become_available(*state_, hint)) return acquire_elsewhere(hint, deadline);
     return wait_and_pin(hint, deadline);
   }
   Lease lease = Lease::adopt(*backend);
@@ -66,7 +73,7 @@ void Pool::confirm_session(const SessionHint& session, const Backend& backend) {
 /// do.
 Task<Result<Lease>> Pool::wait_for_pinned(Hint hint, const SharedBackend& pinned,
                                           Instant deadline) {
-  const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
+  const Instant until = std::min(deadline, loop_.now() + state_->config().limits.queue.timeout);
   hint.pinned = &pinned;
   const RequestCost* const cost = hint.cost;
   if (!pinned.state.in_rotation()) hint.cost = nullptr;
@@ -128,7 +135,8 @@ const BackendPtr* Pool::home_of(const Hint& hint, const SessionHint& session) co
   if (home == nullptr && session.parent != 0)
     home = affinity.find({.key = session.parent}, loop_.now()).backend;
   if (home == nullptr || hint.excluded.contains(home->get())) return nullptr;
-  const bool may_go = (*home)->state().in_rotation() && state_->in_subset(hint.subset, **home);
+  const bool may_go = (*home)->state().in_rotation() &&
+                      state_->backend_set().contains(hint.subset, (*home)->shared());
   return may_go ? home : nullptr;
 }
 
@@ -137,7 +145,7 @@ const BackendPtr* Pool::home_of(const Hint& hint, const SessionHint& session) co
 /// backends.
 bool Pool::is_saturated(const Backend& backend) const {
   const SharedBackend& shared = backend.shared();
-  if (!shared.slots.has_room() || state_->deprioritized(shared, loop_.now())) return true;
+  if (!shared.slots.has_room() || deprioritized(*state_, shared, loop_.now())) return true;
   if (state_->admission().is_awaited(shared)) return true;
   const std::uint32_t own = shared.slots.in_flight();
   if (own < saturated_from) return false;
@@ -147,18 +155,18 @@ bool Pool::is_saturated(const Backend& backend) const {
   double weights = 0;
   for (std::size_t i = own % step; i < backends.size(); i += step) {
     const SharedBackend& other = backends[i]->shared();
-    if (!other.state.in_rotation() || state_->deprioritized(other, loop_.now())) continue;
+    if (!other.state.in_rotation() || deprioritized(*state_, other, loop_.now())) continue;
     in_flight += other.slots.in_flight();
-    weights += std::max(backends[i]->spec().weight, 1u);
+    weights += std::max(backends[i]->spec().config.weight, 1u);
   }
   if (weights == 0) return false;
-  const double share = in_flight / weights * std::max(backend.spec().weight, 1u);
+  const double share = in_flight / weights * std::max(backend.spec().config.weight, 1u);
   return own >= saturated_from + saturated_factor * share;
 }
 
 /// Waits for a slot of any backend, then pins the session to that.
 Task<Result<Lease>> Pool::wait_and_pin(Hint hint, Instant deadline) {
-  const Instant until = std::min(deadline, loop_.now() + state_->spec().queue.timeout);
+  const Instant until = std::min(deadline, loop_.now() + state_->config().limits.queue.timeout);
   const Affinity& affinity = *state_->affinity();
   auto placed = co_await queue_up(hint, until);
   if (!placed && placed.error().fault == Fault::no_backend && hint.subset != 0) {
@@ -168,9 +176,10 @@ Task<Result<Lease>> Pool::wait_and_pin(Hint hint, Instant deadline) {
   if (!placed) co_return placed;
   const Affinity::Pin pin = affinity.find(*hint.session, loop_.now());
   const BackendPtr& backend = placed->backend();
-  const bool is_elsewhere =
-      pin.backend != nullptr && &(*pin.backend)->shared() != &backend->shared() &&
-      !hint.excluded.contains(pin.backend->get()) && state_->counts_pin(hint, **pin.backend);
+  const bool is_elsewhere = pin.backend != nullptr &&
+                            &(*pin.backend)->shared() != &backend->shared() &&
+                            !hint.excluded.contains(pin.backend->get()) &&
+                            counts_pin(state_->backend_set(), hint, **pin.backend);
   if (!is_elsewhere && affinity.pin(*hint.session, pin, backend, loop_.now())) {
     placed->set_begins_session();
     co_return placed;

@@ -90,8 +90,8 @@ void PoolScheduler::copy_prefixes(std::uint32_t slot, const BackendPtr& backend,
     {
       std::lock_guard lock(mutex_);
       if (!has(slot, backend)) return into.clear();
-      if (is_first) scheduler_.begin_prefix_copy(slot);
-      count = scheduler_.copy_prefixes(wanted);
+      if (is_first) scheduler_.prefixes().begin_copy(slot);
+      count = scheduler_.prefixes().copy(wanted);
     }
     if (count == 0) return;
     into.insert(into.end(), wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(count));
@@ -146,20 +146,20 @@ void PoolScheduler::restore_prefixes(std::uint32_t slot, const std::vector<std::
   std::size_t left = 0;
   {
     std::lock_guard lock(mutex_);
-    left = std::min(blocks.size(), scheduler_.prefix_capacity(slot));
+    left = std::min<std::size_t>(blocks.size(), scheduler_.prefixes().capacity(slot));
   }
   while (left > 0) {
     const std::size_t count = std::min(left, restored_blocks);
     left -= count;
     std::lock_guard lock(mutex_);
-    scheduler_.restore_prefixes(slot, std::span(blocks).subspan(left, count));
+    scheduler_.prefixes().add(slot, std::span(blocks).subspan(left, count));
   }
 }
 
 std::shared_ptr<const void> PoolScheduler::release_index() {
-  std::shared_ptr<PrefixIndex> index = scheduler_.smallest_index();
+  const auto index = std::make_shared<PrefixIndex>(capacity_, 0);
   const std::lock_guard lock(mutex_);
-  scheduler_.exchange_index(*index);
+  std::swap(*index, scheduler_.prefixes());
   return index;
 }
 

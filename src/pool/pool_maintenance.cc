@@ -64,16 +64,18 @@ double first_byte_seconds(const PoolState& pool, Instant now) {
 
 PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) {
   PoolDemand sample;
-  const auto scheduler = pool.scheduler_stats();
+  const Admission& admission = pool.admission();
+  const bool schedules = pool.scheduled() != nullptr;
+  const double busy_ratio = schedules ? pool.scheduled()->stats().busy_ratio : 0;
   // A scheduler holds requests also where there are enough backends.
-  const bool is_busy = !scheduler || scheduler->busy_ratio >= pool.spec().standby.enter;
-  sample.has_queue = pool.admission().has_waiting_for_slots() || (is_busy && pool.has_waiting());
+  const bool is_busy = !schedules || busy_ratio >= pool.config().standby.enter;
+  sample.has_queue = admission.has_waiting_for_slots() || (is_busy && admission.has_waiting());
   const double waiting = sample.has_queue ? pool.queue().waiting : 0;
   sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);
   double known = 0;
   double slots = 0;
   for (const auto& backend : pool.backends()) {
-    if (backend->spec().standby) {
+    if (backend->spec().config.standby) {
       sample.standby += ready(*backend, now);
     } else {
       sample.active += in_service(*backend, now);
@@ -82,17 +84,17 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
     if (!in_service(*backend, now)) continue;
     sample.in_service += 1;
     slots += backend->spec().max_in_flight;
-    const double load = load_of(sample_load(*backend), pool.spec().standby.enter);
+    const double load = load_of(sample_load(*backend), pool.config().standby.enter);
     if (std::isnan(load)) continue;
     sample.load += load;
     known += 1;
   }
   if (known > 0) sample.load *= sample.in_service / known;
   if (slots > 0) sample.load += waiting * sample.in_service / slots;
-  if (scheduler) sample.load = std::max(sample.load, scheduler->busy_ratio * sample.in_service);
+  sample.load = std::max(sample.load, busy_ratio * sample.in_service);
   if (latency_rise >= significant_latency_rise) {
     sample.load = std::max(sample.load,
-                           pool.spec().standby.enter * sample.in_service *
+                           pool.config().standby.enter * sample.in_service *
                                std::min(latency_rise / significant_latency_rise, max_latency_rise));
   }
   return sample;
@@ -102,8 +104,8 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
 bool has_standby(const PoolState& pool) {
   bool any = false;
   for (const auto& backend : pool.backends()) {
-    any = any || backend->spec().standby;
-    if (!backend->spec().standby && backend->state().is_out(OutOfRotation::standby)) {
+    any = any || backend->spec().config.standby;
+    if (!backend->spec().config.standby && backend->state().is_out(OutOfRotation::standby)) {
       backend->put_back(OutOfRotation::standby);
     }
   }
@@ -117,7 +119,7 @@ void PoolMaintenance::tick(const PoolState& pool, Instant now) {
   slow_start_.tick(pool, now);
   silence_detector_.tick(pool, now);
   slowness_detector_.tick(pool, now);
-  if (pool.spec().picker.weights == WeightSource::observed)
+  if (pool.config().picker.weights == WeightSource::observed)
     weight_learner_.tick(pool.backends(), now);
 }
 
@@ -126,11 +128,11 @@ void PoolMaintenance::control_standby(const PoolState& pool, Instant now) {
 
   const double latency_rise = latency_rise_.tick(first_byte_seconds(pool, now), now);
   std::uint32_t left =
-      standby_controller_.tick(sample_load(pool, latency_rise, now), pool.spec().standby, now);
+      standby_controller_.tick(sample_load(pool, latency_rise, now), pool.config().standby, now);
   // Those in service stay before others enter; among equals the order of the file decides.
   for (const bool serving : {true, false}) {
     for (const auto& backend : pool.backends()) {
-      if (!backend->spec().standby || in_service(*backend, now) != serving) continue;
+      if (!backend->spec().config.standby || in_service(*backend, now) != serving) continue;
       const bool serves = left > 0 && ready(*backend, now);
       left -= serves;
       if (!serves) backend->state().take_out(OutOfRotation::standby);

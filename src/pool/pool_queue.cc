@@ -7,6 +7,7 @@
 #include "evenkeel/pool/pool.h"
 #include "evenkeel/scheduler/request_cost.h"
 #include "pool/admission.h"
+#include "pool/eligibility.h"
 #include "pool/pool_refusal.h"
 #include "pool/pool_scheduler.h"
 
@@ -33,14 +34,8 @@ constexpr Duration max_standby_wait = std::chrono::seconds(1);
 Error queue_error(Fault fault, const char* why, const AdmissionTicket& ticket, Instant now) {
   const PoolState& pool = *ticket.pool;
   const Duration retry_after =
-      pool.available(now) > 0 ? pool.wait_for(ticket.hint) : pool.spec().recovery_time;
-  return refusal(fault, pool.spec().name, why, retry_after);
-}
-
-bool has_in_rotation(const PoolState& pool, const ExcludedBackends& excluded) {
-  return std::ranges::any_of(pool.backends(), [&](const BackendPtr& backend) {
-    return backend->state().in_rotation() && !excluded.contains(backend.get());
-  });
+      pool.available(now) > 0 ? pool.wait_for(ticket.hint) : recovery_time(pool.config().health);
+  return refusal(fault, pool.config().name, why, retry_after);
 }
 
 /// `stage`: in which its wait has ended.
@@ -52,7 +47,7 @@ Result<Lease> outcome_of(const std::shared_ptr<AdmissionTicket>& ticket, Stage s
   switch (stage) {
     case Stage::started: break;
     case Stage::refused:
-      return refusal(Fault::queue_full, ticket->pool->spec().name,
+      return refusal(Fault::queue_full, ticket->pool->config().name,
                      "its first token would come too late (picker.shed)", ticket->retry_after);
     case Stage::full:
       return error(Fault::queue_full, is_scheduled
@@ -114,7 +109,7 @@ Task<void> Pool::keep_pace() {
 /// One request in so many is recorded, with the choice of the shadow picker, if there is one. That
 /// one chooses among all backends of the pool, as if it stood in the scheduler's place.
 void Pool::sample(AdmissionTicket& ticket) {
-  const std::uint32_t interval = state_->spec().picker.explain_one_in;
+  const std::uint32_t interval = state_->config().picker.explain_one_in;
   if (interval > 0 && ++unsampled_ >= interval) {
     unsampled_ = 0;
     ticket.is_sample = true;
@@ -132,7 +127,8 @@ void Pool::sample(AdmissionTicket& ticket) {
 
 /// Neither suspends nor waits if the request can start now.
 Task<Result<Lease>> Pool::queue_up(const Hint& hint, Instant deadline) {
-  if (hint.pinned != nullptr && state_->find(*hint.pinned, 0) == nullptr) return no_backend_error();
+  if (hint.pinned != nullptr && state_->backend_set().find(*hint.pinned) == nullptr)
+    return no_backend_error();
   auto ticket = std::make_shared<AdmissionTicket>(state_, loop_, hint);
   if (ticket->is_scheduled()) sample(*ticket);
   // The loop's time is the same for all requests of one iteration.
@@ -148,7 +144,8 @@ Task<Result<Lease>> Pool::wait(std::shared_ptr<AdmissionTicket> ticket, Instant 
   AdmissionWait waiting(ticket);
   const PacedWait paced(*this, *ticket);
   while (waiting.waits()) {
-    const Instant until = std::min(deadline, ticket->joined + ticket->pool->spec().queue.timeout);
+    const Instant until =
+        std::min(deadline, ticket->joined + ticket->pool->config().limits.queue.timeout);
     if (loop_.now() >= until) break;
     const Wake wake = co_await waiting.wait(std::min(until, loop_.now() + recheck_period));
     if (wake == Wake::expired) {
@@ -165,14 +162,15 @@ Task<Result<Lease>> Pool::wait(std::shared_ptr<AdmissionTicket> ticket, Instant 
 std::optional<Error> Pool::end_of_wait(const AdmissionTicket& ticket, Instant began) const {
   const PoolState& pool = *ticket.pool;
   const Hint& hint = ticket.hint;
-  if (!pool.pin_holds(hint, loop_.now())) return no_backend_error(pool);
+  if (!pin_holds(hint, loop_.now())) return no_backend_error(pool);
   if (hint.pinned != nullptr) {
     // A drained backend keeps its sessions, but the scheduler sends nothing there.
     const bool is_lost = ticket.is_scheduled() && !hint.pinned->state.in_rotation();
     return is_lost ? std::optional(no_backend_error(pool)) : std::nullopt;
   }
-  if (!pool.may_become_available(hint)) return no_backend_error(pool);
-  const bool for_standby = !hint.excluded.empty() && !has_in_rotation(pool, hint.excluded);
+  if (!may_become_available(pool, hint)) return no_backend_error(pool);
+  const bool for_standby =
+      !hint.excluded.empty() && !has_in_rotation(pool.backends(), hint.excluded);
   if (for_standby && loop_.now() - began >= max_standby_wait) return no_backend_error(pool);
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 // The error of a request that its pool does not take.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/config/config.h"
 
 namespace evenkeel {
 
@@ -15,6 +17,11 @@ namespace evenkeel {
 inline constexpr const char* displaced_text =
     "the queue is full, and a more urgent request, or one of a client with fewer requests in it, "
     "took the place of this one";
+
+/// When a pool without any backend may have one again: after the checks that bring one back.
+inline Duration recovery_time(const HealthConfig& health) {
+  return std::min<Duration>(health.interval * health.rise, std::chrono::minutes(1));
+}
 
 inline Error refusal(Fault fault, std::string_view pool, std::string_view why,
                      Duration retry_after) {

@@ -9,32 +9,19 @@
 #include <utility>
 
 #include "evenkeel/base/hash.h"
+#include "evenkeel/scheduler/prefix_index.h"
 #include "evenkeel/scheduler/request_cost.h"
 
 namespace evenkeel {
 namespace {
 
-using std::chrono::milliseconds;
-
-constexpr Duration min_pass_interval = milliseconds(10);  // of passes without an event
+constexpr Duration min_pass_interval = std::chrono::milliseconds(10);  // of passes without an event
 constexpr std::size_t min_slots = 64;
 constexpr std::chrono::duration<double> busy_time_constant(3);
 constexpr std::size_t kept_decisions = 128;  // of samples, and of requests that asked
 
 std::uint32_t capacity_for(std::size_t backends) {
   return static_cast<std::uint32_t>(std::bit_ceil(std::max(min_slots, 2 * backends)));
-}
-
-SchedulerOptions options_of(const PoolSpec& spec) {
-  const auto target = [](milliseconds promised) {
-    return promised == milliseconds{} ? std::nullopt : std::optional<Duration>(promised);
-  };
-  return {.index_bytes = spec.picker.index_bytes,
-          .ttft_target = target(spec.picker.slo.ttft),
-          .tpot_target = target(spec.picker.slo.tpot),
-          .shed_factor = spec.picker.shed,
-          .patience = spec.queue.timeout,
-          .foreign_traffic = spec.picker.shared_backends};
 }
 
 SchedulerOptions with_slots(SchedulerOptions options, std::uint32_t slots) {
@@ -55,31 +42,19 @@ SlotState state_of(const SharedBackend& shared, Instant now) {
 
 }  // namespace
 
-class PoolScheduler::Taker final : public Scheduler::SlotTaker {
- public:
-  Taker(std::vector<Slot>& slots, Instant now) : slots_(slots), now_(now) {}
-  bool take(std::uint32_t slot) override { return slots_[slot].backend->try_acquire(now_); }
-
- private:
-  std::vector<Slot>& slots_;
-  Instant now_;
-};
-
-// ---- PoolScheduler ----------------------------------------------------------------------------
-
 PoolScheduler::PoolScheduler(const SchedulerOptions& options, std::size_t backends,
                              std::shared_ptr<Admission> admission)
     : admission_(std::move(admission)),
       mutex_(admission_->mutex()),
       scheduler_(with_slots(options, capacity_for(backends))),
       capacity_(capacity_for(backends)),
-      index_bytes_(options.index_bytes),
+      index_bytes_(options.config.index_bytes),
       slots_(capacity_),
       asked_(kept_decisions),
       samples_(kept_decisions) {}
 
 bool PoolScheduler::fits(const SchedulerOptions& options, const Backends& backends) const {
-  if (options.index_bytes != index_bytes_) return false;
+  if (options.config.index_bytes != index_bytes_) return false;
   std::lock_guard lock(mutex_);
   const auto added = std::ranges::count_if(
       backends, [&](const BackendPtr& each) { return !slot_of_.contains(&each->shared()); });
@@ -168,7 +143,7 @@ void PoolScheduler::leave(AdmissionTicket& ticket, bool moves, Instant now) {
   if (request.decision_ == nullptr) [[likely]]
     return;
   if (moves) {
-    request.decision_->fate = Decision::Fate::moved;
+    request.decision_->state = Decision::State::moved;
   } else {
     end_placing(request);
   }
@@ -193,8 +168,7 @@ void PoolScheduler::pass_locked(Instant now) {
   last_pass_ = now;
   if (scheduler_.waiting() == 0) return;
   read_states(now);
-  Taker taker(slots_, now);
-  for (const Scheduler::Placement& placement : scheduler_.place(now, &taker)) {
+  for (const Scheduler::Placement& placement : scheduler_.place(now, this)) {
     AdmissionTicket& ticket = *waiting_[placement.ticket];
     PlacedRequest& request = *ticket.placed;
     stats_.prefill_sum += placement.prefill;
@@ -211,9 +185,13 @@ void PoolScheduler::pass_locked(Instant now) {
       request.placed_at_ = now;
       request.predicted_ttft_ = placement.predicted_ttft;
       const SharedBackend& shared = slots_[placement.backend].backend->shared();
-      admission_->start(ticket, *ticket.pool->find(shared, 0), now);
+      admission_->start(ticket, *ticket.pool->backend_set().find(shared), now);
     }
   }
+}
+
+bool PoolScheduler::try_acquire(std::uint32_t slot) {
+  return slots_[slot].backend->try_acquire(last_pass_);
 }
 
 void PoolScheduler::read_states(Instant now) {
@@ -258,7 +236,7 @@ void PoolScheduler::measure_busy(Instant now) {
   for (std::uint32_t i = 0; i < used_slots_; ++i) {
     if (slots_[i].users == 0 || !slots_[i].backend->state().in_rotation()) continue;
     ++serving;
-    if (scheduler_.predicted_wait(i, now) > Duration{}) ++busy;
+    if (scheduler_.forecast(i, now).wait > Duration{}) ++busy;
   }
   double ratio = serving > 0 ? busy / serving : 0;
   if (scheduler_.waiting() > 0) ratio = 1;
@@ -270,7 +248,7 @@ void PoolScheduler::measure_busy(Instant now) {
 SchedulerStats PoolScheduler::stats(const ShadowStats* shadow) const {
   std::lock_guard lock(mutex_);
   SchedulerStats stats = stats_;
-  stats.index_bytes = scheduler_.index_bytes();
+  stats.index_bytes = scheduler_.prefixes().bytes();
   if (shadow != nullptr) stats.shadow = *shadow;
   return stats;
 }
@@ -280,31 +258,7 @@ std::optional<BackendForecast> PoolScheduler::forecast(const SharedBackend& shar
   std::lock_guard lock(mutex_);
   const auto found = slot_of_.find(&shared);
   if (found == slot_of_.end()) return std::nullopt;
-  return BackendForecast{.rung = scheduler_.rung(found->second),
-                         .wait = scheduler_.predicted_wait(found->second, now),
-                         .cached_tokens = scheduler_.cached_tokens(found->second)};
+  return scheduler_.forecast(found->second, now);
 }
-
-// ---- ScheduledPool ----------------------------------------------------------------------------
-
-ScheduledPool::ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backends> backends,
-                             const std::shared_ptr<Admission>& admission,
-                             const ScheduledPool* predecessor)
-    : options_(options_of(spec)),
-      shadow_picker_(spec.picker.shadow_picker),
-      backends_(std::move(backends)) {
-  const bool goes_on =
-      predecessor != nullptr && predecessor->scheduler_->fits(options_, *backends_);
-  scheduler_ = goes_on ? predecessor->scheduler_
-                       : std::make_shared<PoolScheduler>(options_, backends_->size(), admission);
-  if (shadow_picker_) {
-    const bool same = goes_on && predecessor->shadow_picker_ == shadow_picker_;
-    shadow_stats_ = same ? predecessor->shadow_stats_ : std::make_shared<ShadowStats>();
-  }
-  slots_ = scheduler_->join(*backends_);
-  if (predecessor != nullptr && !goes_on) scheduler_->continue_from(*predecessor->scheduler_);
-}
-
-ScheduledPool::~ScheduledPool() { scheduler_->leave(*backends_); }
 
 }  // namespace evenkeel

@@ -35,7 +35,7 @@ struct CopiedDecision {
 /// the requests whose costs are predicted. Versions of a pool share it.
 ///
 /// Thread: any.
-class PoolScheduler final : public AdmissionRule {
+class PoolScheduler final : public AdmissionRule, private Scheduler::Capacity {
  public:
   /// Makes one that has room for several versions of a pool with so many backends.
   PoolScheduler(const SchedulerOptions& options, std::size_t backends,
@@ -84,7 +84,6 @@ class PoolScheduler final : public AdmissionRule {
 
  private:
   friend class PlacedRequest;
-  class Taker;
 
   struct Slot {
     BackendPtr backend{};  // in any version: they share a SharedBackend
@@ -100,6 +99,7 @@ class PoolScheduler final : public AdmissionRule {
 
   Instant in_order(Instant now);
   void pass_locked(Instant now);
+  bool try_acquire(std::uint32_t slot) override;
   void read_states(Instant now);
   bool read_reports(Instant now);
   void doubt_restored(std::uint32_t slot, Instant now);
@@ -152,34 +152,6 @@ class PoolScheduler final : public AdmissionRule {
   DecisionLog asked_;
   DecisionLog samples_;  // apart: they do not push out what a client asks for
   std::uint64_t records_ = 0;
-};
-
-/// One version of a pool, as its scheduler knows it.
-class ScheduledPool : public std::enable_shared_from_this<ScheduledPool> {
- public:
-  /// `predecessor`: of the former version, or null. REQUIRES: `spec.picker.has_scheduler()`.
-  ScheduledPool(const PoolSpec& spec, std::shared_ptr<const Backends> backends,
-                const std::shared_ptr<Admission>& admission, const ScheduledPool* predecessor);
-  ScheduledPool(const ScheduledPool&) = delete;
-  ScheduledPool& operator=(const ScheduledPool&) = delete;
-  ~ScheduledPool();
-
-  PoolScheduler& scheduler() const { return *scheduler_; }
-  /// The slots of the backends, by index.
-  const std::vector<std::uint32_t>& slots() const { return slots_; }
-  /// Makes this version's options the ones that apply.
-  void activate() const { scheduler_->configure(options_); }
-  SchedulerStats stats() const { return scheduler_->stats(shadow_stats_.get()); }
-  /// Null without a shadow picker. Guarded by the scheduler's lock.
-  ShadowStats* shadow_stats() const { return shadow_stats_.get(); }
-
- private:
-  SchedulerOptions options_;
-  std::optional<PickerChoice> shadow_picker_;
-  std::shared_ptr<ShadowStats> shadow_stats_;  // of all versions since it became the shadow picker
-  std::shared_ptr<const Backends> backends_;
-  std::shared_ptr<PoolScheduler> scheduler_;
-  std::vector<std::uint32_t> slots_;
 };
 
 }  // namespace evenkeel

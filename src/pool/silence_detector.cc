@@ -54,7 +54,7 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
     if (has_answered || is_idle) {
       if (has_answered) backend.end_silence();
       if (has_answered && record.reported) {
-        log::info(fmt::format("pool {}: {} answers again", pool.spec().name, backend.id()));
+        log::info(fmt::format("pool {}: {} answers again", pool.config().name, backend.id()));
       }
       const bool still_reported = record.reported && !has_answered;
       record = {.shared = &shared,
@@ -86,7 +86,7 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
     log::warning(fmt::format(
         "pool {}: {} is avoided: it has answered none of {} requests for {:.1f} s while others "
         "answer",
-        pool.spec().name, backend.id(), unanswered, seconds_of(waited)));
+        pool.config().name, backend.id(), unanswered, seconds_of(waited)));
   }
 }
 

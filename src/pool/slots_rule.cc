@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pool/admission.h"
+#include "pool/eligibility.h"
 
 namespace evenkeel {
 namespace {
@@ -17,16 +18,16 @@ bool may_use(const AdmissionTicket& ticket, const Backend& backend, Instant now)
   const SharedBackend& shared = backend.shared();
   const Hint& hint = ticket.hint;
   const PoolState& pool = *ticket.pool;
-  if (hint.pinned != nullptr) return hint.pinned == &shared && pool.pin_holds(hint, now);
+  if (hint.pinned != nullptr) return hint.pinned == &shared && pin_holds(hint, now);
   if (!shared.state.in_rotation() || hint.excluded.contains(&backend)) return false;
-  return !pool.deprioritized(shared, now) || !pool.has_available(hint, now);
+  return !deprioritized(pool, shared, now) || !has_available(pool, hint, now);
 }
 
 /// The backend that may take the request now, or null.
 const BackendPtr* pick(const AdmissionTicket& ticket, Picker& picker, Instant now) {
   const SharedBackend* const pinned = ticket.hint.pinned;
   if (pinned == nullptr) return picker.pick(ticket.hint);
-  const BackendPtr* backend = ticket.pool->find(*pinned, 0);
+  const BackendPtr* backend = ticket.pool->backend_set().find(*pinned);
   if (backend == nullptr || !may_use(ticket, **backend, now)) return nullptr;
   return pinned->slots.has_room() ? backend : nullptr;
 }
@@ -53,7 +54,8 @@ class SlotsRule::Order {
  public:
   Order(SlotsRule& rule, const SharedBackend& shared) : rule_(rule) {
     rule_.admission_.for_each_queue([&](SubsetQueue& queue) {
-      queue.offered = &queue.rule == &rule_ ? queue.state.find(shared, queue.subset) : nullptr;
+      queue.offered =
+          &queue.rule == &rule_ ? queue.state.backend_set().find(shared, queue.subset) : nullptr;
       for (std::size_t i = 0; i < priority_count; ++i) queue.next_in_line[i] = queue.lines[i].next;
     });
   }
@@ -111,7 +113,7 @@ void SlotsRule::recheck(AdmissionTicket& ticket, Instant now) {
 /// Offers the free slots that the request may use, until it has one.
 void SlotsRule::look_everywhere(AdmissionTicket& ticket, Instant now) {
   if (ticket.hint.pinned != nullptr) return offer(*ticket.hint.pinned, now);
-  for (const BackendPtr& backend : ticket.pool->backends_for(ticket.hint)) {
+  for (const BackendPtr& backend : ticket.pool->backend_set().of(ticket.hint.subset)) {
     const SharedBackend& shared = backend->shared();
     if (!shared.slots.has_room() || !may_use(ticket, *backend, now)) continue;
     offer(shared, now);

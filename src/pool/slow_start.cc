@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "pool/admission.h"
+
 namespace evenkeel {
 namespace {
 
@@ -17,7 +19,7 @@ void SlowStart::limit(const Backend& backend, std::uint32_t slots, bool ramps) {
 }
 
 void SlowStart::tick(const PoolState& pool, Instant now) {
-  const Duration duration = pool.spec().slow_start;
+  const Duration duration = pool.config().slow_start;
   if (duration == Duration{} && entries_.empty()) return;
 
   std::unordered_map<const SharedBackend*, Entry> entries;
@@ -44,7 +46,8 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
   }
   if (serving > 0 && pool_began_ == Instant{}) pool_began_ = now;
 
-  const double waiting = pool.has_waiting() ? static_cast<double>(pool.queue().waiting) : 0;
+  const double waiting =
+      pool.admission().has_waiting() ? static_cast<double>(pool.queue().waiting) : 0;
   const double fair =
       (static_cast<double>(pool.in_flight()) + waiting + 1) / std::max(serving, 1.0);
   for (const auto& backend : pool.backends()) {

@@ -26,7 +26,7 @@ std::uint64_t completed_by(const Backends& backends) {
 bool SubsetSpec::contains(const BackendSpec& backend) const {
   if (is_whole_pool()) return true;
   return std::ranges::any_of(
-      any_of, [&](const auto& labels) { return has_labels(backend.labels, labels); });
+      any_of, [&](const auto& labels) { return has_labels(backend.config.labels, labels); });
 }
 
 bool SubsetSpec::is_whole_pool() const {

@@ -11,7 +11,8 @@ namespace evenkeel {
 
 bool SubsetQueue::is_for_same_as(const SubsetQueue& other) const {
   if (&state == &other.state || subset == 0 || other.subset == 0) return subset == other.subset;
-  return state.subsets()[subset - 1].spec() == other.state.subsets()[other.subset - 1].spec();
+  return state.backend_set().subset(subset).spec() ==
+         other.state.backend_set().subset(other.subset).spec();
 }
 
 void PoolState::make_queues(const PoolState* predecessor) {
@@ -20,18 +21,18 @@ void PoolState::make_queues(const PoolState* predecessor) {
     if (scheduled_ == nullptr) return;
     auto& queue = scheduled_queues_.emplace_back(std::make_unique<SubsetQueue>(
         *this, subset, SubsetQueue::scheduled, scheduled_->scheduler()));
-    for (std::size_t i = 0; i < backends_->size(); ++i) {
-      const bool has = subset == 0 || subsets_[subset - 1].contains(i);
+    for (std::size_t i = 0; i < backends().size(); ++i) {
+      const bool has = subset == 0 || backend_set_->subset(subset).contains(i);
       if (has) queue->slots.add(scheduled_->slots()[i]);
     }
   };
   make(0, SubsetQueue::whole_pool);
-  for (std::uint32_t number = 1; number <= subsets_.size(); ++number) {
-    const Subset& subset = subsets_[number - 1];
+  for (std::uint32_t number = 1; number <= backend_set_->subsets().size(); ++number) {
+    const Subset& subset = backend_set_->subset(number);
     std::uint64_t mark = SubsetQueue::whole_pool;
     if (subset.spec().is_choice()) {  // no request waits for another one
       const std::uint32_t before =
-          predecessor == nullptr ? 0 : predecessor->subset_number(subset.spec());
+          predecessor == nullptr ? 0 : predecessor->backend_set_->number_of(subset.spec());
       mark = before == 0 ? admission_->next_mark() : predecessor->queues_[before]->mark;
     }
     for (const BackendPtr& backend : subset.backends()) backend->slots().add_queue_mark(mark);
@@ -42,14 +43,13 @@ void PoolState::make_queues(const PoolState* predecessor) {
 SubsetQueue& PoolState::queue_of(const Hint& hint) const {
   const auto& queues = schedules(hint) ? scheduled_queues_ : queues_;
   if (hint.pinned == nullptr) return *queues[hint.subset];
-  const auto found = index_.find(hint.pinned);
-  if (found == index_.end()) return *queues[0];
-  const auto waits_in = [&](const Subset& subset) {
-    return subset.spec().is_choice() && subset.contains(found->second);
+  const auto waits_in = [&](std::uint32_t number) {
+    return number != 0 && backend_set_->subset(number).spec().is_choice() &&
+           backend_set_->contains(number, *hint.pinned);
   };
-  if (hint.subset != 0 && waits_in(subsets_[hint.subset - 1])) return *queues[hint.subset];
-  for (std::size_t i = 0; i < subsets_.size(); ++i) {
-    if (waits_in(subsets_[i])) return *queues[i + 1];
+  if (waits_in(hint.subset)) return *queues[hint.subset];
+  for (std::uint32_t number = 1; number < queues.size(); ++number) {
+    if (waits_in(number)) return *queues[number];
   }
   return *queues[0];
 }

@@ -36,7 +36,7 @@ struct SubsetQueue : Node {
   bool is_for_same_as(const SubsetQueue& other) const;
 
   const PoolState& state;
-  const std::uint32_t subset;  // PoolState::subset_number
+  const std::uint32_t subset;  // its number in the BackendSet
   const std::uint64_t mark;
   AdmissionRule& rule;
   SlotSet slots;  // of the backends, where a scheduler starts the requests

@@ -94,7 +94,7 @@ void WeightLearner::update_weights(const Backends& backends) {
   double known = 0;
   double configured = 0;
   for (const auto& backend : backends) {
-    configured += std::max(backend->spec().weight, 1u);
+    configured += std::max(backend->spec().config.weight, 1u);
     const double speed = windows_.at(&backend->shared()).speed;
     speeds += speed;
     known += speed > 0;
@@ -116,7 +116,7 @@ void WeightLearner::update_weights(const Backends& backends) {
     const double speed = speed_of(shared, fallback_speed);
     if (speed == 0) continue;
     const double learned = shared.findings.learned_weight();
-    const double before = learned > 0 ? learned : std::max(backend->spec().weight, 1u);
+    const double before = learned > 0 ? learned : std::max(backend->spec().config.weight, 1u);
     const double share = std::clamp(speed / mean_speed, min_share, max_share);
     const double weight = std::clamp(share * mean_weight, before / max_change, before * max_change);
     shared.findings.set_learned_weight(static_cast<float>(weight));

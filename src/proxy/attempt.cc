@@ -61,22 +61,22 @@ const Engine& AttemptContext::engine_of(const Backend& backend) const {
 }
 
 Attempt::Attempt(const AttemptContext& context, Request& request, Lease& lease,
-                 const Target& target)
+                 const BackendAccess& access)
     : context_(context),
       request_(request),
       backend_(*lease.backend()),
-      target_(target),
+      access_(access),
       lease_(lease) {
   RequestOutcome& outcome = request.info.outcome;
   outcome.backend = backend_.spec().address;
   outcome.attempts.add({.backend = outcome.backend});
   outcome.stream_reset = false;
-  request.backend_authority = target.host;
+  request.backend_authority = access.host;
 }
 
 Task<Result<LinkLease>> Attempt::connect(LinkPool::LinkChoice choice) {
   connect_began_ = context_.loop.now();
-  return target_.links->acquire(choice, protocol_of(request_));
+  return access_.links->acquire(choice, protocol_of(request_));
 }
 
 void Attempt::end_connecting() {
@@ -112,12 +112,12 @@ void Attempt::ask_for_usage() const {
 }
 
 AttemptResult Attempt::complete(Response& response) {
-  const ForwarderOptions& options = context_.options;
+  const PoolConfig& config = context_.pool.config();
   remove_own_fields(response.fields);
   if (!request_.backend_authority.empty()) [[unlikely]]
     localise_redirect(request_, response);
   RequestInfo& info = request_.info;
-  info.outcome.backend_index = target_.index;
+  info.outcome.backend_index = access_.index;
   if (lease_.placed() != nullptr) {
     info.inference->listener = std::make_unique<SchedulerListener>(lease_.placed());
   }
@@ -130,20 +130,20 @@ AttemptResult Attempt::complete(Response& response) {
     json_error = context_.engine_of(backend_).refusals.json_error;
   if (counts_against_backend(result.outcome) && json_error.empty()) [[unlikely]]
     backend_.record_outcome(result, context_.loop.now());
-  if (options.debug_headers) {
+  if (config.debug_headers) {
     response.fields.add("x-evenkeel-backend", backend_.spec().address);
-    response.fields.add("x-evenkeel-pool", options.pool);
+    response.fields.add("x-evenkeel-pool", config.name);
   }
-  if (lease_.placed() != nullptr && wants_explanation(request_, options.debug_headers))
+  if (lease_.placed() != nullptr && wants_explanation(request_, config.debug_headers))
       [[unlikely]] {
     add_explanation(*lease_.placed(), response);
   }
   const bool finds_errors =
-      options.finds_stream_errors || backend_.findings().detected_engine() != 0;
+      context_.options.finds_stream_errors || backend_.findings().detected_engine() != 0;
   response.body =
       ForwardedBody::create(context_.loop, std::move(lease_), std::move(link_), request_, response,
-                            result.outcome, json_error, *target_.metrics, finds_errors);
-  if (options.reads_load_reports) [[unlikely]]
+                            result.outcome, json_error, *access_.metrics, finds_errors);
+  if (config.metrics.orca) [[unlikely]]
     take_load_report(context_.loop, backend_, request_, response);
   return result;
 }

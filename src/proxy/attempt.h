@@ -31,9 +31,10 @@ enum class NextAttempt : std::uint8_t {
 class Attempt {
  public:
   /// Notes the offer to the backend. `lease` is of a backend of the pool, and stays with the caller
-  /// unless there is a response; `target` says how the backend is reached. What is passed outlives
+  /// unless there is a response; `access` says how the backend is reached. What is passed outlives
   /// the attempt.
-  Attempt(const AttemptContext& context, Request& request, Lease& lease, const Target& target);
+  Attempt(const AttemptContext& context, Request& request, Lease& lease,
+          const BackendAccess& access);
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
   ~Attempt() {
@@ -65,7 +66,7 @@ class Attempt {
   const AttemptContext& context_;
   Request& request_;
   const Backend& backend_;
-  const Target& target_;
+  const BackendAccess& access_;
   Lease& lease_;
   LinkLease link_;
   Instant connect_began_ = never;  // never: it does not connect

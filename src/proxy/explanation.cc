@@ -20,12 +20,13 @@ void add_explanation(const PlacedRequest& placed, Response& response) {
 
 void explain_refusal(const PoolState& pool, Request& request) {
   InferenceInfo& inference = *request.info.inference;
-  const auto last = pool.last_decision(request.info.identity.request_id, inference.number);
+  const auto last =
+      pool.scheduled()->last_decision(request.info.identity.request_id, inference.number);
   if (!last) return;
   // Other requests may have the same id.
-  using Fate = Decision::Fate;
-  const Fate fate = last->decision.fate;
-  if (fate != Fate::refused && fate != Fate::left) return;
+  using State = Decision::State;
+  const State state = last->decision.state;
+  if (state != State::refused && state != State::left) return;
   inference.refusal = request.fields.keep(compact_text(*last));
 }
 

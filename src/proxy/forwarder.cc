@@ -51,11 +51,11 @@ void keep_too(std::shared_ptr<const void>& kept, const std::shared_ptr<const voi
 }  // namespace
 
 Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
-                     std::unordered_map<const Backend*, Target> targets,
+                     std::unordered_map<const Backend*, BackendAccess> backends,
                      WorkerMetrics& worker_metrics, ForwarderOptions options)
     : loop_(loop),
       pool_(std::move(state), loop, seed),
-      targets_(std::move(targets)),
+      backends_(std::move(backends)),
       worker_metrics_(worker_metrics),
       metrics_(worker_metrics.pool(options.pool_index)),
       options_(std::move(options)),
@@ -69,7 +69,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
   if (cost) hint.cost = &*cost;
   RequestSession session(options_.sessions.get(), pool_, hint);
   session.find(request, rng_, loop_.now());
-  if (options_.reads_load_reports) ask_for_load_report(request);
+  if (state().config().metrics.orca) ask_for_load_report(request);
   const RetryPolicy& policy = rules != nullptr && rules->retry ? *rules->retry : options_.retry;
   RetryLoop retries({loop_, pool_.state(), metrics_, options_}, policy, hint, request);
   if (lease) [[unlikely]]
@@ -88,13 +88,13 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
       is_moved = successor_ != nullptr && hint.excluded.empty() && !retries.holds_result() &&
                  successor_has(lease);
     }
-    const auto target = targets_.find(lease.backend().get());
-    if (is_moved || target == targets_.end()) [[unlikely]] {
+    const auto access = backends_.find(lease.backend().get());
+    if (is_moved || access == backends_.end()) [[unlikely]] {
       auto response = co_await forward_by_successor(request, std::move(lease));
       co_return response;
     }
     session.on_placed(lease);
-    Attempt attempt = retries.begin(lease, target->second);
+    Attempt attempt = retries.begin(lease, access->second);
     auto link = co_await attempt.connect(retries.link_choice());
     if (link) {
       auto sending = attempt.send(std::move(*link));
@@ -154,19 +154,20 @@ Hint Forwarder::hint_of(const Request& request) const {
 /// What the scheduler is to know of the request; nothing in pools without one, and of a request
 /// that generates no text.
 std::optional<RequestCost> Forwarder::predict_cost(Request& request, const RouteRules* rules) {
-  if (!options_.schedules || !has_predicted_cost(request)) return std::nullopt;
-  const SloConfig slo = rules != nullptr ? rules->slo_in(options_.slo) : options_.slo;
+  if (state().scheduled() == nullptr || !has_predicted_cost(request)) return std::nullopt;
+  const SloConfig& pool_slo = state().config().picker.slo;
+  const SloConfig slo = rules != nullptr ? rules->slo_in(pool_slo) : pool_slo;
   RequestCost cost = cost_of(request, slo, options_.served_model);
   std::uint64_t& number = request.info.inference->number;
   if (number == 0) number = rng_();
   cost.request = number;
-  cost.wants_record = wants_explanation(request, options_.debug_headers);
+  cost.wants_record = wants_explanation(request, state().config().debug_headers);
   return cost;
 }
 
 bool Forwarder::knows(std::uint64_t response_id) const {
   return options_.sessions != nullptr && options_.sessions->by_response_id() &&
-         pool_.state().knows(response_id, loop_.now());
+         pool_.state().affinity()->knows(response_id, loop_.now());
 }
 
 bool Forwarder::awaits_session(const Request& request) const {
@@ -207,7 +208,7 @@ void Forwarder::hand_queue_to(Forwarder* successor, const std::shared_ptr<const 
 /// True if the later version of the pool reaches the backend of the slot: by the address and with
 /// the key that the file has now.
 bool Forwarder::successor_has(const Lease& lease) const {
-  return !successor_plan_.expired() && successor_->targets_.contains(lease.backend().get());
+  return !successor_plan_.expired() && successor_->backends_.contains(lease.backend().get());
 }
 
 /// Goes on in the version of the pool that has the backend. If that has been replaced in the same
@@ -220,10 +221,11 @@ Task<Result<Response>> Forwarder::forward_by_successor(Request& request, Lease l
   }
   keep_too(request.info.plan, plan);
   RequestIdentity& identity = request.info.identity;
-  const PoolState& next = successor_->state();
-  identity.subset = state().subset_in(next, identity.subset).value_or(0);
-  identity.session_subset = state().subset_in(next, identity.session_subset).value_or(0);
-  if (!successor_->targets_.contains(lease.backend().get())) lease.release();
+  const BackendSet& backends = state().backend_set();
+  const BackendSet& next = successor_->state().backend_set();
+  identity.subset = backends.number_in(next, identity.subset).value_or(0);
+  identity.session_subset = backends.number_in(next, identity.session_subset).value_or(0);
+  if (!successor_->backends_.contains(lease.backend().get())) lease.release();
   return successor_->forward(request, std::move(lease));
 }
 

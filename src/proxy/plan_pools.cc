@@ -13,17 +13,11 @@ namespace {
 ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
                                    const std::vector<RouteRules>& rules,
                                    std::uint64_t max_held_bytes, HeldBodies& held_bodies) {
-  ForwarderOptions options{.pool = pool.name,
-                           .pool_index = index,
-                           .schedules = pool.picker.has_scheduler(),
-                           .slo = pool.picker.slo,
-                           .debug_headers = pool.debug_headers,
-                           .reads_load_reports = pool.metrics.orca,
+  ForwarderOptions options{.pool_index = index,
                            .retry = RetryPolicy(pool.retry),
                            .rules = rules.empty() ? nullptr : &rules,
                            .engine = &engine_named(pool.engine),
                            .finds_stream_errors = &engine_named(pool.engine) != &generic_engine,
-                           .max_retry_time = pool.timeouts.first_byte,
                            .held_bodies = &held_bodies,
                            .max_held_bytes = max_held_bytes};
   if (!pool.model.empty()) options.served_model = hash_of(pool.model);
@@ -50,7 +44,7 @@ PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const Worker
     const PoolSet::PoolEntry& entry = pool_set.pools()[pools_.size()];
     const std::uint32_t index = label_uses.pool(pool.name);
     Forwarder& forwarder = forwarders_.emplace_back(
-        worker.loop, entry.state, rng(), links.targets_of(entry), worker.metrics(),
+        worker.loop, entry.state, rng(), links.backends_of(entry), worker.metrics(),
         forwarder_options(pool, index, rules_, config.limits.held_bodies_bytes,
                           worker.held_bodies));
     by_name_[pool.name] =

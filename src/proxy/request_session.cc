@@ -20,7 +20,7 @@ bool is_success(int status) { return status == 101 || (status >= 200 && status <
 /// gets a cookie that names one.
 void RequestSession::find_in_sources(Request& request, Rng& rng, Instant now) {
   if (sources_->by_response_id()) response_id_ = find_response_id(request);
-  if (response_id_ && pool_.state().knows(*response_id_, now)) {
+  if (response_id_ && pool_.state().affinity()->knows(*response_id_, now)) {
     hint_.session = SessionHint{.key = *response_id_};
   } else {
     hint_.session = sources_->find(request);
@@ -54,7 +54,7 @@ void RequestSession::pin(const Request& request, Response& response, const Backe
 /// it.
 void RequestSession::learn(const Request& request, const Response& response, const Backend& backend,
                            Instant now) const {
-  const AnswerPins pins = pool_.state().answer_pins(backend);
+  const AnswerPins pins = pool_.state().affinity()->answer_pins(backend);
   sources_->learn(request, response, pins, now);
   if (response_id_) pins.pin(*response_id_, true, now);
   if (!sources_->reads_answer(request)) return;

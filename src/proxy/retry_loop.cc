@@ -49,7 +49,7 @@ void RetryLoop::keep_body() {
 
 Instant RetryLoop::deadline() const {
   if (held_ == nullptr) return never;
-  const Instant last = sent_ > 0 ? first_sent_ + context_.options.max_retry_time : never;
+  const Instant last = sent_ > 0 ? first_sent_ + context_.pool.config().timeouts.first_byte : never;
   return held_->result ? std::min(context_.loop.now() + max_retry_wait, last) : last;
 }
 
@@ -58,7 +58,7 @@ Instant RetryLoop::deadline() const {
 Task<void> RetryLoop::back_off(Rng& rng) {
   waits_ = false;
   Loop& loop = context_.loop;
-  const auto& backends = context_.pool.backends_for(hint_);
+  const auto& backends = context_.pool.backend_set().of(hint_.subset);
   const bool has_idle = std::any_of(backends.begin(), backends.end(), [&](const BackendPtr& each) {
     return each->slots().in_flight() == 0 && each->state().in_rotation() &&
            !each->state().avoided(loop.now()) && !hint_.excluded.contains(each.get());
@@ -69,7 +69,7 @@ Task<void> RetryLoop::back_off(Rng& rng) {
   const auto wait =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double, Duration::period>(
           rng.unit() * static_cast<double>(range.count())));
-  const Duration left = first_sent_ + context_.options.max_retry_time - loop.now();
+  const Duration left = first_sent_ + context_.pool.config().timeouts.first_byte - loop.now();
   co_await loop.sleep_for(std::clamp(wait, Duration{}, std::max(left, Duration{})));
   failed_at_ = loop.now();  // the wait belongs to the retry
 }
@@ -81,13 +81,13 @@ void RetryLoop::count_retry_time() const {
   timings.head_sent = timings.uploaded = timings.first_byte = {};
 }
 
-Attempt RetryLoop::begin(Lease& lease, const Target& target) {
+Attempt RetryLoop::begin(Lease& lease, const BackendAccess& access) {
   if (last_fault_) [[unlikely]] {
     context_.metrics.retries.count(*last_fault_);
     count_retry_time();
   }
-  credentials_.apply_to(request_, target.authorization);
-  return Attempt(context_, request_, lease, target);
+  credentials_.apply_to(request_, access.authorization);
+  return Attempt(context_, request_, lease, access);
 }
 
 void RetryLoop::on_sent() {
@@ -99,7 +99,7 @@ void RetryLoop::on_sent() {
 bool RetryLoop::may_retry(const Backend& backend) const {
   if (sent_ >= policy_.attempts || hint_.excluded.full()) return false;
   if (request_.body != nullptr && !request_.body->rewindable()) return false;
-  if (context_.loop.now() - first_sent_ >= context_.options.max_retry_time) return false;
+  if (context_.loop.now() - first_sent_ >= context_.pool.config().timeouts.first_byte) return false;
   const auto& backends = context_.pool.backends();
   return std::any_of(backends.begin(), backends.end(), [&](const BackendPtr& each) {
     return each.get() != &backend && each->state().in_rotation() &&
@@ -111,7 +111,7 @@ bool RetryLoop::may_retry(const Backend& backend) const {
 bool RetryLoop::spend_budget() {
   if (paid_) return true;
   const PoolState& pool = context_.pool;
-  paid_ = pool.spec().retry_budget > 0 && pool.retry_budget().withdraw();
+  paid_ = pool.config().retry.budget > 0 && pool.retry_budget().withdraw();
   if (!paid_) context_.metrics.budget_exhausted.add();
   return paid_;
 }
@@ -143,7 +143,7 @@ Task<void> RetryLoop::limit_time(const Attempt& attempt, Task<Result<Response>>&
 bool RetryLoop::accepts(const AttemptResult& result) const {
   if (counts_against_backend(result.outcome)) [[unlikely]]
     return false;
-  context_.pool.retry_budget().deposit(context_.pool.spec().retry_budget);
+  context_.pool.retry_budget().deposit(context_.pool.config().retry.budget);
   return true;
 }
 

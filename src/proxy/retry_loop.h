@@ -36,7 +36,7 @@ class RetryLoop {
   void count_retry_time() const;
 
   /// The next attempt, with the credentials that the backend gets.
-  Attempt begin(Lease& lease, const Target& target);
+  Attempt begin(Lease& lease, const BackendAccess& access);
   /// A fresh link the second time, if the first one had ended.
   LinkPool::LinkChoice link_choice() const {
     return next_ == NextAttempt::same_backend ? LinkPool::LinkChoice::fresh

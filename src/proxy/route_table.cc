@@ -77,8 +77,8 @@ void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, La
     route.splits_by_body |= config.targets.size() > 1 && pool.reads_bodies;
     route.targets.push_back(
         {.pool = &pool,
-         .subset = state.subset_number(subset_of(target)),
-         .session_subset = state.subset_number(session_subset_of(config, target.pool)),
+         .subset = state.backend_set().number_of(subset_of(target)),
+         .session_subset = state.backend_set().number_of(session_subset_of(config, target.pool)),
          .cumulative_weight = sum += target.weight});
   }
   routes_.push_back(std::move(route));

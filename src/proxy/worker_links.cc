@@ -61,21 +61,21 @@ void WorkerLinks::continue_from(const Connected& before, Connected& now) {
   if (now.max_silence != Duration::max()) now.links->pool.suspect(now.max_silence);
 }
 
-std::unordered_map<const Backend*, Target> WorkerLinks::targets_of(
+std::unordered_map<const Backend*, BackendAccess> WorkerLinks::backends_of(
     const PoolSet::PoolEntry& pool) const {
-  std::unordered_map<const Backend*, Target> targets;
+  std::unordered_map<const Backend*, BackendAccess> backends;
   for (std::size_t i = 0; i < pool.backends.size(); ++i) {
     const PoolSet::ResolvedBackend& resolved = pool.backends[i];
     const Backend& backend = *pool.state->backends()[i];
-    const auto& links = backends_.at({pool.state->spec().name, backend.id()}).links;
-    targets[&backend] = {
+    const auto& links = backends_.at({pool.state->config().name, backend.id()}).links;
+    backends[&backend] = {
         .links = std::shared_ptr<LinkPool>(links, &links->pool),
         .metrics = &links->metrics,
         .index = links->index,
         .authorization = resolved.authorization,
         .host = resolved.host.replaces_client ? resolved.host.own : std::string_view()};
   }
-  return targets;
+  return backends;
 }
 
 std::vector<std::shared_ptr<LinkPool>> WorkerLinks::not_in(const WorkerLinks& successor) const {

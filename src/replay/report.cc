@@ -44,8 +44,8 @@ struct Samples {
           seconds_of(*request.finished_at - *request.first_token_at) / (request.output_tokens - 1);
       tpot.push_back(per_token);
     }
-    const double ttft_slo = std::max(seconds_of(options.ttft_slo), slo_of_unloaded * unloaded);
-    if (first <= ttft_slo && per_token <= seconds_of(options.tpot_slo)) ++good;
+    const double ttft_slo = std::max(seconds_of(options.slo.ttft), slo_of_unloaded * unloaded);
+    if (first <= ttft_slo && per_token <= seconds_of(options.slo.tpot)) ++good;
   }
 };
 

@@ -6,10 +6,7 @@ namespace evenkeel {
 namespace {
 
 SchedulerOptions scheduler_options(const ReplayOptions& options) {
-  return {.slots = options.backends,
-          .ttft_target = options.ttft_slo,
-          .tpot_target = options.tpot_slo,
-          .shed_factor = options.shed_factor};
+  return {.slots = options.backends, .config = {.slo = options.slo, .shed = options.shed}};
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ double BackendLedger::patience() const {
   return std::max(least_patience, overdue_factor * queue_.front()->prefill_seconds);
 }
 
-bool BackendLedger::takes_probe(double now) const {
+bool BackendLedger::takes_one_more(double now) const {
   return stuck(now) && now - sent_at_ > patience();
 }
 

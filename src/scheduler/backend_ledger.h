@@ -115,7 +115,7 @@ class BackendLedger {
   /// True if the head of the queue is so late that its first token may never be seen: the engine
   /// shows none, or the request was not complete. One more request may then be sent in spite of W.
   /// If its first token comes, the engine is past the head.
-  bool takes_probe(double now) const;
+  bool takes_one_more(double now) const;
   /// Reserves memory, so that `dispatched` and later events need none.
   void make_room();
 

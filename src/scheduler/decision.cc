@@ -34,15 +34,15 @@ const char* to_string(HeldBy held_by) {
   return "unknown";
 }
 
-const char* to_string(Decision::Fate fate) {
-  switch (fate) {
-    case Decision::Fate::waits: return "waits";
-    case Decision::Fate::placed: return "placed";
-    case Decision::Fate::refused: return "refused";
-    case Decision::Fate::left: return "left";
-    case Decision::Fate::moved: return "moved";
-    case Decision::Fate::finished: return "finished";
-    case Decision::Fate::failed: return "failed";
+const char* to_string(Decision::State state) {
+  switch (state) {
+    case Decision::State::waits: return "waits";
+    case Decision::State::placed: return "placed";
+    case Decision::State::refused: return "refused";
+    case Decision::State::left: return "left";
+    case Decision::State::moved: return "moved";
+    case Decision::State::finished: return "finished";
+    case Decision::State::failed: return "failed";
   }
   return "unknown";
 }
@@ -57,7 +57,7 @@ std::string compact_text(const ExplainedDecision& explained) {
   const Decision& decision = explained.decision;
   const bool placed = decision.chosen != Scheduler::no_backend;
   std::string text = placed ? fmt::format("backend=\"{}\"", explained.backend(decision.chosen))
-                            : fmt::format("state={}", to_string(decision.fate));
+                            : fmt::format("state={}", to_string(decision.state));
   text += fmt::format(", waited={:.3f}", seconds_of(decision.waited));
   if (sum_of(decision.held_seconds) > 0) {
     text += fmt::format(", held_by={}", to_string(main_cause(decision)));

@@ -21,7 +21,7 @@ void SchedulingPass::record(const ScheduledRequest& request, Candidate* chosen,
     decision.held_for = chosen == nullptr ? Scheduler::no_backend : chosen->slot;
     return;
   }
-  decision.fate = Decision::Fate::placed;
+  decision.state = Decision::State::placed;
   decision.chosen = chosen->slot;
   decision.waited = duration_of(now_ - request.arrived_at);
   decision.predicted_ttft = duration_of(chosen->wait + chosen->prefill);
@@ -33,7 +33,7 @@ void SchedulingPass::record(const ScheduledRequest& request, Candidate* chosen,
 void SchedulingPass::record_refusal(ScheduledRequest& request) {
   Decision& decision = *request.decision;
   note_hold(decision, decision.held_by, now_);
-  decision.fate = Decision::Fate::refused;
+  decision.state = Decision::State::refused;
   decision.waited = duration_of(now_ - request.arrived_at);
   decision.least_prefill = request.least_prefill;
   find_usable(request);

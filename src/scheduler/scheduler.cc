@@ -44,7 +44,7 @@ void begin_record(const ScheduledRequest& request, Instant now) {
 void record_leaving(const ScheduledRequest& request, Instant now) {
   Decision& decision = *request.decision;
   note_hold(decision, decision.held_by, seconds_since_epoch(now));
-  decision.fate = Decision::Fate::left;
+  decision.state = Decision::State::left;
   decision.waited = duration_of(seconds_since_epoch(now) - request.arrived_at);
   decision.least_prefill = request.least_prefill;
 }
@@ -71,10 +71,10 @@ Scheduler::Scheduler(const SchedulerOptions& options) : state_(std::make_unique<
 
 void Scheduler::configure(const SchedulerOptions& options) {
   const auto slots = state_->options.slots;
-  const auto index_bytes = state_->options.index_bytes;
+  const auto index_bytes = state_->options.config.index_bytes;
   state_->options = options;
   state_->options.slots = slots;
-  state_->options.index_bytes = index_bytes;
+  state_->options.config.index_bytes = index_bytes;
   state_->next_refusal = 0;
 }
 
@@ -162,7 +162,7 @@ void Scheduler::backend_cleared(std::uint32_t slot) {
 void Scheduler::polled(std::uint32_t slot, const LoadSample& report, Instant now,
                        std::optional<std::uint32_t> in_flight_at_poll) {
   state_->backends[slot].reported_at = seconds_since_epoch(now);
-  if (!state_->options.foreign_traffic) return;
+  if (!state_->options.config.shared_backends) return;
   BackendLedger& ledger = state_->backends[slot].ledger;
   const std::size_t own = in_flight_at_poll ? *in_flight_at_poll : ledger.in_flight();
   ledger.polled(report, static_cast<double>(own), seconds_since_epoch(now));
@@ -221,8 +221,8 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
   return request.ticket;
 }
 
-std::span<const Scheduler::Placement> Scheduler::place(Instant now, SlotTaker* slots) {
-  SchedulingPass(*state_, seconds_since_epoch(now), slots).run();
+std::span<const Scheduler::Placement> Scheduler::place(Instant now, Capacity* capacity) {
+  SchedulingPass(*state_, seconds_since_epoch(now), capacity).run();
   return state_->placements;
 }
 
@@ -300,16 +300,12 @@ Rung ScheduledBackend::rung() const {
   return confirms_hits < 0.5 ? Rung::assumed_hits : Rung::confirmed;
 }
 
-Rung Scheduler::rung(std::uint32_t slot) const { return state_->backends[slot].rung(); }
-
-Scheduler::CachedTokens Scheduler::cached_tokens(std::uint32_t slot) const {
+BackendForecast Scheduler::forecast(std::uint32_t slot, Instant now) const {
   const ScheduledBackend& backend = state_->backends[slot];
-  return {.predicted = static_cast<std::uint64_t>(backend.predicted_cached),
-          .reported = static_cast<std::uint64_t>(backend.reported_cached)};
-}
-
-Duration Scheduler::predicted_wait(std::uint32_t slot, Instant now) const {
-  return duration_of(state_->backends[slot].ledger.wait_seconds(seconds_since_epoch(now)));
+  return {.rung = backend.rung(),
+          .wait = duration_of(backend.ledger.wait_seconds(seconds_since_epoch(now))),
+          .predicted_cached = static_cast<std::uint64_t>(backend.predicted_cached),
+          .reported_cached = static_cast<std::uint64_t>(backend.reported_cached)};
 }
 
 Duration Scheduler::predicted_prefill(std::uint32_t slot, std::uint32_t uncached_tokens,
@@ -318,12 +314,6 @@ Duration Scheduler::predicted_prefill(std::uint32_t slot, std::uint32_t uncached
   return duration_of(ledger.prefill_seconds(uncached_tokens, cached_tokens, ledger.step_seconds()));
 }
 
-std::size_t Scheduler::index_bytes() const { return state_->index.bytes(); }
-
-std::shared_ptr<PrefixIndex> Scheduler::smallest_index() const {
-  return std::make_shared<PrefixIndex>(state_->options.slots, 0);
-}
-
-void Scheduler::exchange_index(PrefixIndex& index) { std::swap(index, state_->index); }
+PrefixIndex& Scheduler::prefixes() const { return state_->index; }
 
 }  // namespace evenkeel

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <span>
 
 #include "evenkeel/scheduler/learned_scheduler.h"
 #include "evenkeel/scheduler/scheduler.h"
@@ -62,12 +61,6 @@ void Scheduler::learned(LearnedTraffic& into) const {
   state_->lengths.learned(into);
 }
 
-void Scheduler::begin_prefix_copy(std::uint32_t slot) { state_->index.begin_copy(slot); }
-
-std::size_t Scheduler::copy_prefixes(std::span<std::uint64_t> hashes) {
-  return state_->index.copy(hashes);
-}
-
 void Scheduler::restore(std::uint32_t slot, const LearnedEngine& learned, Instant now) {
   ScheduledBackend& backend = state_->backends[slot];
   backend.ledger.restore(learned);
@@ -91,14 +84,6 @@ void Scheduler::restore(const LearnedTraffic& learned) {
     state_->mean_prefill = learned.mean_prefill;
   state_->remainder.restore(learned);
   state_->lengths.restore(learned);
-}
-
-void Scheduler::restore_prefixes(std::uint32_t slot, std::span<const std::uint64_t> hashes) {
-  state_->index.add(slot, hashes);
-}
-
-std::size_t Scheduler::prefix_capacity(std::uint32_t slot) const {
-  return state_->index.capacity(slot);
 }
 
 }  // namespace evenkeel

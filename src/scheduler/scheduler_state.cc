@@ -32,7 +32,7 @@ constexpr double max_default_tpot = 0.1;  // seconds
 Scheduler::State::State(const SchedulerOptions& given)
     : options(given),
       backends(given.slots),
-      index(given.slots, given.index_bytes),
+      index(given.slots, given.config.index_bytes),
       tenants(tenant_count),
       depths(given.slots) {
   candidates.reserve(given.slots);
@@ -65,7 +65,7 @@ void Scheduler::State::insert_in_line(ScheduledRequest& request) {
   auto& entries = lines[request.line].entries;
   const TenantLine::Entry entry{request.rank, request.ticket, request.arrived_at};
   entries.insert(std::ranges::upper_bound(entries, entry, std::less<>()), entry);
-  if (options.shed_factor > 0) next_refusal = std::min(next_refusal, refused_at(request));
+  if (options.config.shed > 0) next_refusal = std::min(next_refusal, refused_at(request));
 }
 
 void Scheduler::State::remove_from_line(const ScheduledRequest& request) {
@@ -93,7 +93,7 @@ void Scheduler::State::count_leaving(const ScheduledRequest& request) {
 
 double Scheduler::State::refused_at(const ScheduledRequest& request) const {
   const double patience = request.priority == Priority::batch ? batch_patience : 1;
-  return request.arrived_at + options.shed_factor * patience * request.ttft_target -
+  return request.arrived_at + options.config.shed * patience * request.ttft_target -
          request.least_prefill;
 }
 
@@ -171,7 +171,7 @@ void Scheduler::State::learn_hit(const ScheduledRequest& request, const Outcome&
 void Scheduler::State::found_unpredicted(const ScheduledRequest& request) {
   const ScheduledBackend& backend = backends[request.backend];
   const bool is_full = index.size(request.backend) >= index.capacity(request.backend);
-  if (backend.index_capacity <= 0 || !is_full || options.foreign_traffic) return;
+  if (backend.index_capacity <= 0 || !is_full || options.config.shared_backends) return;
   const double whole = backend.facts.kv_tokens == 0 ? static_cast<double>(index.max_capacity())
                                                     : static_cast<double>(backend.facts.kv_tokens) /
                                                           backend.tokens_per_block;
@@ -203,12 +203,14 @@ Scheduler::State::Unloaded Scheduler::State::unloaded(double tokens) const {
 }
 
 double Scheduler::State::default_ttft_target(double idle_step) const {
-  if (options.ttft_target) return seconds_of(*options.ttft_target);
+  const auto configured = options.config.slo.ttft;
+  if (configured.count() > 0) return seconds_of(configured);
   return std::max(prefills_of_ttft * mean_prefill, steps_of_ttft * idle_step);
 }
 
 double Scheduler::State::default_tpot_target(double idle_step) const {
-  if (options.tpot_target) return seconds_of(*options.tpot_target);
+  const auto configured = options.config.slo.tpot;
+  if (configured.count() > 0) return seconds_of(configured);
   return std::min(max_default_tpot, steps_of_tpot * idle_step);
 }
 

@@ -248,7 +248,7 @@ struct Scheduler::State {
     EngineSpeed::Prefill prefill_speed;
     bool is_new_and_busy = false;
     bool is_new_and_idle = false;
-    bool takes_probe = false;
+    bool takes_one_more = false;
     SlotState state = SlotState::open;
     // Set for the request that is being placed:
     double uncached = 0;
@@ -287,8 +287,8 @@ inline constexpr double max_held_age = 1;
 /// One pass: looks at the backends once, then places waiting requests in their order.
 class SchedulingPass {
  public:
-  SchedulingPass(Scheduler::State& state, double now, Scheduler::SlotTaker* slots)
-      : state_(state), now_(now), slots_(slots) {}
+  SchedulingPass(Scheduler::State& state, double now, Scheduler::Capacity* capacity)
+      : state_(state), now_(now), capacity_(capacity) {}
 
   void run();
 
@@ -319,7 +319,7 @@ class SchedulingPass {
   void price_adapter(const ScheduledRequest& request, Candidate& candidate) const;
   Candidate* cheapest(const ScheduledRequest& request);
   Candidate* home_of(const ScheduledRequest& request, double least);
-  Candidate* trial_or(const ScheduledRequest& request, Candidate& best);
+  Candidate* untried_or(const ScheduledRequest& request, Candidate& best);
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);
 
@@ -340,14 +340,14 @@ class SchedulingPass {
 
   Scheduler::State& state_;
   double now_;
-  Scheduler::SlotTaker* slots_;
+  Scheduler::Capacity* capacity_;
   bool knows_ready_slots_ = false;
-  bool has_trials_ = false;  // an idle backend is new
+  bool has_untried_ = false;  // an idle backend is new
   std::optional<std::uint64_t> last_late_tenant_;
   std::pair<Priority, std::int64_t> last_late_turn_;
   // True if late requests of another tenant wait behind the one that is being placed. They will
   // disturb the streams anyway, so it does not wait for the sake of streams.
-  bool hurries_ = false;
+  bool others_are_late_ = false;
   double least_step_ = 0;
   double max_room_ = 0;    // tokens of a KV cache
   double usual_load_ = 0;  // seconds, of an adapter on a backend that has loaded none

@@ -32,8 +32,8 @@ constexpr double reconsidered_after = 0.01;   // seconds that a request is held 
 constexpr std::size_t always_considered = 4;  // requests, at each pass
 constexpr double max_held_prefill = 2;        // seconds: longer ones disturb whenever they start
 constexpr std::size_t careful_requests = 5;   // a new backend computes one prompt at a time
-constexpr double max_trial_uncached = 2;      // times the tokens of the cheapest backend
-constexpr double max_trial_loss = 0.25;       // of the TTFT target
+constexpr double max_untried_uncached = 2;    // times the tokens of the cheapest backend
+constexpr double max_untried_loss = 0.25;     // of the TTFT target
 constexpr double unknown_load = 1;            // seconds: of a few hundred megabytes from a disk
 
 double max_wait_of(const EngineSpeed& speed) {
@@ -53,7 +53,7 @@ void SchedulingPass::run() {
   if (state_.waiting == 0) return;
   mean_output_ = state_.lengths.mean();
   look_at_backends();
-  if (state_.options.shed_factor > 0) refuse_late();
+  if (state_.options.config.shed > 0) refuse_late();
   if (state_.waiting == 0 || !any_ready()) return;
 
   put_in_order();
@@ -65,8 +65,8 @@ void SchedulingPass::run() {
     ScheduledRequest& request = state_.request(turn->entry.ticket);
     if (lacks_room(request)) continue;
     --budget;
-    hurries_ = last_late_tenant_.value_or(request.tenant) != request.tenant &&
-               turn->turn() <= last_late_turn_;
+    others_are_late_ = last_late_tenant_.value_or(request.tenant) != request.tenant &&
+                       turn->turn() <= last_late_turn_;
     // The first may go elsewhere too, before others take it.
     if (looked >= always_considered && stays_held(request)) continue;
     place(request);
@@ -110,7 +110,7 @@ void SchedulingPass::place(ScheduledRequest& request) {
     const auto held_by = reason_to_hold(request, *chosen);
     // Nothing fails once the slot is taken.
     if (!held_by) state_.backends[chosen->slot].ledger.make_room();
-    const bool starts = !held_by && (slots_ == nullptr || slots_->take(chosen->slot));
+    const bool starts = !held_by && (capacity_ == nullptr || capacity_->try_acquire(chosen->slot));
     if (held_by || starts) {
       if (request.decision != nullptr) [[unlikely]]
         record(request, chosen, held_by);
@@ -162,7 +162,7 @@ void SchedulingPass::find_usable(const ScheduledRequest& request) {
 
 void SchedulingPass::look_at_backends() {
   state_.candidates.clear();
-  has_trials_ = false;
+  has_untried_ = false;
   least_step_ = std::numeric_limits<double>::infinity();
   max_room_ = 0;
   double loads = 0;
@@ -192,9 +192,9 @@ void SchedulingPass::look_at_backends() {
          .prefill_speed = speed.prefill(step),
          .is_new_and_busy = is_new_and_busy(backend.ledger),
          .is_new_and_idle = is_new(backend.ledger) && backend.ledger.idle(),
-         .takes_probe = backend.ledger.takes_probe(now_),
+         .takes_one_more = backend.ledger.takes_one_more(now_),
          .state = backend.state});
-    has_trials_ |= state_.candidates.back().is_new_and_idle;
+    has_untried_ |= state_.candidates.back().is_new_and_idle;
     const bool takes_any = kv_tokens <= 0 || backend.ledger.idle();
     const double room = (1 - state_.candidates.back().use) * kv_tokens;
     max_room_ = std::max(max_room_, takes_any ? std::numeric_limits<double>::infinity() : room);
@@ -205,7 +205,7 @@ void SchedulingPass::look_at_backends() {
 
 bool SchedulingPass::ready(const Candidate& candidate) const {
   if (candidate.state == SlotState::full) return false;
-  return candidate.takes_probe ||
+  return candidate.takes_one_more ||
          (candidate.wait < candidate.max_wait && !candidate.is_new_and_busy);
 }
 
@@ -253,7 +253,7 @@ void SchedulingPass::estimate(ScheduledRequest& request) {
     const CostParts parts = parts_of(each, tokens, age, per_target, output_, least_step_);
     each.cost = parts.ttft + parts.lateness + gpu_price * each.prefill +
                 decode_price * parts.decode + parts.memory + each.eviction;
-    each.violations = hurries_ ? 0 : -1;
+    each.violations = others_are_late_ ? 0 : -1;
   }
   if (std::isfinite(least_prefill)) request.least_prefill = least_prefill;
   // The block behind what all backends have; the first one is often the same for all requests.
@@ -303,7 +303,7 @@ SchedulingPass::Candidate* SchedulingPass::cheapest(const ScheduledRequest& requ
     best = &each;
   }
   if (Candidate* const home = home_of(request, least)) best = home;
-  return has_trials_ ? trial_or(request, *best) : best;
+  return has_untried_ ? untried_or(request, *best) : best;
 }
 
 /// The backend of the request's session, if that costs little more than `least` and the request
@@ -321,22 +321,22 @@ SchedulingPass::Candidate* SchedulingPass::home_of(const ScheduledRequest& reque
 
 /// The price of a backend that has hardly answered yet is a guess, which could keep it from ever
 /// being tried. So it gets its first requests, one at a time, where little is lost by that.
-SchedulingPass::Candidate* SchedulingPass::trial_or(const ScheduledRequest& request,
-                                                    Candidate& best) {
+SchedulingPass::Candidate* SchedulingPass::untried_or(const ScheduledRequest& request,
+                                                      Candidate& best) {
   if (best.is_new_and_idle || request.excluded_count > 0) return &best;
-  Candidate* trial = nullptr;
+  Candidate* untried = nullptr;
   for (Candidate& each : state_.candidates) {
     if (!each.is_new_and_idle || !std::isfinite(each.cost) || each.state != SlotState::open ||
         each.load > best.load) {
       continue;
     }
-    const bool loses_little = each.uncached <= max_trial_uncached * best.uncached ||
-                              each.prefill - best.prefill <= max_trial_loss * request.ttft_target;
-    if (loses_little && (trial == nullptr || each.cost < trial->cost)) trial = &each;
+    const bool loses_little = each.uncached <= max_untried_uncached * best.uncached ||
+                              each.prefill - best.prefill <= max_untried_loss * request.ttft_target;
+    if (loses_little && (untried == nullptr || each.cost < untried->cost)) untried = &each;
   }
-  if (trial == nullptr) return &best;
-  violations(*trial);
-  return trial;
+  if (untried == nullptr) return &best;
+  violations(*untried);
+  return untried;
 }
 
 /// Returns nothing if the request may start there now.
@@ -391,7 +391,7 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   candidate.wait += candidate.prefill;
   candidate.is_new_and_busy = is_new_and_busy(backend.ledger);
   candidate.is_new_and_idle = false;
-  candidate.takes_probe = false;
+  candidate.takes_one_more = false;
   if (backend.ledger.kv_tokens() > 0) {
     candidate.use += candidate.uncached / backend.ledger.kv_tokens();
   }

@@ -65,7 +65,7 @@ std::map<OperatorOverrides::Key, std::string> OperatorOverrides::addresses_of_na
       if (resolved.addresses.empty()) continue;
       const Endpoint& address = resolved.addresses.front();
       if (address.host() == resolved.config.address.host) continue;
-      const Key key(pool.state->spec().name, pool.state->backends()[i]->id());
+      const Key key(pool.state->config().name, pool.state->backends()[i]->id());
       const bool is_set = drained_.contains(key) || weights_.contains(key);
       if (is_set || key.second != usual_id(pool.backends, i)) addresses[key] = address.text();
     }
@@ -105,7 +105,7 @@ OperatorOverrides::Weights OperatorOverrides::weights_for(const Config& next,
 void OperatorOverrides::record_drained(const PoolSet& pool_set, const Config& config) {
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      const std::pair key(pool.state->spec().name, backend->id());
+      const std::pair key(pool.state->config().name, backend->id());
       if (backend->state().is_out(OutOfRotation::draining)) {
         drained_.insert(key);
       } else {
@@ -135,7 +135,7 @@ std::vector<OperatorOverrides::Key> OperatorOverrides::end_drains(
   if (std::ranges::none_of(drain_ends_, is_over)) return ended;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      const auto end = drain_ends_.find({pool.state->spec().name, backend->id()});
+      const auto end = drain_ends_.find({pool.state->config().name, backend->id()});
       if (end == drain_ends_.end() || !is_over(*end)) continue;
       if (backend->state().is_out(OutOfRotation::draining)) ended.push_back(end->first);
       backend->put_back(OutOfRotation::draining);
@@ -151,7 +151,7 @@ OperatorOverrides::Drained OperatorOverrides::drained_outside(const PoolSet& poo
   Drained drained = drained_;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      drained.erase({pool.state->spec().name, backend->id()});
+      drained.erase({pool.state->config().name, backend->id()});
     }
   }
   return drained;

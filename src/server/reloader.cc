@@ -187,7 +187,7 @@ Task<void> Reloader::resolve_hosts(const Config& next) {
 /// The next pools of a scheduler join it, under its lock.
 PreparationThread& Reloader::building_thread() {
   const auto has_scheduler = [](const PoolSet::PoolEntry& entry) {
-    return entry.state->spec().picker.has_scheduler();
+    return entry.state->config().picker.has_scheduler();
   };
   const bool locks = pool_set_ != nullptr && std::ranges::any_of(pool_set_->pools(), has_scheduler);
   return locks ? locking_thread() : preparation_;
@@ -549,7 +549,7 @@ bool Reloader::passes_checks(const std::string& host) const {
     for (std::size_t i = 0; i < pool.backends.size(); ++i) {
       if (pool.backends[i].config.address.host != host) continue;
       const BackendStatus* const status =
-          monitored->find(pool.state->spec().name, pool.state->backends()[i]->id());
+          monitored->find(pool.state->config().name, pool.state->backends()[i]->id());
       if (status != nullptr && status->health.state == HealthState::up) return true;
     }
   }

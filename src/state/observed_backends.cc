@@ -8,7 +8,7 @@ SavedState::ObservedBackends observe_backends(const PoolSet& pool_set,
                                               const MonitorSnapshot& monitored, Instant now) {
   SavedState::ObservedBackends observed;
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
-    const std::string& pool = entry.state->spec().name;
+    const std::string& pool = entry.state->config().name;
     for (const BackendPtr& backend : entry.state->backends()) {
       SavedState::Observed known{.learned = entry.state->learned(*backend, now)};
       if (known.learned.latency_age > max_observed_age) {
@@ -37,7 +37,7 @@ void restore_backends(const SavedState::ObservedBackends& observed, const PoolSe
                       Instant now) {
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
     for (const BackendPtr& backend : entry.state->backends()) {
-      const auto found = observed.find({entry.state->spec().name, backend->id()});
+      const auto found = observed.find({entry.state->config().name, backend->id()});
       if (found != observed.end()) entry.state->restore(*backend, found->second.learned, now);
     }
   }

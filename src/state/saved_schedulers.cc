@@ -9,7 +9,8 @@ namespace {
 
 void add_sessions(SavedState& state, const PoolSet& pool_set, Instant now) {
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
-    auto sessions = entry.state->saved_sessions(now);
+    if (entry.state->affinity() == nullptr) continue;
+    auto sessions = entry.state->affinity()->saved(now);
     if (sessions.empty()) continue;
     if (sessions.size() > max_saved_sessions) {
       const auto end = sessions.begin() + max_saved_sessions;
@@ -18,7 +19,7 @@ void add_sessions(SavedState& state, const PoolSet& pool_set, Instant now) {
       });
       sessions.erase(end, sessions.end());
     }
-    state.sessions[entry.state->spec().name] = std::move(sessions);
+    state.sessions[entry.state->config().name] = std::move(sessions);
   }
 }
 
@@ -29,16 +30,16 @@ void add_schedulers(SavedState& state, const PoolSet& pool_set, std::size_t max_
   state.tokenizers = pool_set.token_estimates().learned();
   if (max_prefixes > 0) add_sessions(state, pool_set, now);
   const auto scheduled = std::ranges::count_if(pool_set.pools(), [](const auto& entry) {
-    return entry.state->spec().picker.has_scheduler();
+    return entry.state->config().picker.has_scheduler();
   });
   if (scheduled == 0) return;
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
     const std::size_t share = max_prefixes / static_cast<std::size_t>(scheduled);
-    auto learned = entry.state->learned_scheduler(share, now);
-    if (!learned) continue;
-    const std::string& pool = entry.state->spec().name;
-    state.traffic[pool] = std::move(learned->traffic);
-    for (auto& [backend, engine] : learned->engines)
+    if (entry.state->scheduled() == nullptr) continue;
+    LearnedScheduler learned = entry.state->scheduled()->learned(share, now);
+    const std::string& pool = entry.state->config().name;
+    state.traffic[pool] = std::move(learned.traffic);
+    for (auto& [backend, engine] : learned.engines)
       state.engines[{pool, backend}] = std::move(engine);
   }
 }
@@ -53,15 +54,17 @@ void age_schedulers(SavedState& state, Duration passed) {
 
 void restore_sessions(const SavedState& state, const PoolSet& pool_set, Instant now) {
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
-    const auto found = state.sessions.find(entry.state->spec().name);
-    if (found != state.sessions.end()) entry.state->restore(found->second, now);
+    const auto found = state.sessions.find(entry.state->config().name);
+    Affinity* const affinity = entry.state->affinity();
+    if (affinity != nullptr && found != state.sessions.end()) affinity->restore(found->second, now);
   }
 }
 
 void restore_schedulers(SavedState state, const PoolSet& pool_set, Instant now) {
   pool_set.token_estimates().restore(state.tokenizers);
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
-    const std::string& pool = entry.state->spec().name;
+    if (entry.state->scheduled() == nullptr) continue;
+    const std::string& pool = entry.state->config().name;
     LearnedScheduler learned;
     if (const auto found = state.traffic.find(pool); found != state.traffic.end())
       learned.traffic = std::move(found->second);
@@ -69,12 +72,14 @@ void restore_schedulers(SavedState state, const PoolSet& pool_set, Instant now) 
       const auto found = state.engines.find({pool, backend->id()});
       if (found != state.engines.end()) learned.engines[backend->id()] = std::move(found->second);
     }
-    if (!learned.engines.empty()) entry.state->restore(learned, now);
+    if (!learned.engines.empty()) entry.state->scheduled()->restore(learned, now);
   }
 }
 
 void forget_caches_of_absent(const PoolSet& pool_set) {
-  for (const PoolSet::PoolEntry& entry : pool_set.pools()) entry.state->forget_caches_of_absent();
+  for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
+    if (entry.state->scheduled() != nullptr) entry.state->scheduled()->forget_caches_of_absent();
+  }
 }
 
 }  // namespace evenkeel

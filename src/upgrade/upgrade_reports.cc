@@ -42,7 +42,7 @@ ReplacedProcess::Backends drained_backends(const PoolSet& pool_set,
     for (const BackendPtr& backend : pool.state->backends()) {
       const bool drains = backend->state().is_out(OutOfRotation::draining);
       if (!drains && drained.empty()) continue;
-      ReplacedProcess::Backend key(pool.state->spec().name, backend->id());
+      ReplacedProcess::Backend key(pool.state->config().name, backend->id());
       if (drains) {
         drained.insert(std::move(key));
       } else {
@@ -58,7 +58,7 @@ void apply_drains(const ReplacedProcess::Backends& drained, const ReplacedProces
   if (drained.empty() && before.empty()) return;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
-      const ReplacedProcess::Backend key(pool.state->spec().name, backend->id());
+      const ReplacedProcess::Backend key(pool.state->config().name, backend->id());
       if (drained.contains(key)) {
         backend->state().take_out(OutOfRotation::draining);
       } else if (before.contains(key) && backend->state().is_out(OutOfRotation::draining)) {
@@ -79,7 +79,7 @@ ReplacedProcess report_in_flight(const PoolSet& pool_set, const ReplacedProcess*
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
       const std::uint32_t count = backend->slots().in_flight();
-      if (count > 0) report.in_flight[{pool.state->spec().name, backend->id()}] += count;
+      if (count > 0) report.in_flight[{pool.state->config().name, backend->id()}] += count;
     }
   }
   return report;

@@ -133,25 +133,6 @@ Result<std::string> authorization_of(const BackendConfig& backend, const Resolve
   return std::move(key.error());
 }
 
-/// The pool's spec without its backends.
-PoolSpec spec_of(const PoolConfig& pool) {
-  return {.name = pool.name,
-          .picker = pool.picker,
-          .queue = pool.limits.queue,
-          .standby = pool.standby,
-          .outlier = {.consecutive = pool.outlier.consecutive,
-                      .first_ejection = pool.health.interval,
-                      .ejection = pool.outlier.ejection,
-                      .trials_are_retried = retries_failures(pool),
-                      .max_ejected = pool.outlier.max_ejected},
-          .notices_silence = lacks_answered_checks(pool),
-          .affinity = affinity_of(pool),
-          .slow_start = pool.slow_start,
-          .retry_budget = pool.retry.budget,
-          .recovery_time =
-              std::min<Duration>(pool.health.interval * pool.health.rise, std::chrono::minutes(1))};
-}
-
 }  // namespace
 
 BackendHost host_of_backend(const PoolConfig& pool, const BackendConfig& backend) {
@@ -185,7 +166,7 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
       pool_entry.error().detail = "pool " + pool.name + ": " + pool_entry.error().detail;
       return std::move(pool_entry.error());
     }
-    pool_set->numbers_.emplace(pool_entry->state->spec().name, pool_set->pools_.size());
+    pool_set->numbers_.emplace(pool_entry->state->config().name, pool_set->pools_.size());
     pool_set->pools_.push_back(std::move(*pool_entry));
   }
   return std::shared_ptr<const PoolSet>(std::move(pool_set));
@@ -209,8 +190,11 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
                                                 const BuildInputs& build_inputs,
                                                 const PoolEntry* before) {
   const bool keeps_files = before != nullptr && !build_inputs.reload_files;
-  PoolSpec spec = spec_of(pool);
-  spec.subsets = std::move(subsets);
+  PoolSpec spec{.config = pool,
+                .retries_trials = retries_failures(pool),
+                .notices_silence = lacks_answered_checks(pool),
+                .backends = {},
+                .subsets = std::move(subsets)};
   const KnownServers known(before, pool.name, build_inputs.ids);
   PoolEntry pool_entry;
   for (const BackendConfig& backend : pool.backends) {
@@ -223,15 +207,12 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
     for (std::vector<Endpoint>& addresses : servers) {
       std::string id = known.id_of(address, addresses);
       if (id.empty()) id = several ? address + "@" + addresses.front().host() : address;
+      spec.backends.push_back({.id = id,
+                               .address = id == address ? address : addresses.front().text(),
+                               .max_in_flight = pool.limits.max_in_flight,
+                               .config = backend});
       const auto weight = build_inputs.weights.find({pool.name, id});
-      spec.backends.push_back(
-          {.id = id,
-           .address = id == address ? address : addresses.front().text(),
-           .weight = weight == build_inputs.weights.end() ? backend.weight : weight->second,
-           .zone = backend.zone,
-           .labels = backend.labels,
-           .max_in_flight = pool.limits.max_in_flight,
-           .standby = backend.standby});
+      if (weight != build_inputs.weights.end()) spec.backends.back().config.weight = weight->second;
       const bool drained = build_inputs.drained.contains({pool.name, id});
       pool_entry.backends.push_back({.config = backend,
                                      .addresses = std::move(addresses),
@@ -268,18 +249,27 @@ void PoolSet::activate() const {
 
 void PoolSet::leave(const PoolSet& successor) const {
   for (const PoolEntry& pool_entry : pools_) {
-    const PoolEntry* const next = successor.find(pool_entry.state->spec().name);
-    pool_entry.state->leave(next == nullptr ? nullptr : next->state.get());
+    Affinity* const affinity = pool_entry.state->affinity();
+    const PoolEntry* const next = successor.find(pool_entry.state->config().name);
+    const bool goes_on = next != nullptr && next->state->affinity() != nullptr;
+    // Requests that are still here have no sessions either.
+    if (affinity != nullptr && !goes_on) affinity->close();
   }
 }
 
 std::vector<std::shared_ptr<const void>> PoolSet::release_tables(const PoolSet& successor) const {
   std::vector<std::shared_ptr<const void>> released;
   for (const PoolEntry& pool_entry : pools_) {
-    const PoolEntry* const next = successor.find(pool_entry.state->spec().name);
-    auto index = pool_entry.state->release_index(next == nullptr ? nullptr : next->state.get());
-    if (index != nullptr) released.push_back(std::move(index));
-    if (auto pins = pool_entry.state->release_sessions()) released.push_back(std::move(pins));
+    const PoolState& pool = *pool_entry.state;
+    const PoolEntry* const next = successor.find(pool.config().name);
+    if (pool.scheduled() != nullptr) {
+      const ScheduledPool* const going_on =
+          next == nullptr ? nullptr : next->state->scheduled().get();
+      if (auto index = pool.scheduled()->release_index(going_on))
+        released.push_back(std::move(index));
+    }
+    if (pool.affinity() == nullptr) continue;
+    if (auto pins = pool.affinity()->take_former()) released.push_back(std::move(pins));
   }
   return released;
 }

@@ -18,7 +18,7 @@ inline BackendSpec some_spec(std::size_t number, std::uint32_t weight = 1,
                              std::uint32_t limit = 0) {
   const std::string address =
       "10.0." + std::to_string(number / 256) + "." + std::to_string(number % 256) + ":8000";
-  return {.id = address, .address = address, .weight = weight, .max_in_flight = limit};
+  return {.id = address, .address = address, .max_in_flight = limit, .config = {.weight = weight}};
 }
 
 inline std::shared_ptr<Backends> backends_of(const std::vector<BackendSpec>& specs) {

@@ -28,12 +28,12 @@ inline double chi_square(const std::vector<int>& counts, const Backends& backend
   double weights = 0;
   double picks = 0;
   for (std::size_t i = 0; i < backends.size(); ++i) {
-    weights += backends[i]->spec().weight;
+    weights += backends[i]->spec().config.weight;
     picks += counts[i];
   }
   double sum = 0;
   for (std::size_t i = 0; i < backends.size(); ++i) {
-    const double expected = picks * backends[i]->spec().weight / weights;
+    const double expected = picks * backends[i]->spec().config.weight / weights;
     sum += (counts[i] - expected) * (counts[i] - expected) / expected;
   }
   return sum;

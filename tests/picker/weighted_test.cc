@@ -78,7 +78,7 @@ TEST(Weighted, GivesNoCreditToARecoveredBackend) {
 TEST(Weighted, KeepsSharesWhenNearlyAllAreFull) {
   std::vector<BackendSpec> specs;
   for (std::size_t i = 0; i < 1000; ++i) specs.push_back(some_spec(i, 1, i < 998 ? 1u : 0u));
-  specs[999].weight = 3;
+  specs[999].config.weight = 3;
   auto backends = backends_of(specs);
   for (std::size_t i = 0; i < 998; ++i) ASSERT_TRUE((*backends)[i]->try_acquire(noon));
   auto picker = make_picker({.backends = backends, .choice = {.name = "weighted"}}, 3);

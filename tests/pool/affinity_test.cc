@@ -32,8 +32,8 @@ class PinnedSessions : public ::testing::Test {
  protected:
   void given(std::size_t count, std::uint32_t limit = 0, QueueConfig queue = {}) {
     PoolSpec spec = some_pool(count, limit, queue);
-    spec.picker.name = "round-robin";
-    spec.affinity = AffinityConfig{};
+    spec.config.picker.name = "round-robin";
+    spec.config.affinity = AffinityConfig{};
     given(std::move(spec));
   }
   void given(PoolSpec spec) {
@@ -57,7 +57,7 @@ class PinnedSessions : public ::testing::Test {
     for (std::uint64_t key = 0; key < count; ++key) backends.push_back(place(of_session(key)));
     return backends;
   }
-  AffinityStats stats() { return *state_->affinity_stats(); }
+  AffinityStats stats() { return state_->affinity()->stats(); }
 
   Loop loop_;
   std::shared_ptr<PoolState> state_;
@@ -297,8 +297,8 @@ TEST_F(PinnedSessions, SurviveAReload) {
 
   PoolSpec spec = state_->spec();
   spec.backends.erase(spec.backends.begin());
-  spec.backends[1].weight = 5;
-  spec.affinity->max_sessions = 500;
+  spec.backends[1].config.weight = 5;
+  spec.config.affinity->max_sessions = 500;
   const std::string removed = state_->backends()[0]->id();
   given(std::move(spec));
   state_->tick(loop_.now());
@@ -317,13 +317,13 @@ TEST_F(PinnedSessions, LeaveTheTableOfAnotherSizeThoughAnOldVersionServesRequest
   const auto former = state_;
   Pool of_former(former, loop_, 1);
   PoolSpec spec = state_->spec();
-  spec.affinity->max_sessions = 500;
+  spec.config.affinity->max_sessions = 500;
   given(std::move(spec));
 
-  std::weak_ptr<const void> memory = former->release_sessions();
+  std::weak_ptr<const void> memory = former->affinity()->take_former();
 
   EXPECT_TRUE(memory.expired());
-  EXPECT_EQ(former->release_sessions(), nullptr) << "it is released once";
+  EXPECT_EQ(former->affinity()->take_former(), nullptr) << "it is released once";
   const BackendPtr later = place(of_session(2));
   EXPECT_EQ(of_former.acquire(of_session(2)).take()->backend(), later) << "they share the sessions";
   EXPECT_EQ(of_former.acquire(of_session(1)).take()->backend(), before);
@@ -336,13 +336,13 @@ TEST_F(PinnedSessions, GiveTheirMemoryBackOnceNoVersionPinsAny) {
   const auto former = state_;
   Pool of_former(former, loop_, 1);
   PoolSpec spec = state_->spec();
-  spec.affinity.reset();
+  spec.config.affinity.reset();
   given(std::move(spec));
 
-  former->leave(state_.get());
+  former->affinity()->close();
 
-  EXPECT_NE(former->release_sessions(), nullptr);
-  EXPECT_EQ(former->affinity_stats()->sessions, 0u);
+  EXPECT_NE(former->affinity()->take_former(), nullptr);
+  EXPECT_EQ(former->affinity()->stats().sessions, 0u);
   EXPECT_TRUE(of_former.acquire(of_session(1)).take()) << "requests of the old version go on";
 }
 
@@ -356,7 +356,7 @@ Hint of_soft_session(std::uint64_t key, std::uint64_t parent = 0) {
 TEST_F(PinnedSessions, AreLearnedFromAnswersAndLostWithTheirBackend) {
   given(3);
   const BackendPtr knowing = state_->backends()[1];
-  state_->answer_pins(*knowing).pin(7, true, loop_.now());
+  state_->affinity()->answer_pins(*knowing).pin(7, true, loop_.now());
   EXPECT_EQ(place(of_session(7)), knowing);
 
   knowing->state().take_out(OutOfRotation::unhealthy);
@@ -371,7 +371,7 @@ TEST_F(PinnedSessions, AreLearnedFromAnswersAndLostWithTheirBackend) {
 
 TEST_F(PinnedSessions, WhoseStateIsAtARemovedBackendAreLost) {
   given(3);
-  state_->answer_pins(*state_->backends()[0]).pin(7, true, loop_.now());
+  state_->affinity()->answer_pins(*state_->backends()[0]).pin(7, true, loop_.now());
   PoolSpec spec = state_->spec();
   spec.backends.erase(spec.backends.begin());
   given(std::move(spec));
@@ -386,7 +386,7 @@ TEST_F(PinnedSessions, WhoseStateIsAtARemovedBackendAreLost) {
 TEST_F(PinnedSessions, ThatAnAnswerNamesWithoutStateGoElsewhere) {
   given(3);
   const BackendPtr first = state_->backends()[1];
-  state_->answer_pins(*first).pin(7, false, loop_.now());
+  state_->affinity()->answer_pins(*first).pin(7, false, loop_.now());
   EXPECT_EQ(place(of_session(7)), first);
   first->state().take_out(OutOfRotation::unhealthy);
 
@@ -399,11 +399,13 @@ TEST_F(PinnedSessions, ThatAnAnswerNamesWithoutStateGoElsewhere) {
 TEST_F(PinnedSessions, ContinueInAnotherProcess) {
   given(3);
   for (std::uint64_t key = 1; key < 7; ++key)
-    state_->answer_pins(*state_->backends()[key % 3]).pin(key, key % 2 == 0, loop_.now());
-  const auto saved = state_->saved_sessions(loop_.now());
+    state_->affinity()
+        ->answer_pins(*state_->backends()[key % 3])
+        .pin(key, key % 2 == 0, loop_.now());
+  const auto saved = state_->affinity()->saved(loop_.now());
   const auto other = PoolState::build(state_->spec());
   other->activate();
-  other->restore(saved, loop_.now());
+  other->affinity()->restore(saved, loop_.now());
   Pool pool(other, loop_, 2);
 
   for (std::uint64_t key = 1; key < 7; ++key) {
@@ -420,9 +422,9 @@ TEST_F(PinnedSessions, ThatNoRequestHasConfirmedContinueInAnotherProcessToo) {
   const auto other = PoolState::build(state_->spec());
   other->activate();
 
-  other->restore(state_->saved_sessions(loop_.now()), loop_.now());
+  other->affinity()->restore(state_->affinity()->saved(loop_.now()), loop_.now());
 
-  const auto saved = other->saved_sessions(loop_.now());
+  const auto saved = other->affinity()->saved(loop_.now());
   ASSERT_EQ(saved.size(), 1u);
   EXPECT_EQ(saved[0].tag, AffinityTable::tag_of(first->id()));
   EXPECT_FALSE(saved[0].confirmed);
@@ -495,11 +497,11 @@ TEST_F(PinnedSessions, EndWithTheRequestThatSaysSo) {
 
 TEST_F(PinnedSessions, AreNoneInAPoolWithoutAffinity) {
   PoolSpec spec = some_pool(2, 0);
-  spec.picker.name = "round-robin";
+  spec.config.picker.name = "round-robin";
   given(std::move(spec));
 
   EXPECT_NE(place(of_session(1)), place(of_session(1)));
-  EXPECT_FALSE(state_->affinity_stats());
+  EXPECT_EQ(state_->affinity(), nullptr);
 }
 
 }  // namespace

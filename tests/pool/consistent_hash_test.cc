@@ -97,7 +97,7 @@ TEST(ConsistentHash, GivesKeysInProportionToTheWeights) {
   }
 
   for (std::size_t i = 0; i < 4; ++i) {
-    const double share = (*backends)[i]->spec().weight / 16.0;
+    const double share = (*backends)[i]->spec().config.weight / 16.0;
     EXPECT_NEAR(counts[i] / static_cast<double>(picks), share, 0.01) << "backend " << i;
   }
 }
@@ -131,7 +131,7 @@ TEST(ConsistentHash, BoundsByWeight) {
   for (std::uint32_t held = 0; held < 1000; ++held) {
     const BackendPtr* chosen = picker->pick({.key = 42, .now = noon});
     ASSERT_TRUE((*chosen)->try_acquire(noon));
-    const double fair = static_cast<double>(held + 1) * (*chosen)->spec().weight / 10.0;
+    const double fair = static_cast<double>(held + 1) * (*chosen)->spec().config.weight / 10.0;
     EXPECT_LE((*chosen)->slots().in_flight(), std::ceil(1.25 * fair));
   }
 }
@@ -219,7 +219,7 @@ TEST(RendezvousTable, IsMadeOnceForTheSameBackends) {
   EXPECT_NE(RendezvousTable::of(*backends), table) << "owners are places in the list";
   backends = some_backends(20);
   BackendSpec heavier = backends->front()->spec();
-  heavier.weight += 1;
+  heavier.config.weight += 1;
   backends->front() = std::make_shared<Backend>(heavier);
   EXPECT_NE(RendezvousTable::of(*backends), table);
 }

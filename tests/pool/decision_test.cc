@@ -87,7 +87,7 @@ class RecordedScheduler : public ::testing::Test {
     return scheduler_.arrive({.prompt_tokens = tokens, .decision = decision}, now_);
   }
 
-  Scheduler scheduler_{{.slots = 2, .index_bytes = 1 << 20, .ttft_target = 2s}};
+  Scheduler scheduler_{{.slots = 2, .config = {.slo = {.ttft = 2s}, .index_bytes = 1 << 20}}};
   Instant now_{12h};
 };
 
@@ -97,7 +97,7 @@ TEST_F(RecordedScheduler, RecordsEachPartOfTheCost) {
   now_ += 500ms;
   scheduler_.place(now_);
 
-  ASSERT_EQ(decision.fate, Decision::Fate::placed);
+  ASSERT_EQ(decision.state, Decision::State::placed);
   EXPECT_EQ(decision.prompt_tokens, 5000u);
   EXPECT_EQ(decision.ttft_target, 2.0);
   EXPECT_EQ(decision.waited, 500ms);
@@ -128,14 +128,14 @@ TEST_F(RecordedScheduler, RecordsWhyItWasHeldAndHowLong) {
   Decision decision;
   arrive(1000, &decision);
   scheduler_.place(now_);
-  ASSERT_EQ(decision.fate, Decision::Fate::waits);
+  ASSERT_EQ(decision.state, Decision::State::waits);
   EXPECT_EQ(decision.looks, 0u) << "no backend is ready";
 
   now_ += 300ms;
   scheduler_.first_token(first, now_);
   scheduler_.place(now_);
 
-  ASSERT_EQ(decision.fate, Decision::Fate::placed);
+  ASSERT_EQ(decision.state, Decision::State::placed);
   EXPECT_EQ(decision.chosen, there);
   EXPECT_NEAR(decision.held_seconds[static_cast<std::size_t>(HeldBy::order)], 0.3, 1e-9);
 }
@@ -145,7 +145,7 @@ TEST_F(RecordedScheduler, RecordsAsHeldWhatNoBackendMayTake) {
   const SlotSet none;
   scheduler_.arrive({.prompt_tokens = 100, .allowed = &none, .decision = &decision}, now_);
   scheduler_.place(now_);
-  EXPECT_EQ(decision.fate, Decision::Fate::waits);
+  EXPECT_EQ(decision.state, Decision::State::waits);
   EXPECT_EQ(decision.considered, 0u);
 }
 
@@ -182,7 +182,7 @@ TEST_F(RecordedScheduler, PricesTheChoiceOfAShadow) {
 }
 
 TEST_F(RecordedScheduler, ARecordChangesNoDecision) {
-  Scheduler plain{{.slots = 2, .index_bytes = 1 << 20, .ttft_target = 2s}};
+  Scheduler plain{{.slots = 2, .config = {.slo = {.ttft = 2s}, .index_bytes = 1 << 20}}};
   for (std::uint32_t slot = 0; slot < 2; ++slot) {
     plain.add_backend(slot, {.identity = slot + 100, .kv_tokens = 1'000'000});
   }
@@ -209,7 +209,7 @@ TEST_F(RecordedScheduler, ARecordChangesNoDecision) {
 
 TEST(RecordedRefusals, ChangeNoDecision) {
   const SchedulerOptions options{
-      .slots = 2, .index_bytes = 1 << 20, .ttft_target = 300ms, .shed_factor = 1};
+      .slots = 2, .config = {.slo = {.ttft = 300ms}, .shed = 1, .index_bytes = 1 << 20}};
   Scheduler recorded{options};
   Scheduler plain{options};
   for (std::uint32_t slot = 0; slot < 2; ++slot) {
@@ -264,10 +264,10 @@ class RecordedPool : public ::testing::Test {
  protected:
   static PoolSpec recorded_pool(int backends, std::uint32_t explain_one_in, std::string shadow) {
     PoolSpec spec = some_pool(static_cast<std::size_t>(backends), 0);
-    spec.picker.name = "expected-time";
-    spec.picker.index_bytes = 1 << 20;
-    spec.picker.explain_one_in = explain_one_in;
-    if (!shadow.empty()) spec.picker.shadow_picker = {.name = std::move(shadow)};
+    spec.config.picker.name = "expected-time";
+    spec.config.picker.index_bytes = 1 << 20;
+    spec.config.picker.explain_one_in = explain_one_in;
+    if (!shadow.empty()) spec.config.picker.shadow_picker = {.name = std::move(shadow)};
     return spec;
   }
   void given(int backends, std::uint32_t explain_one_in = 0, std::string shadow = {}) {
@@ -304,7 +304,7 @@ TEST_F(RecordedPool, TellsWhatCameTrue) {
   Lease lease = acquire_now(500, "id-1");
   const auto at_once = lease.placed()->explanation();
   ASSERT_TRUE(at_once);
-  EXPECT_EQ(at_once->decision.fate, Decision::Fate::placed);
+  EXPECT_EQ(at_once->decision.state, Decision::State::placed);
   EXPECT_EQ(at_once->backend(at_once->decision.chosen), lease.backend()->id());
   EXPECT_THAT(compact_text(*at_once), StartsWith("backend=\"" + lease.backend()->id() + "\""));
   EXPECT_THAT(compact_text(*at_once), HasSubstr("of=2"));
@@ -314,15 +314,15 @@ TEST_F(RecordedPool, TellsWhatCameTrue) {
   lease.placed()->finished({.output_tokens = 9, .cached_tokens = 400}, 0, sent + 2s);
   lease.release();
 
-  const auto kept = state_->decisions("id-1");
+  const auto kept = state_->scheduled()->decisions("id-1");
   ASSERT_EQ(kept.size(), 1u);
   const Decision& decision = kept[0].decision;
-  EXPECT_EQ(decision.fate, Decision::Fate::finished);
+  EXPECT_EQ(decision.state, Decision::State::finished);
   EXPECT_NEAR(seconds_of(decision.ttft.value()), 1, 0.5);
   EXPECT_EQ(decision.output, 9u);
   EXPECT_EQ(decision.cached, 400u);
   EXPECT_NEAR(seconds_of(decision.took.value()), 2, 0.5);
-  EXPECT_TRUE(state_->decisions("id-2").empty());
+  EXPECT_TRUE(state_->scheduled()->decisions("id-2").empty());
 }
 
 TEST_F(RecordedPool, TellsOfEachAttempt) {
@@ -330,10 +330,10 @@ TEST_F(RecordedPool, TellsOfEachAttempt) {
   acquire_now(500, "id-1").release();
   acquire_now(500, "id-1").placed()->finished({}, 0, Clock::now());
 
-  const auto kept = state_->decisions("id-1");
+  const auto kept = state_->scheduled()->decisions("id-1");
   ASSERT_EQ(kept.size(), 2u);
-  EXPECT_EQ(kept[0].decision.fate, Decision::Fate::failed);
-  EXPECT_EQ(kept[1].decision.fate, Decision::Fate::finished);
+  EXPECT_EQ(kept[0].decision.state, Decision::State::failed);
+  EXPECT_EQ(kept[1].decision.state, Decision::State::finished);
 }
 
 TEST_F(RecordedPool, TellsApartRequestsOfOneName) {
@@ -351,19 +351,19 @@ TEST_F(RecordedPool, TellsApartRequestsOfOneName) {
   const auto later = pool_->acquire({.cost = &b});
   earlier.reset();
 
-  ASSERT_EQ(state_->decisions("same").size(), 2u);
-  EXPECT_EQ(state_->last_decision("same", 1)->decision.prompt_tokens, 500u);
-  EXPECT_EQ(state_->last_decision("same", 1)->decision.fate, Decision::Fate::left);
-  EXPECT_EQ(state_->last_decision("same", 2)->decision.fate, Decision::Fate::waits);
-  EXPECT_FALSE(state_->last_decision("same", 3));
-  EXPECT_FALSE(state_->last_decision("first", 1));
+  ASSERT_EQ(state_->scheduled()->decisions("same").size(), 2u);
+  EXPECT_EQ(state_->scheduled()->last_decision("same", 1)->decision.prompt_tokens, 500u);
+  EXPECT_EQ(state_->scheduled()->last_decision("same", 1)->decision.state, Decision::State::left);
+  EXPECT_EQ(state_->scheduled()->last_decision("same", 2)->decision.state, Decision::State::waits);
+  EXPECT_FALSE(state_->scheduled()->last_decision("same", 3));
+  EXPECT_FALSE(state_->scheduled()->last_decision("first", 1));
 }
 
 TEST_F(RecordedPool, TellsOfTheLastOnesOfAName) {
   given(2);
   for (std::uint32_t i = 1; i <= 40; ++i) acquire_now(i, "same").release();
 
-  const auto kept = state_->decisions("same");
+  const auto kept = state_->scheduled()->decisions("same");
   ASSERT_EQ(kept.size(), 16u);
   EXPECT_EQ(kept.front().decision.prompt_tokens, 25u);
   EXPECT_EQ(kept.back().decision.prompt_tokens, 40u);
@@ -378,11 +378,11 @@ TEST_F(RecordedPool, TellsOfRequestsThatLeftTheQueue) {
   {
     auto waiting = acquire(500, "left", true);
     ASSERT_FALSE(waiting.ready());
-    ASSERT_EQ(state_->decisions("left")[0].decision.fate, Decision::Fate::waits);
+    ASSERT_EQ(state_->scheduled()->decisions("left")[0].decision.state, Decision::State::waits);
   }
-  const auto left = state_->decisions("left");
+  const auto left = state_->scheduled()->decisions("left");
   ASSERT_EQ(left.size(), 1u);
-  EXPECT_EQ(left[0].decision.fate, Decision::Fate::left);
+  EXPECT_EQ(left[0].decision.state, Decision::State::left);
   EXPECT_EQ(left[0].decision.chosen, Scheduler::no_backend);
 }
 
@@ -395,13 +395,13 @@ TEST_F(RecordedPool, TellsOfAMoveToALaterVersionOfThePool) {
   const Pool next_pool(next, loop_, 1);
   pool_->hand_queue_to(&next_pool);
 
-  const auto moved = state_->decisions("moved");
+  const auto moved = state_->scheduled()->decisions("moved");
   ASSERT_EQ(moved.size(), 2u);
-  EXPECT_EQ(moved[0].decision.fate, Decision::Fate::moved);
-  EXPECT_EQ(moved[1].decision.fate, Decision::Fate::waits);
+  EXPECT_EQ(moved[0].decision.state, Decision::State::moved);
+  EXPECT_EQ(moved[1].decision.state, Decision::State::waits);
   EXPECT_EQ(state_->queue().waiting, 1u);
   EXPECT_EQ(state_->queue().abandoned_total, 0u);
-  EXPECT_EQ(state_->scheduler_stats()->shadow->compared_total, 1u) << "of the first one";
+  EXPECT_EQ(state_->scheduled()->stats().shadow->compared_total, 1u) << "of the first one";
 }
 
 TEST_F(RecordedPool, TellsOfRequestsThatLeaveJustAsTheyArePlaced) {
@@ -410,20 +410,20 @@ TEST_F(RecordedPool, TellsOfRequestsThatLeaveJustAsTheyArePlaced) {
   {
     auto waiting = acquire(500, "leaves", true);
     first.release();
-    ASSERT_EQ(state_->decisions("leaves")[0].decision.fate, Decision::Fate::placed);
+    ASSERT_EQ(state_->scheduled()->decisions("leaves")[0].decision.state, Decision::State::placed);
     ASSERT_FALSE(waiting.ready());
   }
 
-  const auto kept = state_->decisions("leaves");
+  const auto kept = state_->scheduled()->decisions("leaves");
   ASSERT_EQ(kept.size(), 1u);
-  EXPECT_EQ(kept[0].decision.fate, Decision::Fate::left);
+  EXPECT_EQ(kept[0].decision.state, Decision::State::left);
   EXPECT_NE(acquire_now(500, "next").placed(), nullptr) << "its slot is free";
 }
 
 TEST_F(RecordedPool, TellsWhyRequestsAreRefused) {
   PoolSpec spec = recorded_pool(2, 0, "");
-  spec.picker.slo.ttft = 10ms;
-  spec.picker.shed = 1;
+  spec.config.picker.slo.ttft = 10ms;
+  spec.config.picker.shed = 1;
   given(spec);
   const Lease busy = acquire_now(100, "busy", false);
   Lease other = acquire_now(100, "other", false);
@@ -433,10 +433,10 @@ TEST_F(RecordedPool, TellsWhyRequestsAreRefused) {
 
   const auto result = waiting.take();
   EXPECT_EQ(result.error().fault, Fault::queue_full);
-  const auto kept = state_->decisions("late");
+  const auto kept = state_->scheduled()->decisions("late");
   ASSERT_EQ(kept.size(), 1u);
   const Decision& decision = kept[0].decision;
-  EXPECT_EQ(decision.fate, Decision::Fate::refused);
+  EXPECT_EQ(decision.state, Decision::State::refused);
   EXPECT_GT(seconds_of(decision.waited) + decision.least_prefill, decision.ttft_target);
   EXPECT_EQ(decision.candidate_count, 2u);
   EXPECT_THAT(compact_text(kept[0]), StartsWith("state=refused, waited=0."));
@@ -446,7 +446,7 @@ TEST_F(RecordedPool, TellsWhyRequestsAreRefused) {
 
 TEST_F(RecordedPool, TellsOfRequestsThatTheQueueHasNoPlaceFor) {
   PoolSpec spec = recorded_pool(1, 0, "");
-  spec.queue.size = 1;
+  spec.config.limits.queue.size = 1;
   given(spec);
   const Lease busy = acquire_now(40'000, "busy", false);
   const auto waiting = acquire(100, "waiting", false);
@@ -454,7 +454,7 @@ TEST_F(RecordedPool, TellsOfRequestsThatTheQueueHasNoPlaceFor) {
   ASSERT_TRUE(refused.ready());
   EXPECT_FALSE(refused.take().ok());
 
-  const auto kept = state_->decisions("refused");
+  const auto kept = state_->scheduled()->decisions("refused");
   ASSERT_EQ(kept.size(), 1u);
   EXPECT_THAT(compact_text(kept[0]), StartsWith("state=left, waited=0.000"));
 }
@@ -462,18 +462,18 @@ TEST_F(RecordedPool, TellsOfRequestsThatTheQueueHasNoPlaceFor) {
 TEST_F(RecordedPool, RecordsOnlyThoseThatAskUnlessItSamples) {
   given(2);
   for (int i = 0; i < 100; ++i) acquire_now(10, "quiet", false).release();
-  EXPECT_TRUE(state_->decisions("quiet").empty());
+  EXPECT_TRUE(state_->scheduled()->decisions("quiet").empty());
 
   given(2, 4);
   for (int i = 0; i < 12; ++i) acquire_now(10, "sampled", false).release();
-  EXPECT_EQ(state_->decisions("sampled").size(), 3u);
+  EXPECT_EQ(state_->scheduled()->decisions("sampled").size(), 3u);
 }
 
 TEST_F(RecordedPool, SamplesDoNotPushOutWhatSomebodyAskedFor) {
   given(1, 1);
   acquire_now(10, "asked").release();
   for (int i = 0; i < 1000; ++i) acquire_now(10, "sampled", false).release();
-  EXPECT_EQ(state_->decisions("asked").size(), 1u);
+  EXPECT_EQ(state_->scheduled()->decisions("asked").size(), 1u);
 }
 
 TEST_F(RecordedPool, ComparesAShadowPickerThatTakesNoSlots) {
@@ -481,7 +481,7 @@ TEST_F(RecordedPool, ComparesAShadowPickerThatTakesNoSlots) {
   std::vector<Lease> leases;
   for (int i = 0; i < 3; ++i) leases.push_back(acquire_now(20'000, "id", false));
 
-  const ShadowStats shadow = state_->scheduler_stats()->shadow.value();
+  const ShadowStats shadow = state_->scheduled()->stats().shadow.value();
   EXPECT_EQ(shadow.compared_total + shadow.unavailable_total, 3u);
   EXPECT_GE(shadow.compared_total, shadow.agreed_total);
   EXPECT_EQ(state_->in_flight(), 3u);
@@ -496,7 +496,7 @@ TEST_F(RecordedPool, AShadowThatIgnoresLongPromptsIsDearer) {
     lease.placed()->first_token(Clock::now());
     lease.placed()->finished({.output_tokens = 1}, 0, Clock::now());
   }
-  const ShadowStats shadow = state_->scheduler_stats()->shadow.value();
+  const ShadowStats shadow = state_->scheduled()->stats().shadow.value();
   EXPECT_GT(shadow.regret_sum, 5s) << "it sends half of them behind the long one";
   EXPECT_LT(shadow.gain_sum, 100ms);
   EXPECT_LT(shadow.agreed_total, shadow.compared_total);
@@ -513,7 +513,8 @@ TEST_F(RecordedPool, AShadowByKeySendsWhatIsAlikeToOneBackend) {
       auto task = acquire(10, picker, true, found.value_or(17));
       task.take()->release();
     }
-    for (const auto& each : state_->decisions(picker)) chosen.insert(each.decision.shadow);
+    for (const auto& each : state_->scheduled()->decisions(picker))
+      chosen.insert(each.decision.shadow);
     EXPECT_EQ(chosen.size(), 1u) << picker;
     EXPECT_EQ(chosen.count(Scheduler::no_backend), 0u);
   }
@@ -521,16 +522,15 @@ TEST_F(RecordedPool, AShadowByKeySendsWhatIsAlikeToOneBackend) {
 
 TEST_F(RecordedPool, TheMemoryGuardOfAShadowIsItsOwn) {
   PoolSpec spec = recorded_pool(2, 1, "gpu");
-  spec.picker.shadow_picker->memory_guard = 0.9;
+  spec.config.picker.shadow_picker->memory_guard = 0.9;
   given(spec);
-  const SharedBackend& full = state_->backends()[0]->shared();
   state_->backends()[0]->signals().publish({.kv_cache_ratio = 0.99}, Clock::now(), 0);
   for (int i = 0; i < 8; ++i) acquire_now(10, "id").release();
 
-  for (const auto& each : state_->decisions("id")) {
+  for (const auto& each : state_->scheduled()->decisions("id")) {
     EXPECT_EQ(each.backend(each.decision.shadow), state_->backends()[1]->id());
   }
-  EXPECT_FALSE(state_->over_memory_guard(full)) << "the scheduler has no guard";
+  EXPECT_EQ(state_->config().picker.guard(), 0) << "the scheduler has none";
 }
 
 TEST_F(RecordedPool, AShadowHasNoSayAboutPinnedRequests) {
@@ -541,12 +541,12 @@ TEST_F(RecordedPool, AShadowHasNoSayAboutPinnedRequests) {
   const Hint hint{.pinned = &pinned, .cost = &cost};
   pool_->acquire(hint).take()->release();
 
-  EXPECT_NE(state_->decisions("free").at(0).decision.shadow, Scheduler::no_backend);
-  EXPECT_EQ(state_->decisions("pinned").at(0).decision.shadow, Scheduler::no_backend);
+  EXPECT_NE(state_->scheduled()->decisions("free").at(0).decision.shadow, Scheduler::no_backend);
+  EXPECT_EQ(state_->scheduled()->decisions("pinned").at(0).decision.shadow, Scheduler::no_backend);
 }
 
 TEST_F(RecordedPool, CountsOfAShadowGoOnUntilItIsAnotherOne) {
-  const auto compared = [this] { return state_->scheduler_stats()->shadow->compared_total; };
+  const auto compared = [this] { return state_->scheduled()->stats().shadow->compared_total; };
   given(2, 1, "round-robin");
   const Lease from_before = acquire_now(10, "id", false);
   given(2, 1, "round-robin");
@@ -561,11 +561,11 @@ TEST_F(RecordedPool, CountsOfAShadowGoOnUntilItIsAnotherOne) {
   const RequestCost late{.arrival = {.prompt_tokens = 10}, .name = "late"};
   worker_that_lags.acquire({.cost = &late}).take()->release();
   EXPECT_EQ(compared(), 0u) << "its choice was that of the former one";
-  EXPECT_EQ(former->scheduler_stats()->shadow->compared_total, 3u);
+  EXPECT_EQ(former->scheduled()->stats().shadow->compared_total, 3u);
 
   given(2, 1);
   acquire_now(10, "id", false).release();
-  EXPECT_FALSE(state_->scheduler_stats()->shadow);
+  EXPECT_FALSE(state_->scheduled()->stats().shadow);
   given(2, 1, "round-robin");
   EXPECT_EQ(compared(), 0u);
 }
@@ -573,7 +573,7 @@ TEST_F(RecordedPool, CountsOfAShadowGoOnUntilItIsAnotherOne) {
 TEST_F(RecordedPool, WithoutAShadowNothingIsCompared) {
   given(2, 1);
   acquire_now(10, "id", false).release();
-  EXPECT_FALSE(state_->scheduler_stats()->shadow);
+  EXPECT_FALSE(state_->scheduled()->stats().shadow);
   EXPECT_EQ(state_->new_shadow_picker(1), nullptr);
 }
 

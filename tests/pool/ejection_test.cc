@@ -116,7 +116,7 @@ TEST_F(EjectedBackend, GetsAnotherTrialIfTheFirstHasNoOutcome) {
 }
 
 TEST_F(EjectedBackend, IsEjectedTwiceAsLongWhenItsTrialIsRetried) {
-  given(3, {.trials_are_retried = true});
+  given(3, {}, true);
   fail(0);
   expect_ejections({2s, 4s, 8s, 16s, 30s, 30s});
 }
@@ -243,7 +243,7 @@ TEST_F(EjectedBackend, StaysEjectedAfterAReload) {
   pass(100ms);
 
   EXPECT_TRUE(is_ejected(0));
-  spec.outlier.max_ejected = 0;
+  spec.config.outlier.max_ejected = 0;
   state_ = PoolState::build(spec, state_.get());
   state_->activate();
   pass(100ms);

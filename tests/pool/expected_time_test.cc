@@ -21,8 +21,8 @@ constexpr Duration patience = 10s;  // reached only by a failing test
 
 PoolSpec scheduled_pool(std::size_t backends, std::uint32_t max_in_flight = 0) {
   PoolSpec spec = some_pool(backends, max_in_flight);
-  spec.picker.name = "expected-time";
-  spec.picker.index_bytes = 1 << 20;
+  spec.config.picker.name = "expected-time";
+  spec.config.picker.index_bytes = 1 << 20;
   return spec;
 }
 
@@ -70,7 +70,7 @@ TEST_F(ScheduledAcquire, StartsARequestAtOnceOnAnIdleBackend) {
   EXPECT_NE(one.backend(), other.backend());
   EXPECT_NE(one.placed(), nullptr);
   EXPECT_EQ(state_->in_flight(), 2u);
-  EXPECT_EQ(state_->scheduler_stats()->placed_total, 2u);
+  EXPECT_EQ(state_->scheduled()->stats().placed_total, 2u);
 }
 
 TEST_F(ScheduledAcquire, HoldsARequestUntilABackendCanStartIt) {
@@ -79,7 +79,6 @@ TEST_F(ScheduledAcquire, HoldsARequestUntilABackendCanStartIt) {
   auto waiting = acquire(20'000);
   ASSERT_FALSE(waiting.ready());
   EXPECT_EQ(state_->queue().waiting, 1u);
-  EXPECT_TRUE(state_->has_waiting());
 
   first.placed()->first_token(Clock::now());
 
@@ -90,16 +89,16 @@ TEST_F(ScheduledAcquire, HoldsARequestUntilABackendCanStartIt) {
   EXPECT_EQ(state_->in_flight(), 2u) << "the first one still streams";
   EXPECT_EQ(state_->queue().waiting, 0u);
   EXPECT_EQ(state_->queue().waited_total, 1u);
-  EXPECT_EQ(state_->scheduler_stats()->first_tokens_total, 1u);
+  EXPECT_EQ(state_->scheduled()->stats().first_tokens_total, 1u);
 }
 
 TEST_F(ScheduledAcquire, CountsTheDemandOfWhatItPlacesAndOfWhatItRefuses) {
   PoolSpec spec = scheduled_pool(1);
-  spec.picker.shed = 1;
-  spec.picker.slo.ttft = 100ms;
+  spec.config.picker.shed = 1;
+  spec.config.picker.slo.ttft = 100ms;
   given(std::move(spec));
   const Lease first = acquire_now(20'000);
-  const SchedulerStats one = *state_->scheduler_stats();
+  const SchedulerStats one = state_->scheduled()->stats();
   EXPECT_GT(one.prefill_sum, 1s);
   EXPECT_GT(one.decode_sum, 0s);
 
@@ -107,7 +106,7 @@ TEST_F(ScheduledAcquire, CountsTheDemandOfWhatItPlacesAndOfWhatItRefuses) {
   ASSERT_TRUE(becomes_ready(refused));
 
   EXPECT_FALSE(refused.take());
-  const SchedulerStats both = *state_->scheduler_stats();
+  const SchedulerStats both = state_->scheduled()->stats();
   EXPECT_EQ(both.refused_total, 1u);
   EXPECT_GT(both.prefill_sum, 1.9 * one.prefill_sum);
   EXPECT_GT(both.decode_sum, 1.9 * one.decode_sum);
@@ -172,7 +171,7 @@ TEST_F(ScheduledAcquire, RespectsTheLimitOfABackend) {
 
 TEST_F(ScheduledAcquire, AtTheLimitTheClientWithTheMostGivesWay) {
   PoolSpec spec = scheduled_pool(1);
-  spec.queue.size = 3;
+  spec.config.limits.queue.size = 3;
   given(spec);
   Lease first = acquire_now(20'000);
   auto oldest = acquire(20'000, {.client = "192.0.2.1"});
@@ -196,7 +195,7 @@ TEST_F(ScheduledAcquire, AtTheLimitTheClientWithTheMostGivesWay) {
 
 TEST_F(ScheduledAcquire, RefusesWhatDoesNotFitIntoTheQueueUnlessItIsMoreUrgent) {
   PoolSpec spec = scheduled_pool(1);
-  spec.queue.size = 2;
+  spec.config.limits.queue.size = 2;
   given(spec);
   Lease first = acquire_now(20'000);
   auto standard = acquire(20'000, {.priority = Priority::standard});
@@ -219,7 +218,7 @@ TEST_F(ScheduledAcquire, RefusesWhatDoesNotFitIntoTheQueueUnlessItIsMoreUrgent) 
 
 TEST_F(ScheduledAcquire, TimesOutInTheQueue) {
   PoolSpec spec = scheduled_pool(1);
-  spec.queue.timeout = 100ms;
+  spec.config.limits.queue.timeout = 100ms;
   given(spec);
   Lease first = acquire_now(200'000);
   auto waiting = acquire(20'000);
@@ -232,8 +231,8 @@ TEST_F(ScheduledAcquire, TimesOutInTheQueue) {
 
 TEST_F(ScheduledAcquire, RefusesWhatWouldBeTooLateAndSaysWhenToComeBack) {
   PoolSpec spec = scheduled_pool(1);
-  spec.picker.shed = 1;
-  spec.picker.slo.ttft = 50ms;
+  spec.config.picker.shed = 1;
+  spec.config.picker.slo.ttft = 50ms;
   given(spec);
   Lease first = acquire_now(20'000);
   auto waiting = acquire(20'000);
@@ -243,7 +242,7 @@ TEST_F(ScheduledAcquire, RefusesWhatWouldBeTooLateAndSaysWhenToComeBack) {
   const Error error = waiting.take().error();
   EXPECT_EQ(error.fault, Fault::queue_full);
   EXPECT_GT(error.retry_after_ms, 0u);
-  EXPECT_EQ(state_->scheduler_stats()->refused_total, 1u);
+  EXPECT_EQ(state_->scheduled()->stats().refused_total, 1u);
 }
 
 TEST_F(ScheduledAcquire, NeverSendsARequestWhereItHasBeen) {
@@ -284,7 +283,7 @@ TEST_F(ScheduledAcquire, ABackendThatReturnsGetsWhatWaits) {
 
 TEST_F(ScheduledAcquire, AStandbyBackendJoinsWhileRequestsAreHeld) {
   PoolSpec spec = scheduled_pool(2);
-  spec.backends[1].standby = true;
+  spec.backends[1].config.standby = true;
   given(spec);
   Lease first = acquire_now(500'000);
   auto waiting = acquire(500'000);
@@ -305,7 +304,8 @@ TEST_F(ScheduledAcquire, KeepsWhatItKnowsOverAReload) {
   auto waiting = acquire(20'000);
 
   PoolSpec spec = scheduled_pool(3);
-  for (BackendSpec& each : spec.backends) each.weight = 7;  // other objects for the same servers
+  for (BackendSpec& each : spec.backends)
+    each.config.weight = 7;  // other objects for the same servers
   const auto successor = PoolState::build(spec, state_.get());
   successor->activate();
   Pool new_pool(successor, loop_, 1);
@@ -327,13 +327,13 @@ TEST_F(ScheduledAcquire, ForgetsABackendThatLeaves) {
   const BackendPtr leaves = backend(1);
   const auto successor = PoolState::build(scheduled_pool(1), state_.get());
   successor->activate();
-  EXPECT_TRUE(successor->forecast(*leaves, Clock::now()));
+  EXPECT_TRUE(successor->scheduled()->forecast(*leaves, Clock::now()));
 
   pool_.reset();
   state_.reset();
 
-  EXPECT_FALSE(successor->forecast(*leaves, Clock::now()));
-  EXPECT_TRUE(successor->forecast(*successor->backends()[0], Clock::now()));
+  EXPECT_FALSE(successor->scheduled()->forecast(*leaves, Clock::now()));
+  EXPECT_TRUE(successor->scheduled()->forecast(*successor->backends()[0], Clock::now()));
 }
 
 TEST(ScheduledPools, ServeManyWorkersAtOnce) {

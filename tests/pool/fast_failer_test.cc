@@ -19,7 +19,7 @@ class FastFailer : public ::testing::TestWithParam<std::string_view> {
  protected:
   void SetUp() override {
     PoolSpec spec = some_pool(3, 0);
-    spec.picker.name = GetParam();
+    spec.config.picker.name = GetParam();
     state_ = PoolState::build(std::move(spec));
     state_->activate();
     picker_ = state_->new_picker(7);

@@ -131,8 +131,8 @@ class GuardedPool : public ::testing::Test {
  protected:
   GuardedPool() {
     PoolSpec spec = some_pool(2, 1);
-    spec.picker.name = "gpu";
-    spec.picker.memory_guard = guard;
+    spec.config.picker.name = "gpu";
+    spec.config.picker.memory_guard = guard;
     state = PoolState::build(std::move(spec));
     full = state->backends()[0].get();
     other = state->backends()[1].get();

@@ -38,8 +38,8 @@ class Process {
 
   void reload(std::size_t backends, std::size_t index_bytes) {
     PoolSpec spec = some_pool(backends, 0);
-    spec.picker.name = "expected-time";
-    spec.picker.index_bytes = index_bytes;
+    spec.config.picker.name = "expected-time";
+    spec.config.picker.index_bytes = index_bytes;
     state_ = PoolState::build(std::move(spec), state_.get());
     state_->activate();
     pool_.emplace(state_, loop_, 1);
@@ -50,7 +50,7 @@ class Process {
   const BackendPtr& backend(std::size_t index) { return state_->backends()[index]; }
   EngineState& engine(std::size_t index) { return backend(index)->signals().engine(); }
   LearnedScheduler learned(std::size_t max_prefixes = all) {
-    return *state_->learned_scheduler(max_prefixes, Clock::now());
+    return state_->scheduled()->learned(max_prefixes, Clock::now());
   }
   LearnedEngine learned_of(std::size_t index) { return learned().engines.at(backend(index)->id()); }
   std::size_t prefixes_of(std::size_t index) { return learned_of(index).prefixes.size(); }
@@ -98,7 +98,7 @@ TEST(LearnedSchedulers, ContinueWithSpeedsAndPrefixes) {
   ASSERT_EQ(learned.engines.size(), 2u);
 
   Process after(2);
-  after.pool().restore(learned, Clock::now());
+  after.pool().scheduled()->restore(learned, Clock::now());
 
   const LearnedScheduler again = after.learned();
   EXPECT_EQ(again.traffic.output_lengths, learned.traffic.output_lengths);
@@ -155,19 +155,21 @@ TEST(LearnedSchedulers, AnIndexIsReleasedOnceAnotherHasTakenItsPlace) {
   for (std::uint64_t i = 0; i < 20; ++i) process.serve(i, 4);
   const auto former = process.shared();
   process.reload(2, 8 << 20);
-  EXPECT_EQ(former->release_index(&process.pool()), nullptr) << "it is still in use";
-  EXPECT_GT(former->scheduler_stats()->index_bytes, 1u << 20);
+  EXPECT_EQ(former->scheduled()->release_index(process.pool().scheduled().get()), nullptr)
+      << "it is still in use";
+  EXPECT_GT(former->scheduled()->stats().index_bytes, 1u << 20);
 
   process.reload(2, 4 << 20);
-  EXPECT_NE(former->release_index(&process.pool()), nullptr);
-  EXPECT_LT(former->scheduler_stats()->index_bytes, 1u << 18);
+  EXPECT_NE(former->scheduled()->release_index(process.pool().scheduled().get()), nullptr);
+  EXPECT_LT(former->scheduled()->stats().index_bytes, 1u << 18);
   EXPECT_GT(process.prefixes_of(0) + process.prefixes_of(1), 0u);
 }
 
 TEST(LearnedSchedulers, RequestsAreServedWithoutTheReleasedIndex) {
   Process process(2, 8 << 20);
   for (std::uint64_t i = 0; i < 20; ++i) process.serve(i, 4);
-  EXPECT_NE(process.pool().release_index(nullptr), nullptr) << "the pool is no longer in the file";
+  EXPECT_NE(process.pool().scheduled()->release_index(nullptr), nullptr)
+      << "the pool is no longer in the file";
   EXPECT_EQ(process.prefixes_of(0) + process.prefixes_of(1), 0u);
   // More blocks than the smallest index holds.
   for (std::uint64_t i = 0; i < 1000; ++i) EXPECT_LT(process.serve(i, 4 + i % 9), 2u);
@@ -196,7 +198,7 @@ TEST(LearnedSchedulers, ABackendThatIsNewIsTakenForSlowerThanTheOthersAndOneThat
   learned.engines.insert(std::move(gone));
 
   Process after(2);
-  after.pool().restore(learned, Clock::now());
+  after.pool().scheduled()->restore(learned, Clock::now());
 
   const double known = after.learned_of(0).prefill.coefficients[0];
   ASSERT_GT(after.learned_of(0).prefill.samples, 20u);
@@ -213,7 +215,7 @@ TEST(LearnedSchedulers, TheNewestPrefixesFitASmallerIndexAndASmallerFile) {
             std::vector(blocks.begin(), blocks.begin() + 100));
 
   Process after(1, 1 << 18);
-  after.pool().restore(before.learned(), Clock::now());
+  after.pool().scheduled()->restore(before.learned(), Clock::now());
 
   const std::vector<std::uint64_t> kept = after.learned_of(0).prefixes;
   ASSERT_GT(kept.size(), 20u);
@@ -232,7 +234,7 @@ TEST(LearnedSchedulers, AnEngineThatHasRestartedHasNothingInItsCaches) {
     ASSERT_EQ(learned.prefixes.size(), 160u);
 
     Process after(1);
-    after.pool().restore(before.learned(), Clock::now());
+    after.pool().scheduled()->restore(before.learned(), Clock::now());
     after.pool().tick(Clock::now());
     EXPECT_EQ(after.prefixes_of(0), 160u) << "nothing is known against it";
     after.engine(0).report({.start_time = restarted ? 1010.0 : 1000.0});
@@ -249,7 +251,7 @@ TEST(LearnedSchedulers, AnEngineThatDoesNotSayWhetherItHasRestartedIsNotBelieved
   before.engine(0).report({.start_time = 1000});
   before.serve(1, 8);
   Process after(1);
-  after.pool().restore(before.learned(), Clock::now());
+  after.pool().scheduled()->restore(before.learned(), Clock::now());
 
   after.engine(0).report({.work_done = 5});
   after.pool().tick(Clock::now() + 25s);
@@ -263,10 +265,10 @@ TEST(LearnedSchedulers, ABackendThatDoesNotServeIsForgotten) {
   Process before(2);
   for (std::uint64_t i = 0; i < 40; ++i) before.serve(i, 8);
   Process after(2);
-  after.pool().restore(before.learned(), Clock::now());
+  after.pool().scheduled()->restore(before.learned(), Clock::now());
   after.backend(0)->state().take_out(OutOfRotation::unhealthy);
 
-  after.pool().forget_caches_of_absent();
+  after.pool().scheduled()->forget_caches_of_absent();
 
   EXPECT_EQ(after.prefixes_of(0), 0u);
   EXPECT_GT(after.prefixes_of(1), 0u);
@@ -335,9 +337,9 @@ TEST(LearnedSchedulers, AnyNumbersAreSurvived) {
     engine.prefixes.assign(200'000, 7);
 
     Process after(1);
-    after.pool().restore(bad, Clock::now());
+    after.pool().scheduled()->restore(bad, Clock::now());
     for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(after.serve(i, 8), 0u);
-    const auto forecast = after.pool().forecast(*after.backend(0), Clock::now());
+    const auto forecast = after.pool().scheduled()->forecast(*after.backend(0), Clock::now());
     EXPECT_GE(forecast->wait, 0s);
     const LearnedEngine restored = after.learned_of(0);
     EXPECT_TRUE(std::isfinite(restored.prefill.coefficients[0]));

@@ -17,7 +17,7 @@ class LearnedStates : public ::testing::Test {
  protected:
   static std::shared_ptr<PoolState> pool_of(std::size_t backends, PickerConfig picker = {}) {
     PoolSpec spec = some_pool(backends, 0);
-    spec.picker = std::move(picker);
+    spec.config.picker = std::move(picker);
     auto pool = PoolState::build(std::move(spec));
     pool->activate();
     pool->tick(noon);
@@ -29,7 +29,7 @@ class LearnedStates : public ::testing::Test {
   /// Another process's pool that continues with what this one has learned of its first backend.
   static std::shared_ptr<PoolState> continued(const std::shared_ptr<PoolState>& before, Instant now,
                                               std::size_t backends) {
-    auto pool = pool_of(backends, before->spec().picker);
+    auto pool = pool_of(backends, before->config().picker);
     pool->restore(first(pool), before->learned(first(before), now), now);
     return pool;
   }

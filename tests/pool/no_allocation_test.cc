@@ -69,8 +69,8 @@ TEST(NoAllocation, WhileRequestsWaitForAnotherVersion) {
   auto state = PoolState::build(versioned_pool(3, 1, 1));
   Loop loop;
   Pool pool(state, loop, 1);
-  const Hint stable{.subset = state->subset_number(v7)};
-  const Hint canary{.subset = state->subset_number(v8)};
+  const Hint stable{.subset = state->backend_set().number_of(v7)};
+  const Hint canary{.subset = state->backend_set().number_of(v8)};
   auto held = pool.acquire(canary).take();
   auto waiting = pool.acquire(canary);
   ASSERT_FALSE(waiting.ready());
@@ -87,7 +87,7 @@ TEST(NoAllocation, WhileRequestsWaitForAnotherVersion) {
 }
 
 TEST(NoAllocation, InTheDecisionsOfAScheduler) {
-  Scheduler scheduler({.slots = 4, .index_bytes = 1 << 20});
+  Scheduler scheduler({.slots = 4, .config = {.index_bytes = 1 << 20}});
   for (std::uint32_t slot = 0; slot < 4; ++slot) scheduler.add_backend(slot, {.identity = slot});
   Rng rng(1);
   std::vector<std::uint64_t> blocks(64);
@@ -146,8 +146,8 @@ TEST(NoAllocation, InALongRunOfAPrefixIndexWhichHoldsItsByteCap) {
 /// A table of tens of thousands of names takes milliseconds to build.
 TEST(NoAllocation, WhileRequestsAreKeptFromASchedulerThatLearnsTheNamesOfAdapters) {
   PoolSpec spec = some_pool(1, 0);
-  spec.picker.name = "expected-time";
-  spec.picker.index_bytes = 1 << 20;
+  spec.config.picker.name = "expected-time";
+  spec.config.picker.index_bytes = 1 << 20;
   const auto state = PoolState::build(std::move(spec));
   OfferedAdapters offered;
   for (std::uint64_t name = 1; name <= 1000; ++name) {
@@ -158,7 +158,7 @@ TEST(NoAllocation, WhileRequestsAreKeptFromASchedulerThatLearnsTheNamesOfAdapter
   bool blocked = false;
   std::function<void()> check;
   check = [&] {
-    readers.push_back(std::async(std::launch::async, [&] { state->scheduler_stats(); }));
+    readers.push_back(std::async(std::launch::async, [&] { state->scheduled()->stats(); }));
     blocked = readers.back().wait_for(std::chrono::seconds(10)) != std::future_status::ready;
     if (!blocked) on_next_allocation = &check;
   };

@@ -16,9 +16,10 @@ inline constexpr AttemptResult succeeded{};
 /// A pool some of whose backends fail.
 class OutlierPool : public ::testing::Test {
  protected:
-  void given(std::size_t backends, OutlierSpec outlier = {}) {
+  void given(std::size_t backends, OutlierConfig outlier = {}, bool retries_trials = false) {
     PoolSpec spec = some_pool(backends, 0);
-    spec.outlier = outlier;
+    spec.config.outlier = outlier;
+    spec.retries_trials = retries_trials;
     state_ = PoolState::build(std::move(spec));
     state_->activate();
     state_->tick(now_);

@@ -22,8 +22,8 @@ class PoolAdapters : public ::testing::Test {
  protected:
   PoolAdapters() {
     PoolSpec spec = some_pool(3, 0);
-    spec.picker.name = "expected-time";
-    spec.picker.index_bytes = 1 << 20;
+    spec.config.picker.name = "expected-time";
+    spec.config.picker.index_bytes = 1 << 20;
     state_ = PoolState::build(std::move(spec));
     state_->activate();
     pool_.emplace(state_, loop_, 1);
@@ -60,7 +60,7 @@ class PoolAdapters : public ::testing::Test {
     const auto& backends = state_->backends();
     const auto chosen = std::ranges::find(backends, lease->backend());
     Priced priced{static_cast<std::size_t>(chosen - backends.begin()), {-1, -1, -1}};
-    const auto decisions = state_->decisions(name);
+    const auto decisions = state_->scheduled()->decisions(name);
     EXPECT_EQ(decisions.size(), 1u);
     const Decision& decision = decisions[0].decision;
     for (std::size_t i = 0; i < decision.candidate_count; ++i) {

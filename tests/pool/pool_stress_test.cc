@@ -97,7 +97,7 @@ class PoolStress : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(PoolStress, ExceedsNoLimitAndLeavesNothingBehind) {
   PoolSpec spec = versioned_pool(backends, 1, limit, {.size = 60});
-  spec.picker.name = GetParam();
+  spec.config.picker.name = GetParam();
   auto state = PoolState::build(spec);
   Servers servers;
   std::atomic<int> finished{0};

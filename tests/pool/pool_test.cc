@@ -210,7 +210,7 @@ TEST_F(PoolAcquire, GivesUpAfterTheQueuesTimeout) {
 
 TEST_F(PoolAcquire, ARefusalOfAPoolThatIsDownTellsWhenItMayServeAgain) {
   PoolSpec spec = some_pool(1, 1, {.timeout = 1ms});
-  spec.recovery_time = 4s;
+  spec.config.health = {.interval = 1s, .rise = 4};
   given(std::move(spec));
   const Lease taken = acquire_now();
   auto waiting = acquire();
@@ -418,7 +418,7 @@ TEST_F(PoolAcquire, AReloadKeepsCountersAndServesOldAndNewWaiters) {
   auto old_plan = acquire();
 
   PoolSpec spec = some_pool(2, 1);
-  spec.backends[0].weight = 3;  // changed: another object, the same counters
+  spec.backends[0].config.weight = 3;  // changed: another object, the same counters
   auto renewed = PoolState::build(spec, state_.get());
   renewed->activate();
   Pool entrance(renewed, loop_, 2);

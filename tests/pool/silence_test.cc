@@ -22,7 +22,7 @@ class HungServer : public ::testing::Test {
  protected:
   void given(std::string picker, bool notices = true) {
     PoolSpec spec = some_pool(3, 0);
-    spec.picker.name = std::move(picker);
+    spec.config.picker.name = std::move(picker);
     spec.notices_silence = notices;
     state_ = PoolState::build(std::move(spec), state_.get());
     state_->activate();

@@ -11,9 +11,10 @@ using namespace std::chrono_literals;
 
 class SlowStartTest : public ::testing::Test {
  protected:
-  void given(std::size_t backends, std::uint32_t limit = 0, Duration slow_start = 10s) {
+  void given(std::size_t backends, std::uint32_t limit = 0,
+             std::chrono::milliseconds slow_start = 10s) {
     spec_ = some_pool(backends, limit);
-    spec_.slow_start = slow_start;
+    spec_.config.slow_start = slow_start;
     state_ = PoolState::build(spec_);
     state_->activate();
     pass(100ms);
@@ -135,7 +136,7 @@ TEST_F(SlowStartTest, DoesNotLimitTheOnlyBackend) {
 
 TEST_F(SlowStartTest, DoesNotApplyToBackendsThatStartWithThePool) {
   spec_ = some_pool(2, 0);
-  spec_.slow_start = 10s;
+  spec_.config.slow_start = 10s;
   state_ = PoolState::build(spec_);
   state_->activate();
   for (std::size_t each : {0u, 1u}) backend(each).state().take_out(OutOfRotation::starting);
@@ -176,7 +177,7 @@ TEST_F(SlowStartTest, EndsWhenAReloadTurnsItOff) {
   put_in_flight(0, 100);
   leave_and_return(1);
   ASSERT_GT(limit(1), 0u);
-  spec_.slow_start = 0s;
+  spec_.config.slow_start = 0s;
 
   state_ = PoolState::build(spec_, state_.get());
   state_->activate();

@@ -146,7 +146,7 @@ TEST_F(FewRequestsTest, SaysNothingOfAFairShareNorBeforeThereAreEnough) {
 
 TEST_F(FewRequestsTest, NamesTheWeight) {
   PoolSpec spec = some_pool(3, 0);
-  spec.backends[0].weight = spec.backends[2].weight = 10;
+  spec.backends[0].config.weight = spec.backends[2].config.weight = 10;
   given(spec);
   for (int i = 0; i < 20; ++i) pick({10, 1, 10});
   EXPECT_EQ(few(1), "few requests: weight 1, the others have 10");
@@ -156,8 +156,8 @@ TEST_F(FewRequestsTest, NamesTheWeight) {
 TEST_F(FewRequestsTest, NamesWhatThePickerGoesBy) {
   const auto reason_with = [&](const char* picker, auto given_that) {
     PoolSpec spec = some_pool(3, 0);
-    spec.picker.name = picker;
-    spec.picker.memory_guard = 0.95;
+    spec.config.picker.name = picker;
+    spec.config.picker.memory_guard = 0.95;
     given(spec);
     given_that();
     for (int i = 0; i < 20; ++i) pick({10, 1, 10});

@@ -196,8 +196,8 @@ class PoolWithStandby : public ::testing::Test {
  protected:
   static PoolSpec spec_of(std::size_t active, std::size_t standby, std::uint32_t limit = 0) {
     PoolSpec spec = some_pool(active + standby, limit);
-    for (std::size_t i = active; i < active + standby; ++i) spec.backends[i].standby = true;
-    spec.standby.dwell = 10s;
+    for (std::size_t i = active; i < active + standby; ++i) spec.backends[i].config.standby = true;
+    spec.config.standby.dwell = 10s;
     return spec;
   }
   const SharedBackend& shared(std::size_t index) { return state->backends()[index]->shared(); }
@@ -341,7 +341,7 @@ TEST_F(PoolWithStandby, ServesWaitersWhenTheOthersAreDown) {
 
   auto lease = waiting.take();
   ASSERT_TRUE(lease);
-  EXPECT_TRUE(lease->backend()->spec().standby);
+  EXPECT_TRUE(lease->backend()->spec().config.standby);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class SubsetQueue : public ::testing::Test {
   Pool& pool() { return *pools_.back(); }
   SharedBackend& shared(std::size_t number) { return state().backends()[number]->shared(); }
   Hint of(const SubsetSpec& subset, Priority priority = Priority::standard) {
-    return {.subset = state().subset_number(subset), .priority = priority};
+    return {.subset = state().backend_set().number_of(subset), .priority = priority};
   }
   /// All slots of the pool, by number of the backend; each has one.
   void take_all_slots() {
@@ -212,7 +212,7 @@ TEST_F(SubsetQueue, SharesASlotByPriorityAndArrival) {
 
 TEST_F(SubsetQueue, APinnedRequestWaitsWithTheVersionOfItsBackend) {
   PoolSpec spec = versioned_pool(2, 1, 1, {.size = 1});
-  spec.affinity = AffinityConfig{};
+  spec.config.affinity = AffinityConfig{};
   given(std::move(spec));
   Hint session = of(v8);
   session.session = SessionHint{.key = 1};
@@ -222,7 +222,7 @@ TEST_F(SubsetQueue, APinnedRequestWaitsWithTheVersionOfItsBackend) {
   ASSERT_TRUE(stable);
 
   // Of a cookie, which the split does not know.
-  session.subset = state().subset_number(v7);
+  session.subset = state().backend_set().number_of(v7);
   auto waiting = wait(session);
 
   EXPECT_EQ(fault(pool().acquire(session)), Fault::queue_full);
@@ -264,8 +264,8 @@ TEST_F(SubsetQueue, ServesMoreSubsetsThanItHasMarksFor) {
   constexpr std::size_t count = 150;
   PoolSpec spec = some_pool(count, 1);
   for (std::size_t i = 0; i < count; ++i) {
-    spec.backends[i].labels["zone"] = std::to_string(i);
-    spec.subsets.push_back({.any_of = {spec.backends[i].labels}});
+    spec.backends[i].config.labels["zone"] = std::to_string(i);
+    spec.subsets.push_back({.any_of = {spec.backends[i].config.labels}});
   }
   given(std::move(spec));
   take_all_slots();

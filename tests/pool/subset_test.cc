@@ -29,7 +29,7 @@ TEST(SubsetSpec, TakesBackendsWithAllLabelsOfOneChoice) {
   BackendSpec backend;
   EXPECT_FALSE(v7.contains(backend));
   EXPECT_TRUE(SubsetSpec{}.contains(backend));
-  backend.labels = {{"version", "v7"}, {"gpu", "a100"}};
+  backend.config.labels = {{"version", "v7"}, {"gpu", "a100"}};
   EXPECT_TRUE(v7.contains(backend));
   EXPECT_TRUE(both.contains(backend));
   EXPECT_FALSE(v8.contains(backend));
@@ -44,14 +44,14 @@ class Subsets : public ::testing::Test {
     pool_.emplace(state_, loop_, 1);
   }
   Hint for_subset(const SubsetSpec& subset) {
-    Hint hint{.subset = state_->subset_number(subset)};
+    Hint hint{.subset = state_->backend_set().number_of(subset)};
     EXPECT_NE(hint.subset, 0u);
     return hint;
   }
   Hint of_session(const SubsetSpec& subset, std::uint64_t key) {
     Hint hint = for_subset(subset);
     hint.session = SessionHint{.key = key};
-    hint.session_subset = state_->subset_number(both);
+    hint.session_subset = state_->backend_set().number_of(both);
     return hint;
   }
   /// The version of a request that ends at once; empty: it was refused.
@@ -59,11 +59,11 @@ class Subsets : public ::testing::Test {
     auto task = pool_->acquire(hint);
     EXPECT_TRUE(task.ready());
     auto lease = task.take();
-    return lease ? lease->backend()->spec().labels.at("version") : "";
+    return lease ? lease->backend()->spec().config.labels.at("version") : "";
   }
   SharedBackend& shared(std::size_t number) { return state_->backends()[number]->shared(); }
   std::uint64_t fallbacks(const SubsetSpec& subset) {
-    return state_->subsets()[state_->subset_number(subset) - 1].fallbacks();
+    return state_->backend_set().subsets()[state_->backend_set().number_of(subset) - 1].fallbacks();
   }
 
   Loop loop_;
@@ -75,7 +75,7 @@ TEST_F(Subsets, EveryPickerKeepsToThem) {
   for (const std::string_view picker : known_pickers()) {
     for (const std::size_t count : {4u, 200u}) {
       PoolSpec spec = versioned_pool(count, 2);
-      spec.picker.name = picker;
+      spec.config.picker.name = picker;
       state_ = nullptr;
       given(std::move(spec));
 
@@ -85,7 +85,7 @@ TEST_F(Subsets, EveryPickerKeepsToThem) {
         hint.key = static_cast<std::uint64_t>(i);
         auto lease = pool_->acquire(hint).take();
         ASSERT_TRUE(lease) << picker;
-        ASSERT_EQ(lease->backend()->spec().labels.at("version"), "v8") << picker;
+        ASSERT_EQ(lease->backend()->spec().config.labels.at("version"), "v8") << picker;
         used.insert(lease->backend());
       }
       EXPECT_EQ(used.size(), 2u) << picker;
@@ -96,7 +96,7 @@ TEST_F(Subsets, EveryPickerKeepsToThem) {
 
 TEST_F(Subsets, OtherRequestsGoAnywhere) {
   PoolSpec spec = versioned_pool(2, 1);
-  spec.picker.name = "round-robin";
+  spec.config.picker.name = "round-robin";
   given(std::move(spec));
 
   EXPECT_EQ((std::set<std::string>{version({}), version({})}), (std::set<std::string>{"v7", "v8"}));
@@ -152,7 +152,7 @@ TEST_F(Subsets, AFullOneIsWaitedFor) {
   ASSERT_TRUE(loop_.run_until([&] { return waiting.ready(); }, Clock::now() + patience));
   auto lease = waiting.take();
   ASSERT_TRUE(lease);
-  EXPECT_EQ(lease->backend()->spec().labels.at("version"), "v8");
+  EXPECT_EQ(lease->backend()->spec().config.labels.at("version"), "v8");
 }
 
 TEST_F(Subsets, OneThatGoesDownSendsItsQueueToOthers) {
@@ -166,7 +166,7 @@ TEST_F(Subsets, OneThatGoesDownSendsItsQueueToOthers) {
   ASSERT_TRUE(loop_.run_until([&] { return waiting.ready(); }, Clock::now() + patience));
   auto lease = waiting.take();
   ASSERT_TRUE(lease);
-  EXPECT_EQ(lease->backend()->spec().labels.at("version"), "v7");
+  EXPECT_EQ(lease->backend()->spec().config.labels.at("version"), "v7");
   EXPECT_EQ(fallbacks(v8), 1u);
 }
 
@@ -179,14 +179,14 @@ TEST_F(Subsets, KeepTheirCountersAcrossVersionsOfThePool) {
   spec.subsets = {both, v8};  // another order
   given(std::move(spec));
 
-  EXPECT_EQ(state_->subset_number(v7), 0u);
+  EXPECT_EQ(state_->backend_set().number_of(v7), 0u);
   EXPECT_EQ(fallbacks(v8), 1u);
   EXPECT_EQ(version(for_subset(v8)), "v8");  // the backend that was added
 }
 
 TEST_F(Subsets, APinnedSessionStaysWithinTheSplit) {
   PoolSpec spec = versioned_pool(4, 2);
-  spec.affinity = AffinityConfig{};
+  spec.config.affinity = AffinityConfig{};
   given(std::move(spec));
   ASSERT_EQ(version(of_session(v8, 1)), "v8");
 
@@ -196,27 +196,27 @@ TEST_F(Subsets, APinnedSessionStaysWithinTheSplit) {
 
   // The split has no share for v8 any more.
   Hint rolled_back = of_session(v7, 1);
-  rolled_back.session_subset = state_->subset_number(v7);
+  rolled_back.session_subset = state_->backend_set().number_of(v7);
   EXPECT_EQ(version(rolled_back), "v7");
   EXPECT_EQ(version(of_session(v8, 1)), "v7");
 }
 
 TEST_F(Subsets, NoSplitMovesASequence) {
   PoolSpec spec = versioned_pool(4, 2);
-  spec.affinity = AffinityConfig{};
+  spec.config.affinity = AffinityConfig{};
   given(std::move(spec));
   Hint sequence = of_session(v8, 1);
   sequence.session->has_state = true;
   ASSERT_EQ(version(sequence), "v8");
 
-  sequence.subset = sequence.session_subset = state_->subset_number(v7);
+  sequence.subset = sequence.session_subset = state_->backend_set().number_of(v7);
 
   EXPECT_EQ(version(sequence), "v8");
 }
 
 TEST_F(Subsets, ASessionWhoseVersionDoesNotServeIsPinnedElsewhere) {
   PoolSpec spec = versioned_pool(2, 1);
-  spec.affinity = AffinityConfig{};
+  spec.config.affinity = AffinityConfig{};
   given(std::move(spec));
   shared(1).state.take_out(OutOfRotation::unhealthy);
   EXPECT_EQ(version(of_session(v8, 1)), "v7");

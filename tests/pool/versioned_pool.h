@@ -18,7 +18,7 @@ inline PoolSpec versioned_pool(std::size_t count, std::size_t canaries, std::uin
                                QueueConfig queue = {}) {
   PoolSpec spec = some_pool(count, limit, queue);
   for (std::size_t i = 0; i < count; ++i) {
-    spec.backends[i].labels["version"] = i + canaries < count ? "v7" : "v8";
+    spec.backends[i].config.labels["version"] = i + canaries < count ? "v7" : "v8";
   }
   spec.subsets = {v7, v8, both};
   return spec;

@@ -27,25 +27,27 @@ class ForwarderTest : public ::testing::Test {
     LinkPoolOptions options;
     options.protocol = protocol;
     for (std::size_t i = 0; i < count; ++i) servers.emplace_back(loop);
-    PoolSpec spec{.name = "pool", .picker = {{.name = "round-robin"}}};
+    PoolSpec spec;
+    spec.config.name = "pool";
+    spec.config.picker.name = "round-robin";
     for (const ScriptedServer& server : servers) {
       const std::string address = to_string(server.address());
       spec.backends.push_back({.id = address, .address = address});
     }
     state = PoolState::build(std::move(spec));
-    std::unordered_map<const evenkeel::Backend*, Target> targets;
+    std::unordered_map<const evenkeel::Backend*, BackendAccess> backends;
     for (std::size_t i = 0; i < count; ++i) {
       const Address address = servers[i].address();
       BackendMetrics& backend_metrics = worker_metrics().backend(static_cast<std::uint32_t>(i));
-      targets[state->backends()[i].get()] = {
+      backends[state->backends()[i].get()] = {
           std::make_shared<LinkPool>(loop, *resolve(address.host, address.port), options,
                                      backend_metrics),
           &backend_metrics,
           {}};
     }
-    forwarder = std::make_unique<Forwarder>(
-        loop, state, 1, std::move(targets), worker_metrics(),
-        ForwarderOptions{.pool = "pool", .pool_index = 1, .held_bodies = &held_bodies});
+    forwarder =
+        std::make_unique<Forwarder>(loop, state, 1, std::move(backends), worker_metrics(),
+                                    ForwarderOptions{.pool_index = 1, .held_bodies = &held_bodies});
   }
 
   WorkerMetrics& worker_metrics() { return metrics.worker_metrics(0); }

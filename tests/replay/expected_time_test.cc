@@ -243,7 +243,7 @@ TEST(ExpectedTime, ThePriceOfStreamsProtectsShortOutputsBesideLongPrompts) {
   ReplayOptions options = engines(4);
 
   const ReplayRow priced = replay(trace, options, "expected-time");
-  options.tpot_slo = std::chrono::hours(24);
+  options.slo.tpot = std::chrono::hours(24);
   const ReplayRow unpriced = replay(trace, options, "expected-time");
 
   EXPECT_LT(priced.tpot_p99, 0.1);

@@ -184,7 +184,7 @@ TEST(Replay, SheddingKeepsAnOverloadedFleetUseful) {
   const Trace trace = some_trace(1500, 30);
   ReplayOptions options = some_options();
   const ReplayRow without = replay(trace, options, "expected-time");
-  options.shed_factor = 1;
+  options.shed = 1;
 
   const ReplayRow with = replay(trace, options, "expected-time");
 

@@ -32,7 +32,7 @@ class Serving {
   /// Serves a request whose engine reports these cached tokens. Returns how many were predicted.
   std::uint64_t serve(const std::vector<std::uint64_t>& prompt, std::uint32_t prompt_tokens,
                       std::uint64_t reported) {
-    const std::uint64_t before = scheduler_.cached_tokens(0).predicted;
+    const std::uint64_t before = scheduler_.forecast(0, Instant{}).predicted_cached;
     const auto ticket = scheduler_.arrive(
         {.prompt_tokens = prompt_tokens, .prefix_blocks = prompt, .tokens_per_block = block_tokens},
         now_);
@@ -41,12 +41,12 @@ class Serving {
     scheduler_.first_token(ticket, now_);
     now_ += milliseconds(100);
     scheduler_.finished(ticket, {.output_tokens = 5, .cached_tokens = reported}, now_);
-    return scheduler_.cached_tokens(0).predicted - before;
+    return scheduler_.forecast(0, Instant{}).predicted_cached - before;
   }
-  std::uint64_t reported() const { return scheduler_.cached_tokens(0).reported; }
+  std::uint64_t reported() const { return scheduler_.forecast(0, Instant{}).reported_cached; }
 
  private:
-  Scheduler scheduler_{{.slots = 4, .index_bytes = 1 << 20}};
+  Scheduler scheduler_{{.slots = 4, .config = {.index_bytes = 1 << 20}}};
   Instant now_{seconds(1000)};
 };
 

@@ -30,7 +30,7 @@ class LearnedHits : public testing::Test {
   /// `cached_share`: of the prompt, in the engine.
   /// Returns the tokens that were predicted to be.
   std::uint64_t serve(std::uint32_t conversation, double true_ratio, double cached_share) {
-    const std::uint64_t before = scheduler_.cached_tokens(0).predicted;
+    const std::uint64_t before = scheduler_.forecast(0, Instant{}).predicted_cached;
     std::vector<std::uint64_t> blocks;
     for (std::uint64_t i = 0; i < prompt_blocks; ++i) blocks.push_back(mix(conversation * 100 + i));
     scheduler_.arrive(
@@ -52,7 +52,7 @@ class LearnedHits : public testing::Test {
                          .prompt_tokens = static_cast<std::uint64_t>(counted)},
                         now_);
     now_ += seconds(1);
-    return scheduler_.cached_tokens(0).predicted - before;
+    return scheduler_.forecast(0, Instant{}).predicted_cached - before;
   }
   std::uint32_t any_conversation() { return rng_.below(conversations); }
   /// About normal, around 1.
@@ -69,7 +69,7 @@ class LearnedHits : public testing::Test {
   }
 
   Rng rng_{1};
-  Scheduler scheduler_{{.slots = 1, .index_bytes = 1 << 20}};
+  Scheduler scheduler_{{.slots = 1, .config = {.index_bytes = 1 << 20}}};
   Instant now_{hours(12)};
 };
 

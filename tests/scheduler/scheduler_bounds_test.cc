@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
+#include "evenkeel/scheduler/prefix_index.h"
 #include "evenkeel/scheduler/scheduler.h"
 
 namespace evenkeel {
@@ -17,7 +18,7 @@ using std::chrono::seconds;
 constexpr Instant noon{hours(12)};
 
 SchedulerOptions shedding() {
-  return {.slots = 2, .index_bytes = 1 << 20, .ttft_target = seconds(2), .shed_factor = 1};
+  return {.slots = 2, .config = {.slo = {.ttft = seconds(2)}, .shed = 1, .index_bytes = 1 << 20}};
 }
 
 TEST(SchedulerBounds, RequestsBeforeTheFirstBackendAreRefusedWhenTheyAreLate) {
@@ -48,22 +49,22 @@ TEST(SchedulerBounds, RequestsBeforeTheFirstBackendAreServedByIt) {
 TEST(SchedulerBounds, TheIndexHoldsNoMoreBlocksThanItHasRoomFor) {
   Scheduler scheduler(shedding());
   scheduler.add_backend(0, {.identity = 1, .kv_tokens = 1'000'000'000});
-  const std::size_t bytes = scheduler.index_bytes();
+  const std::size_t bytes = scheduler.prefixes().bytes();
 
   scheduler.arrive({.prompt_tokens = 100, .tokens_per_block = 1e-3}, noon);
   EXPECT_EQ(scheduler.place(noon).size(), 1u);
 
-  EXPECT_EQ(scheduler.index_bytes(), bytes);
+  EXPECT_EQ(scheduler.prefixes().bytes(), bytes);
 }
 
 TEST(SchedulerBounds, TheIndexIsSizedByUsualPromptsNotByTheFirst) {
-  Scheduler scheduler({.slots = 1, .index_bytes = 1 << 20});
+  Scheduler scheduler({.slots = 1, .config = {.index_bytes = 1 << 20}});
   scheduler.add_backend(0, {.identity = 1, .kv_tokens = 100'000});
   Instant now = noon;
   const auto serve = [&](std::uint64_t prompt, double tokens_per_block) {
     std::vector<std::uint64_t> blocks;
     for (std::uint64_t i = 1; i <= 10; ++i) blocks.push_back(mix(prompt * 100 + i));
-    const auto before = scheduler.cached_tokens(0).predicted;
+    const auto before = scheduler.forecast(0, Instant{}).predicted_cached;
     const auto ticket = scheduler.arrive(
         {.prompt_tokens = 2570, .prefix_blocks = blocks, .tokens_per_block = tokens_per_block},
         now);
@@ -73,7 +74,7 @@ TEST(SchedulerBounds, TheIndexIsSizedByUsualPromptsNotByTheFirst) {
     scheduler.finished(ticket, {.output_tokens = 5, .cached_tokens = 0, .prompt_tokens = 2570},
                        now);
     now += seconds(1);
-    return scheduler.cached_tokens(0).predicted - before;
+    return scheduler.forecast(0, Instant{}).predicted_cached - before;
   };
   serve(0, 25'000);  // as of a short text with many images
   for (std::uint64_t i = 1; i <= 300; ++i) serve(i, 256);

@@ -28,7 +28,7 @@ class SchedulerChoices : public testing::Test {
   /// Of a prompt of one token, which is little more than a step.
   double learned_step() const { return seconds_of(scheduler_.predicted_prefill(0, 1, 0)); }
 
-  Scheduler scheduler_{{.slots = 1, .index_bytes = 1 << 20}};
+  Scheduler scheduler_{{.slots = 1, .config = {.index_bytes = 1 << 20}}};
   Instant now_{hours(12)};
 };
 

@@ -20,9 +20,8 @@ class OneBackend {
  public:
   explicit OneBackend(std::uint64_t kv_tokens)
       : scheduler({.slots = 1,
-                   .index_bytes = 1 << 20,
-                   .ttft_target = seconds(2),
-                   .tpot_target = milliseconds(100),
+                   .config = {.slo = {.ttft = seconds(2), .tpot = milliseconds(100)},
+                              .index_bytes = 1 << 20},
                    .patience = seconds(30)}) {
     scheduler.add_backend(0, {.identity = 1, .kv_tokens = kv_tokens});
     for (int i = 0; i < 5; ++i) {  // after so many it is not new any more

@@ -35,10 +35,9 @@ class Engines {
  public:
   Engines(std::uint32_t count, double shed_factor)
       : scheduler_({.slots = count,
-                    .index_bytes = 1 << 20,
-                    .ttft_target = seconds(2),
-                    .tpot_target = milliseconds(100),
-                    .shed_factor = shed_factor}),
+                    .config = {.slo = {.ttft = seconds(2), .tpot = milliseconds(100)},
+                               .shed = shed_factor,
+                               .index_bytes = 1 << 20}}),
         queues_(count),
         free_at_(count, noon) {
     for (std::uint32_t slot = 0; slot < count; ++slot) {

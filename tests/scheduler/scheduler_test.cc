@@ -17,10 +17,9 @@ using Ticket = Scheduler::Ticket;
 constexpr Instant noon{std::chrono::hours(12)};
 
 SchedulerOptions some_options() {
-  return {.slots = 8,
-          .index_bytes = 1 << 20,
-          .ttft_target = seconds(2),
-          .tpot_target = milliseconds(100)};
+  return {
+      .slots = 8,
+      .config = {.slo = {.ttft = seconds(2), .tpot = milliseconds(100)}, .index_bytes = 1 << 20}};
 }
 
 /// A scheduler with backends that are all alike, and what it has placed.
@@ -270,9 +269,9 @@ TEST(Scheduler, UsesAvoidedBackendsOnlyForWhatHasNoOther) {
 }
 
 TEST(Scheduler, AsksForASlotAndTakesTheNextBackendIfThereIsNone) {
-  class Slots : public Scheduler::SlotTaker {
+  class Slots : public Scheduler::Capacity {
    public:
-    bool take(std::uint32_t slot) override {
+    bool try_acquire(std::uint32_t slot) override {
       asked.push_back(slot);
       return slot == 2;
     }
@@ -524,7 +523,7 @@ TEST(Scheduler, ATenantThatWasAwayHasSavedNothingUp) {
 
 TEST(Scheduler, RefusesWhatWouldBeTooLateAndSaysWhenToComeBack) {
   SchedulerOptions options = some_options();
-  options.shed_factor = 1;
+  options.config.shed = 1;
   Placing placing(1, options);
   placing.arrive_and_place({.prompt_tokens = 60'000});
   const auto waiting = placing.arrive({.prompt_tokens = 1000});
@@ -543,7 +542,7 @@ TEST(Scheduler, RefusesWhatWouldBeTooLateAndSaysWhenToComeBack) {
 
 TEST(Scheduler, CountsWhatARequestHasWaitedBeforeItArrived) {
   SchedulerOptions options = some_options();
-  options.shed_factor = 1;
+  options.config.shed = 1;
   Placing placing(1, options);
   placing.arrive_and_place({.prompt_tokens = 60'000});
   const auto older =
@@ -559,7 +558,7 @@ TEST(Scheduler, CountsWhatARequestHasWaitedBeforeItArrived) {
 
 TEST(Scheduler, SaysWhenTheBackendsThatARefusedRequestMayUseAreFree) {
   SchedulerOptions options = some_options();
-  options.shed_factor = 1;
+  options.config.shed = 1;
   Placing placing(3, options);
   SlotSet first;
   SlotSet others;
@@ -578,7 +577,7 @@ TEST(Scheduler, SaysWhenTheBackendsThatARefusedRequestMayUseAreFree) {
   const auto pinned = placing.arrive({.prompt_tokens = 1000, .pinned = 2});
   placing.now += milliseconds(2500);
   const auto wait = [&placing](std::uint32_t slot) {
-    return seconds_of(placing.scheduler.predicted_wait(slot, placing.now));
+    return seconds_of(placing.scheduler.forecast(slot, placing.now).wait);
   };
   ASSERT_GT(wait(0), wait(1) + 3);
   const double of_all = (wait(0) + wait(1) + wait(2)) / 3;
@@ -640,7 +639,7 @@ TEST(Scheduler, ABackendThatStallsLosesItsShareWithinThreeSeconds) {
 
 TEST(Scheduler, TellsHowFarItsSignalsCarry) {
   Placing placing(1);
-  EXPECT_EQ(placing.scheduler.rung(0), Rung::cold);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::cold);
   const std::vector<std::uint64_t> blocks = {1, 2, 3};
 
   for (int i = 0; i < 80; ++i) {
@@ -648,7 +647,7 @@ TEST(Scheduler, TellsHowFarItsSignalsCarry) {
     placing.now += milliseconds(100);
     placing.serve(number);
   }
-  EXPECT_EQ(placing.scheduler.rung(0), Rung::assumed_hits);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::assumed_hits);
 
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place({.prompt_tokens = 1536, .prefix_blocks = blocks});
@@ -657,7 +656,7 @@ TEST(Scheduler, TellsHowFarItsSignalsCarry) {
     placing.scheduler.finished(placing.tickets[number], {.output_tokens = 5, .cached_tokens = 1024},
                                placing.now);
   }
-  EXPECT_EQ(placing.scheduler.rung(0), Rung::confirmed);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::confirmed);
 
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place(
@@ -665,27 +664,28 @@ TEST(Scheduler, TellsHowFarItsSignalsCarry) {
     placing.now += seconds(1);
     placing.scheduler.finished(placing.tickets[number], {.output_tokens = 5}, placing.now);
   }
-  EXPECT_EQ(placing.scheduler.rung(0), Rung::unseen_first_tokens);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::unseen_first_tokens);
 
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place({.prompt_tokens = 1536});
     placing.now += seconds(1);
     placing.serve(number);
   }
-  EXPECT_EQ(placing.scheduler.rung(0), Rung::unknown_prompts);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::unknown_prompts);
 
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place({.prompt_tokens = 1536, .prefix_blocks = blocks});
     placing.now += seconds(1);
     placing.serve(number);
   }
-  ASSERT_EQ(placing.scheduler.rung(0), Rung::assumed_hits);
+  ASSERT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::assumed_hits);
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place({.prompt_tokens = 50});
     placing.now += seconds(1);
     placing.serve(number);
   }
-  EXPECT_EQ(placing.scheduler.rung(0), Rung::assumed_hits) << "short prompts have no blocks";
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::assumed_hits)
+      << "short prompts have no blocks";
   EXPECT_STREQ(to_string(Rung::unknown_prompts), "unknown_prompts");
 }
 
@@ -718,7 +718,7 @@ TEST(Scheduler, AStreamWithoutASeenFirstTokenDoesNotBlockItsBackend) {
   }
 
   EXPECT_GT(served, 25) << "after the one that took the place of a probe";
-  EXPECT_LT(placing.scheduler.predicted_wait(0, placing.now), milliseconds(300));
+  EXPECT_LT(placing.scheduler.forecast(0, placing.now).wait, milliseconds(300));
 }
 
 TEST(Scheduler, SendsOneProbeToABackendThatIsStuck) {
@@ -787,12 +787,12 @@ TEST(Scheduler, ReportsOfEnginesChangeNothingForTheOnlySender) {
 
   placing.scheduler.polled(0, {.running = 50, .waiting = 50}, placing.now);
 
-  EXPECT_EQ(placing.scheduler.predicted_wait(0, placing.now), Duration{});
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).wait, Duration{});
 }
 
 TEST(Scheduler, AvoidsABackendOnWhichOthersWait) {
   SchedulerOptions options = some_options();
-  options.foreign_traffic = true;
+  options.config.shared_backends = true;
   Placing placing(2, options);
   for (int i = 0; i < 5; ++i)
     placing.scheduler.polled(0, {.running = 50, .waiting = 50}, placing.now);
@@ -875,7 +875,7 @@ TEST(Scheduler, AnAbandonedRequestLeavesNothingBehind) {
   placing.scheduler.abandoned(placing.tickets[running], placing.now);
 
   EXPECT_EQ(placing.scheduler.waiting(), 0u);
-  EXPECT_EQ(placing.scheduler.predicted_wait(0, placing.now), Duration{});
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).wait, Duration{});
   EXPECT_TRUE(placing.placed(placing.arrive_and_place({.prompt_tokens = 100})));
 }
 

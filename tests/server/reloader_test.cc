@@ -96,7 +96,7 @@ class Reloading : public testing::Test {
   std::vector<std::string> backends() const {
     std::vector<std::string> ids;
     for (const BackendPtr& each : status_.snapshot()->pool_set->pools()[0].state->backends())
-      ids.push_back(each->id() + " " + std::to_string(each->spec().weight));
+      ids.push_back(each->id() + " " + std::to_string(each->spec().config.weight));
     return ids;
   }
   Task<Result<Done>> take_over(Binary which) {

@@ -59,7 +59,8 @@ class PoolSimulation {
       : rng_(seed) {
     for (std::size_t i = 0; i < speeds.size(); ++i) {
       const std::string id = "10.0.0." + std::to_string(i) + ":8000";
-      spec.backends.push_back({.id = id, .address = id, .standby = i + standby >= speeds.size()});
+      spec.backends.push_back(
+          {.id = id, .address = id, .config = {.standby = i + standby >= speeds.size()}});
       servers_.push_back(std::make_unique<Server>(speeds[i]));
     }
     state_ = PoolState::build(std::move(spec));

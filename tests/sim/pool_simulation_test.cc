@@ -15,7 +15,11 @@ namespace {
 constexpr double capacity = 22;
 
 PoolSpec pool_of(const std::string& picker) {
-  return {.name = "llama", .picker = {{.name = picker, .weights = WeightSource::observed}}};
+  PoolSpec spec;
+  spec.config.name = "llama";
+  spec.config.picker.name = picker;
+  spec.config.picker.weights = WeightSource::observed;
+  return spec;
 }
 
 std::vector<double> unequal(std::size_t groups_of_three) {
@@ -187,7 +191,7 @@ class StandbySimulation : public ::testing::Test {
   StandbySimulation() : simulation(spec(), std::vector<double>(8, 0.3), 2) {}
   static PoolSpec spec() {
     PoolSpec spec = pool_of("least-connections");
-    spec.standby.dwell = std::chrono::seconds(5);
+    spec.config.standby.dwell = std::chrono::seconds(5);
     return spec;
   }
   static constexpr double baseline_rate = 0.16 * capacity * 0.3 * 6;

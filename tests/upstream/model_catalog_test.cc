@@ -46,7 +46,7 @@ class ModelCatalogs : public testing::Test {
     for (const PoolSet::PoolEntry& entry : pool_set->pools()) {
       for (const BackendPtr& backend : entry.state->backends()) {
         auto status = std::make_shared<BackendStatus>(
-            BackendStatus{.pool = entry.state->spec().name, .backend = backend->id()});
+            BackendStatus{.pool = entry.state->config().name, .backend = backend->id()});
         status->health.state = HealthState::up;
         statuses.push_back(status);
       }

@@ -46,11 +46,12 @@ TEST(Subsets, ReachThePools) {
   const auto pools = *build_pools(config);
   const PoolState& llama = *pools->pools()[0].state;
 
-  const std::uint32_t number = llama.subset_number(subset_of(config.routes[0].targets[1]));
+  const std::uint32_t number =
+      llama.backend_set().number_of(subset_of(config.routes[0].targets[1]));
 
   ASSERT_NE(number, 0u);
-  EXPECT_EQ(llama.subsets()[number - 1].backends(), Backends{llama.backends()[1]});
-  EXPECT_EQ(llama.subset_number(subset_of({.pool = "llama"})), 0u);
+  EXPECT_EQ(llama.backend_set().of(number), Backends{llama.backends()[1]});
+  EXPECT_EQ(llama.backend_set().number_of(subset_of({.pool = "llama"})), 0u);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,18 +11,17 @@
 #include "evenkeel/backend/shared_backend.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/config/config.h"
 
 namespace evenkeel {
 
-/// What the configuration says of a backend.
+/// What a backend is built from: a server that its configuration stands for, which may name
+/// several.
 struct BackendSpec {
   std::string id;       ///< unique in its pool, unchanged by a reload: the address as configured
   std::string address;  ///< host:port
-  std::uint32_t weight = 1;  ///< at least 1
-  std::string zone;          ///< empty: unknown
-  std::map<std::string, std::string> labels;
-  std::uint32_t max_in_flight = 0;  ///< over all workers; 0: no limit
-  bool standby = false;             ///< a standby backend: out of rotation until its pool needs it
+  std::uint32_t max_in_flight = 0;  ///< PoolLimits::max_in_flight
+  BackendConfig config{};           ///< its `weight` may be an operator's
 
   bool operator==(const BackendSpec&) const = default;
 };

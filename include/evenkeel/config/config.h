@@ -278,13 +278,19 @@ struct PickerChoice {
   bool operator==(const PickerChoice&) const = default;
 };
 
-// The picker of a pool, with the settings of `expected-time`.
-struct PickerConfig : PickerChoice {
+// The settings of `picker: expected-time`.
+struct ExpectedTimeConfig {
   SloConfig slo;
   double shed = 0;  // requests are refused that would take so many times their `ttft`; 0: none
   std::uint64_t index_bytes = 64UL << 20;
-  bool shared_backends = false;               // others send requests to them too
-  std::uint32_t explain_one_in = 16;          // requests of which the decision is recorded; 0: none
+  bool shared_backends = false;       // others send requests to them too
+  std::uint32_t explain_one_in = 16;  // requests of which the decision is recorded; 0: none
+
+  bool operator==(const ExpectedTimeConfig&) const = default;
+};
+
+// The picker of a pool.
+struct PickerConfig : PickerChoice, ExpectedTimeConfig {
   std::optional<PickerChoice> shadow_picker;  // compared with it; none: nothing is compared
 
   // True if a scheduler places the requests.

@@ -70,7 +70,7 @@ struct Hint {
   std::optional<std::uint64_t> key;
   ExcludedBackends excluded;           ///< never picked
   std::optional<SessionHint> session;  ///< only read by pools that pin sessions
-  std::uint32_t subset = 0;  ///< PoolState::subset_number: only these, while some serve; 0: all
+  std::uint32_t subset = 0;  ///< a number of BackendSet: only these, while some serve; 0: all
   std::uint32_t session_subset =
       0;  ///< a pin to a backend outside does not hold; 0: every one does
   const SharedBackend* pinned =

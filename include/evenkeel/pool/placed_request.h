@@ -35,7 +35,7 @@ class PlacedRequest {
   void finished(Scheduler::Outcome outcome, std::uint32_t events, Instant now);
   /// Ends the request as its slot was returned, however the response ended. `unfinished`: what its
   /// record says if it has not finished.
-  void released(Decision::Fate unfinished = Decision::Fate::failed);
+  void released(Decision::State unfinished = Decision::State::failed);
   /// Why it was placed there; nothing if that is not recorded, or no more.
   std::optional<ExplainedDecision> explanation() const;
 

@@ -1,15 +1,10 @@
 // Pools: interchangeable backends, and the queue in which requests wait for a slot.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "evenkeel/backend/backend.h"
@@ -19,53 +14,29 @@
 #include "evenkeel/base/task.h"
 #include "evenkeel/picker/hint.h"
 #include "evenkeel/picker/picker.h"
-#include "evenkeel/pool/affinity_table.h"
+#include "evenkeel/pool/affinity.h"
+#include "evenkeel/pool/backend_set.h"
 #include "evenkeel/pool/learned_state.h"
 #include "evenkeel/pool/lease.h"
 #include "evenkeel/pool/retry_budget.h"
-#include "evenkeel/pool/subset.h"
+#include "evenkeel/pool/scheduled_pool.h"
 #include "evenkeel/pool/wait_forecast.h"
-#include "evenkeel/scheduler/decision.h"
-#include "evenkeel/scheduler/learned_scheduler.h"
-#include "evenkeel/scheduler/scheduler.h"
 
 namespace evenkeel {
 
 class Admission;
-class Affinity;
 class OutlierDetector;
 class PoolMaintenance;
-class ScheduledPool;
 struct AdmissionTicket;
 struct SubsetQueue;
 
-/// When a backend whose requests fail is ejected: taken out of rotation for a while.
-struct OutlierSpec {
-  std::uint32_t consecutive = 5;  ///< failures in a row; 0: they eject no backend
-  Duration first_ejection = std::chrono::seconds(2);
-  /// The second ejection, where a trial costs a client its request: later ones take ten times as
-  /// long. Elsewhere the longest one: each takes twice as long as the last.
-  Duration ejection = std::chrono::seconds(30);
-  bool trials_are_retried = false;  ///< a request that fails as a trial goes to another backend
-  double max_ejected = 0.5;  ///< share of the backends, 0..1, but at least one; 0: none is ejected
-
-  bool operator==(const OutlierSpec&) const = default;
-};
-
-/// What the configuration says of a pool.
+/// What a version of a pool is built from.
 struct PoolSpec {
-  std::string name;
-  PickerConfig picker;
-  QueueConfig queue;  ///< its size is that of each subset, and of the pool as a whole
-  StandbyConfig standby;
-  OutlierSpec outlier;
+  PoolConfig config;  ///< of its backends only what `backends` has counts
+  /// True if a request that fails as the trial of a backend goes to another one.
+  bool retries_trials = false;
   /// True if backends are watched for answering nothing, which checks miss (see SilenceDetector).
   bool notices_silence = false;
-  std::optional<AffinityConfig> affinity;  ///< none: requests of a session go anywhere
-  Duration slow_start{};  ///< how long a backend that returns or joins is ramped up; 0: not at all
-  double retry_budget = RetryConfig{}.budget;
-  /// When a pool without any backend may have one again: two health checks.
-  Duration recovery_time = std::chrono::seconds(1);
   std::vector<BackendSpec> backends;  ///< ids are unique
   std::vector<SubsetSpec> subsets;    ///< that requests may be for, no two alike
 };
@@ -83,49 +54,13 @@ struct QueueStats {
   std::uint64_t abandoned_total = 0;
 };
 
-/// Choices of a pool's shadow picker beside those of its scheduler, at the same time and by the
-/// scheduler's prices, since the pool has had this shadow picker and this scheduler.
-struct ShadowStats {
-  std::uint64_t compared_total = 0;
-  std::uint64_t agreed_total = 0;       ///< of these: the same backend
-  std::uint64_t unavailable_total = 0;  ///< choices that the scheduler may not use: no comparison
-  Duration regret_sum{};                ///< by how much its choices cost more, where they cost more
-  Duration gain_sum{};                  ///< by how much they cost less, where they do
-};
-
-/// What the scheduler of a pool has done since it was made.
-struct SchedulerStats {
-  std::uint64_t placed_total = 0;
-  std::uint64_t refused_total = 0;       ///< their first token would have come too late
-  std::uint64_t first_tokens_total = 0;  ///< of placed ones; the sums below are of these
-  Duration predicted_ttft_sum{};         ///< from when they were sent
-  Duration ttft_sum{};                   ///< likewise, as it was
-  Duration ttft_error_sum{};             ///< differences of the two, without sign
-  /// Predicted, of requests that were placed or refused: the time that engines compute their
-  /// prompts, and the time that their outputs are decoded.
-  Duration prefill_sum{};
-  Duration decode_sum{};
-  std::size_t index_bytes = 0;  ///< memory of the prefix index
-  /// Share of the last seconds, 0..1, in which the backends that serve computed prompts; all of the
-  /// time in which requests had to wait.
-  double busy_ratio = 0;
-  std::optional<ShadowStats> shadow;  ///< none without a shadow picker
-};
-
-/// What the scheduler expects of one backend.
-struct BackendForecast {
-  Rung rung = Rung::cold;
-  Duration wait{};  ///< until a prompt that is sent now is begun
-  Scheduler::CachedTokens cached_tokens{};
-};
-
 /// The part of a pool that all workers share: its backends and its queue.
 ///
 /// Immutable in shape; a reload builds a successor.
 /// Thread: any.
 class PoolState {
  public:
-  /// REQUIRES: the names of `spec.picker` and its shadow picker are known. With a predecessor,
+  /// REQUIRES: the names of the picker and its shadow picker are known. With a predecessor,
   /// backends with the same id keep their counters (with an unchanged spec it is the same object),
   /// and the queue is shared: requests that wait in it compete for the same slots as new ones.
   static std::shared_ptr<PoolState> build(PoolSpec spec, const PoolState* predecessor = nullptr);
@@ -134,10 +69,9 @@ class PoolState {
   ~PoolState();
 
   const PoolSpec& spec() const { return spec_; }
+  const PoolConfig& config() const { return spec_.config; }
   const Backends& backends() const { return *backends_; }
-  const std::vector<Subset>& subsets() const { return subsets_; }
-  /// What Hint::subset and Hint::session_subset call it; 0: the whole pool, or none of its subsets.
-  std::uint32_t subset_number(const SubsetSpec& subset) const;
+  const BackendSet& backend_set() const { return *backend_set_; }
 
   /// Requests in flight on this pool's backends.
   std::uint64_t in_flight() const;
@@ -146,43 +80,19 @@ class PoolState {
   /// Number of backends that are in rotation and can be connected, as far as known.
   std::size_t available(Instant now) const;
   QueueStats queue() const;
-  bool has_waiting() const;
-  /// None if the pool has no scheduler.
-  std::optional<SchedulerStats> scheduler_stats() const;
-  /// None if the pool has no scheduler.
-  std::optional<BackendForecast> forecast(const Backend& backend, Instant now) const;
-  /// What is recorded of the requests of this name (Arrival::name), in order of their arrival: of
-  /// all attempts, but no more than the 16 that came last.
-  std::vector<ExplainedDecision> decisions(std::string_view name) const;
-  /// The decision on the last attempt of the request (Arrival::request); nothing if it is not kept.
-  std::optional<ExplainedDecision> last_decision(std::string_view name,
-                                                 std::uint64_t request) const;
-  /// None if the pool does not pin sessions.
-  std::optional<AffinityStats> affinity_stats() const;
-  /// True if one of the pool's backends, up or not, alone knows what the session is about.
-  /// REQUIRES: the pool pins sessions.
-  bool knows(std::uint64_t session, Instant now) const;
-  /// The pins for what an answer of the backend names. REQUIRES: the pool pins sessions.
-  AnswerPins answer_pins(const Backend& backend) const;
-  /// True if fewer than half of the backends are fit to serve, so that ejections are ignored.
-  bool panics() const;
-  RetryBudget& retry_budget() const { return *retry_budget_; }
   /// The time in which the backends that the request is for, all of the pool or a subset, complete
   /// what waits for them and this request, as fast as they did lately.
   Duration wait_for(const Hint& hint) const;
+  /// True if fewer than half of the backends are fit to serve, so that ejections are ignored.
+  bool panics() const;
+  RetryBudget& retry_budget() const { return *retry_budget_; }
+  /// Null if the pool has no scheduler.
+  const std::shared_ptr<const ScheduledPool>& scheduled() const { return scheduled_; }
+  /// Null if the pool does not pin sessions.
+  Affinity* affinity() const { return affinity_.get(); }
 
   /// Makes this the active configuration of the pool: its limits apply to queued requests too.
   void activate() const;
-  /// The successor, or nothing (null), takes this one's place. If it pins no sessions, requests
-  /// that are still here have none either.
-  void leave(const PoolState* successor) const;
-  /// The memory of pins that no thread looks at once it has done something else since `activate` or
-  /// `leave`; null: there is none.
-  std::shared_ptr<const void> release_sessions() const;
-  /// The successor, or nothing (null), has taken this one's place. If it does not go on with the
-  /// scheduler of this one, requests that are still here no longer need that one's prefix index:
-  /// the result owns its memory. Else null.
-  std::shared_ptr<const void> release_index(const PoolState* successor) const;
   /// Periodic maintenance: moves standby backends in and out of rotation, ejects and readmits
   /// backends, ramps them up, notices silent ones, learns weights. What it has learned passes to
   /// the successor; once there is one, only the successor is ticked. Thread: the control thread,
@@ -195,19 +105,6 @@ class PoolState {
   /// thread.
   void restore(const Backend& backend, const LearnedState& learned, Instant now) const;
 
-  /// What the scheduler of the pool has learned; nothing without one. `max_prefixes`: blocks of its
-  /// prefix index, of each backend an equal share; copying many takes a while. Thread: any.
-  std::optional<LearnedScheduler> learned_scheduler(std::size_t max_prefixes, Instant now) const;
-  /// Continues with what another process has learned. REQUIRES: after `activate`, before the first
-  /// request and the first report of an engine. Thread: the control thread.
-  void restore(const LearnedScheduler& learned, Instant now) const;
-  /// The sessions that are pinned now; none if the pool does not pin any. Thread: any.
-  std::vector<AffinityTable::Saved> saved_sessions(Instant now) const;
-  void restore(std::span<const AffinityTable::Saved> sessions, Instant now) const;
-  /// The first checks have ended. What does not serve may return as another server: what its caches
-  /// had is forgotten. Thread: the control thread.
-  void forget_caches_of_absent() const;
-
   // ---- for Pool and Admission ----
 
   Admission& admission() const { return *admission_; }
@@ -216,52 +113,20 @@ class PoolState {
   SubsetQueue& queue_of(const Hint& hint) const;
   /// True if the scheduler of the pool places the request.
   bool schedules(const Hint& hint) const { return hint.cost != nullptr && scheduled_ != nullptr; }
-  /// The number of one of its subsets in another version. Nothing: that has none of these labels.
-  std::optional<std::uint32_t> subset_in(const PoolState& other, std::uint32_t number) const;
-  /// Null if the pool has no scheduler.
-  const std::shared_ptr<const ScheduledPool>& scheduled() const { return scheduled_; }
-  /// Null if the pool does not pin sessions.
-  const Affinity* affinity() const { return affinity_.get(); }
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const { return picker_factory_(seed); }
   /// Null if the pool has no shadow picker.
   std::unique_ptr<Picker> new_shadow_picker(std::uint64_t seed) const {
     return shadow_factory_ ? shadow_factory_(seed) : nullptr;
   }
-  /// The backends that a request with this hint is for.
-  const Backends& backends_for(const Hint& hint) const {
-    return hint.subset == 0 ? *backends_ : subsets_[hint.subset - 1].backends();
-  }
-  bool in_subset(std::uint32_t subset, const Backend& backend) const;
-  /// True if the pin of the request's session to this backend counts: the session does not begin
-  /// anew, and the route lets it stay. No route moves a session whose state is there.
-  bool counts_pin(const Hint& hint, const Backend& backend) const {
-    if (hint.session->has_state) return !hint.session->starts;
-    return hint.session_subset == 0 || in_subset(hint.session_subset, backend);
-  }
-  /// The backend with these counters, if it is in the subset; else null.
-  const BackendPtr* find(const SharedBackend& shared, std::uint32_t subset) const;
-  /// True if a backend that the request has not tried can take it now, when it has a free slot, or
-  /// when the pool activates its standby backends. In a subset: if one is in rotation.
-  bool may_become_available(const Hint& hint) const;
-  /// True if the backend that `hint` is pinned to keeps its sessions, or there is none. REQUIRES:
-  /// it is one of this pool's, or `hint` is pinned to none.
-  bool pin_holds(const Hint& hint, Instant now) const;
-  /// True if a backend that the request has not tried is in rotation and not deprioritized.
-  bool has_available(const Hint& hint, Instant now) const;
-  /// True if the backend is in back-off or over the memory guard: avoided while another is there.
-  bool deprioritized(const SharedBackend& shared, Instant now) const;
-  bool over_memory_guard(const SharedBackend& shared) const;
 
  private:
   PoolState();
 
-  void make_pickers(const PoolSpec& spec, const PoolState* predecessor);
   void make_queues(const PoolState* predecessor);
 
   PoolSpec spec_;
-  std::shared_ptr<Backends> backends_;
-  std::unordered_map<const SharedBackend*, std::size_t> index_;
-  std::vector<Subset> subsets_;
+  std::shared_ptr<const Backends> backends_;
+  std::optional<BackendSet> backend_set_;  // always, once it is built
   // The queues of the pool, then of each subset; the second ones only with a scheduler.
   std::vector<std::unique_ptr<SubsetQueue>> queues_;
   std::vector<std::unique_ptr<SubsetQueue>> scheduled_queues_;

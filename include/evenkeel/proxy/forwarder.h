@@ -27,7 +27,7 @@ class SessionSources;
 struct RequestCost;
 
 /// A backend as one worker reaches it.
-struct Target {
+struct BackendAccess {
   std::shared_ptr<LinkPool> links;
   BackendMetrics* metrics;
   std::uint32_t index = 0;         ///< of LabelIndex
@@ -49,20 +49,15 @@ struct RouteRules {
   }
 };
 
+/// What a forwarder has beside the configuration of its pool.
 struct ForwarderOptions {
-  std::string pool;
   std::uint32_t pool_index = 0;            ///< of LabelIndex
   std::optional<std::string> hash_header;  ///< requests with the same value share a backend
-  /// True if the pool has a scheduler, which is told what requests to models cost.
-  bool schedules = false;
-  SloConfig slo;  ///< of the pool
   /// hash_of the model's name that its backends get, whatever its clients ask for; 0: they get
   /// that.
   std::uint64_t served_model = 0;
   /// What names the sessions that the pool pins to backends; null: it pins none.
   std::shared_ptr<const SessionSources> sessions;
-  bool debug_headers = false;
-  bool reads_load_reports = false;  ///< and asks for them
   RetryPolicy retry{RetryRules{}};
   /// The rules of all routes, in the order of the file; null: no route has any. Outlives the
   /// forwarder.
@@ -71,12 +66,10 @@ struct ForwarderOptions {
   /// True if errors in the events of all its backends count as failures; else only of those whose
   /// engine was detected.
   bool finds_stream_errors = false;
-  /// The longest time from a request's first attempt to its last one.
-  Duration max_retry_time = PoolTimeouts{}.first_byte;
   /// What request bodies are kept in for retries. Null: they are not kept.
   HeldBodies* held_bodies = nullptr;
   /// How much one worker may hold of them, all pools together.
-  std::uint64_t max_held_bytes = 64UL * 1024 * 1024;
+  std::uint64_t max_held_bytes = ProcessLimits{}.held_bodies_bytes;
 };
 
 /// The end of the filter chain for one pool. Thread: one worker's.
@@ -88,8 +81,8 @@ struct ForwarderOptions {
 class Forwarder final : public Handler {
  public:
   Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
-            std::unordered_map<const Backend*, Target> targets, WorkerMetrics& worker_metrics,
-            ForwarderOptions options);
+            std::unordered_map<const Backend*, BackendAccess> backends,
+            WorkerMetrics& worker_metrics, ForwarderOptions options);
 
   Task<Result<Response>> handle(Request& request) override { return forward(request, Lease()); }
 
@@ -117,7 +110,7 @@ class Forwarder final : public Handler {
 
   Loop& loop_;
   Pool pool_;
-  std::unordered_map<const Backend*, Target> targets_;
+  std::unordered_map<const Backend*, BackendAccess> backends_;
   WorkerMetrics& worker_metrics_;
   PoolMetrics& metrics_;
   ForwarderOptions options_;

@@ -27,7 +27,8 @@ class WorkerLinks {
               const WorkerLinks* predecessor);
 
   /// The backends of a pool of the pool set, which outlives the result.
-  std::unordered_map<const Backend*, Target> targets_of(const PoolSet::PoolEntry& pool) const;
+  std::unordered_map<const Backend*, BackendAccess> backends_of(
+      const PoolSet::PoolEntry& pool) const;
   /// The link pools that the successor has not taken over.
   std::vector<std::shared_ptr<LinkPool>> not_in(const WorkerLinks& successor) const;
   /// LinkPool::suspect for the links to this backend, those of earlier plans included.

@@ -13,6 +13,7 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/load/trace.h"
 #include "evenkeel/replay/dispatcher.h"
 #include "evenkeel/sim/engine.h"
@@ -36,10 +37,9 @@ struct ReplayOptions {
   bool bursts = false;               ///< keeps requests with equal time stamps together
   std::optional<Duration> max_time;  ///< of the replay; later requests are left out
   Duration poll_interval = std::chrono::milliseconds(250);
-  Duration ttft_slo = std::chrono::seconds(2);
-  Duration tpot_slo = std::chrono::milliseconds(100);
-  double shed_factor = 0;  ///< see SchedulerOptions
-  bool sessions = false;   ///< clients name their conversations: soft sessions of `expected-time`
+  SloConfig slo{.ttft = std::chrono::seconds(2), .tpot = std::chrono::milliseconds(100)};
+  double shed = ExpectedTimeConfig{}.shed;
+  bool sessions = false;  ///< clients name their conversations: soft sessions of `expected-time`
   double unstreamed_ratio = 0;  ///< of the requests, whose first tokens the scheduler cannot see
   std::uint64_t seed = 1;
 };

@@ -65,7 +65,7 @@ struct Decision {
   static constexpr std::size_t max_candidates = 16;  ///< that are kept: the cheapest ones
   static constexpr std::size_t max_name = 128;
 
-  enum class Fate : std::uint8_t {
+  enum class State : std::uint8_t {
     waits,
     placed,
     refused,   ///< its first token would have come too late
@@ -98,7 +98,7 @@ struct Decision {
       candidates{};  ///< when it was last priced, the cheapest first
   std::size_t candidate_count = 0;
   std::size_t considered = 0;  ///< backends that it could go to, these and others
-  Fate fate = Fate::waits;
+  State state = State::waits;
   std::uint32_t chosen = Scheduler::no_backend;  ///< slot
   Duration waited{};
   /// The time of the prompt where it is the shortest, in seconds, if the request was refused or
@@ -124,7 +124,7 @@ struct Decision {
 };
 
 /// The stable word, such as "finished".
-const char* to_string(Decision::Fate fate);
+const char* to_string(Decision::State state);
 
 /// A copy, and what its slots stand for.
 struct ExplainedDecision {

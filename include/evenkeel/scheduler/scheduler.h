@@ -20,17 +20,10 @@ class PrefixIndex;
 struct Decision;
 
 struct SchedulerOptions {
-  std::uint32_t slots = 64;                              ///< the most backends at a time
-  std::size_t index_bytes = PickerConfig{}.index_bytes;  ///< memory of the prefix index
-  std::optional<Duration> ttft_target;  ///< of requests without one; nothing: learned
-  std::optional<Duration> tpot_target;  ///< likewise, per output token
-  /// A request is refused when its age and its prefill exceed its TTFT target this many times;
-  /// batch requests four times as many. 0: never.
-  double shed_factor = 0;
+  std::uint32_t slots = 64;   ///< the most backends at a time
+  ExpectedTimeConfig config;  ///< targets that it does not give are learned
   /// The first that waits of a priority rises by one class with each third of this. 0: never.
   Duration patience{};
-  /// True if others send requests to the same backends: the engines' reports tell how many.
-  bool foreign_traffic = false;
 };
 
 /// What an engine says of itself.
@@ -118,6 +111,16 @@ enum class Rung : std::uint8_t {
 /// The stable word, such as "assumed_hits".
 const char* to_string(Rung rung);
 
+/// What a scheduler expects of one backend.
+struct BackendForecast {
+  Rung rung = Rung::cold;
+  Duration wait{};  ///< until a prompt that is sent now is begun
+  /// Tokens of prompts that were cached at the backend, of all responses that reported theirs: as
+  /// predicted when the requests were placed, and as reported.
+  std::uint64_t predicted_cached = 0;
+  std::uint64_t reported_cached = 0;
+};
+
 /// The expected-time scheduler: late binding and marginal predicted cost.
 ///
 /// A request waits here until a backend can start its prefill at once (predicted backlog W below
@@ -144,7 +147,7 @@ class Scheduler {
   static constexpr std::uint32_t no_backend = ~std::uint32_t{0};
 
   explicit Scheduler(const SchedulerOptions& options);
-  /// Changes all options but `slots` and `index_bytes`.
+  /// Changes all options but `slots` and `config.index_bytes`.
   void configure(const SchedulerOptions& options);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -167,7 +170,7 @@ class Scheduler {
                 Instant as_of);
   /// Notes that the engine has restarted: its cache is empty, and it has loaded no adapter.
   void backend_cleared(std::uint32_t slot);
-  /// Takes in a poll of the engine's load. Only read with `foreign_traffic`. A report that says too
+  /// Takes in a poll of the engine's load. Only read with `shared_backends`. A report that says too
   /// little changes nothing. `in_flight_at_poll`: requests of this process that were there then;
   /// nothing: as many as are there now.
   void polled(std::uint32_t slot, const LoadSample& report, Instant now,
@@ -188,17 +191,18 @@ class Scheduler {
     Duration prefill{};
     Duration decode{};
   };
-  /// Takes slots on backends for requests that start.
-  class SlotTaker {
+  /// The capacity of the backends, which may be shared with others.
+  class Capacity {
    public:
-    virtual ~SlotTaker() = default;
-    /// False if the backend is full, and gets no request in this pass.
-    virtual bool take(std::uint32_t slot) = 0;
+    virtual ~Capacity() = default;
+    /// Takes a place for a request that starts. False if the backend is full, and gets no request
+    /// in this pass.
+    virtual bool try_acquire(std::uint32_t slot) = 0;
   };
   /// Starts and refuses requests. Call it after each event, and at `next_pass`. What it starts
-  /// counts on its backend from now on. The result is valid until the next call. Without `slots`
-  /// every backend that is open takes what it gets.
-  std::span<const Placement> place(Instant now, SlotTaker* slots = nullptr);
+  /// counts on its backend from now on. The result is valid until the next call. Without
+  /// `capacity` every backend that is open takes what it gets.
+  std::span<const Placement> place(Instant now, Capacity* capacity = nullptr);
   /// When `place` is due although nothing happens: predictions age. `never` while nothing waits.
   Instant next_pass(Instant now) const;
   std::size_t waiting() const;
@@ -225,24 +229,13 @@ class Scheduler {
 
   // ---- Estimates ----
 
-  Rung rung(std::uint32_t slot) const;
-  /// Predicted seconds until a prompt that is sent there now is begun.
-  Duration predicted_wait(std::uint32_t slot, Instant now) const;
+  BackendForecast forecast(std::uint32_t slot, Instant now) const;
   /// Predicted time of a prefill on the backend as it is now.
   Duration predicted_prefill(std::uint32_t slot, std::uint32_t uncached_tokens,
                              std::uint32_t cached_tokens) const;
-  /// Tokens of prompts that were cached at the backend, of all responses that reported theirs.
-  struct CachedTokens {
-    std::uint64_t predicted = 0;  ///< when the requests were placed
-    std::uint64_t reported = 0;
-  };
-  CachedTokens cached_tokens(std::uint32_t slot) const;
-  /// The prefix index's memory; only `exchange_index` changes it.
-  std::size_t index_bytes() const;
-  /// An empty prefix index of the smallest size. Thread: any.
-  std::shared_ptr<PrefixIndex> smallest_index() const;
-  /// Goes on with this index, and leaves the former one there, whose release may take a second.
-  void exchange_index(PrefixIndex& index);
+  /// What the backends probably have in their caches, by slot. Another index for as many slots may
+  /// take its place.
+  PrefixIndex& prefixes() const;
 
   // ---- What outlives the process (scheduler_learned.cc) ----
 
@@ -254,18 +247,11 @@ class Scheduler {
   void learned(LearnedTraffic& into) const;
   static constexpr std::size_t max_learned_classes = 4096;
   static constexpr std::size_t max_learned_lengths = 400;
-  /// See PrefixIndex.
-  void begin_prefix_copy(std::uint32_t slot);
-  std::size_t copy_prefixes(std::span<std::uint64_t> hashes);
 
   /// Continues with what another process has learned. Numbers that nothing can have taught are
   /// ignored. REQUIRES: after `add_backend`, before the first request.
   void restore(std::uint32_t slot, const LearnedEngine& learned, Instant now);
   void restore(const LearnedTraffic& learned);
-  /// Adds blocks, the last used first, as used after all that are known. REQUIRES: not more than
-  /// 1024.
-  void restore_prefixes(std::uint32_t slot, std::span<const std::uint64_t> hashes);
-  std::size_t prefix_capacity(std::uint32_t slot) const;
 
   struct State;
 

@@ -27,7 +27,7 @@ void age_schedulers(SavedState& state, Duration passed);
 void restore_sessions(const SavedState& state, const PoolSet& pool_set, Instant now);
 
 /// Takes it out of the state, for the pools and backends that the pool set has. REQUIRES: as
-/// PoolState::restore. Thread: the control thread.
+/// ScheduledPool::restore. Thread: the control thread.
 void restore_schedulers(SavedState state, const PoolSet& pool_set, Instant now);
 /// Forgets the caches of what does not serve once the first checks have ended: that may return as
 /// another server.

@@ -80,7 +80,7 @@ class PoolSet {
   /// Makes this the running set: applies its limits, and takes backends without address and drained
   /// ones out of rotation.
   void activate() const;
-  /// The successor takes this one's place: see PoolState::leave.
+  /// The successor takes this one's place. Pools that pin no sessions there forget theirs.
   void leave(const PoolSet& successor) const;
   /// The memory of prefix indexes and pins that requests of this set no longer need, once every
   /// worker has the successor. Its release may take seconds.
