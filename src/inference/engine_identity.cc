@@ -4,7 +4,7 @@
 #include <set>
 
 #include "evenkeel/inference/engine.h"
-#include "inference/probe_evidence.h"
+#include "inference/detection_evidence.h"
 
 namespace evenkeel {
 namespace {
@@ -15,16 +15,16 @@ constexpr std::string_view fallback_paths[] = {
 constexpr std::span<const std::string_view> rounds[] = {identifying_paths, fallback_paths};
 
 /// True for Triton, MLServer and others: {"name": ..., "version": ..., "extensions": [...]}.
-bool has_kserve_metadata(const ProbeEvidence& evidence) {
-  const ProbeEvidence::Keys& server = evidence.object_at("/v2");
+bool has_kserve_metadata(const DetectionEvidence& evidence) {
+  const DetectionEvidence::Keys& server = evidence.object_at("/v2");
   return server.contains("name") && server.contains("version") && server.contains("extensions");
 }
 
-bool reports_loading(const Engine& engine, const ProbeEvidence& evidence) {
+bool reports_loading(const Engine& engine, const DetectionEvidence& evidence) {
   return engine.detection.reports_loading != nullptr && engine.detection.reports_loading(evidence);
 }
 
-std::vector<std::string> models_of(const ProbeEvidence& evidence) {
+std::vector<std::string> models_of(const DetectionEvidence& evidence) {
   std::vector<std::string> models;
   std::set<std::string_view> seen;
   for (const ModelCard& card : evidence.cards()) {
@@ -35,22 +35,23 @@ std::vector<std::string> models_of(const ProbeEvidence& evidence) {
 }
 
 /// True if all say no more than "not now": the server, or a proxy in front of it.
-bool only_unavailable(const std::vector<ProbeResponse>& responses) {
-  return !responses.empty() && std::ranges::all_of(responses, [](const ProbeResponse& response) {
-    return response.status >= 502 && response.status <= 504;
-  });
+bool only_unavailable(const std::vector<DetectionResponse>& responses) {
+  return !responses.empty() &&
+         std::ranges::all_of(responses, [](const DetectionResponse& response) {
+           return response.status >= 502 && response.status <= 504;
+         });
 }
 
 }  // namespace
 
-std::span<const std::span<const std::string_view>> probe_rounds() { return rounds; }
+std::span<const std::span<const std::string_view>> detection_rounds() { return rounds; }
 
-bool is_conclusive(const ProbeResponse& response) {
+bool is_conclusive(const DetectionResponse& response) {
   return response.status < 500 || response.status == 501;  // "not implemented"
 }
 
-EngineIdentity identify_engine(const std::vector<ProbeResponse>& responses) {
-  const ProbeEvidence evidence(responses);
+EngineIdentity identify_engine(const std::vector<DetectionResponse>& responses) {
+  const DetectionEvidence evidence(responses);
   EngineIdentity identity;
   for (const Engine* engine : engines()) {
     const auto rule = std::ranges::find_if(
@@ -64,7 +65,7 @@ EngineIdentity identify_engine(const std::vector<ProbeResponse>& responses) {
   identity.kserve = has_kserve_metadata(evidence);
   identity.models = models_of(evidence);
   identity.loading = identity.loading || only_unavailable(responses);
-  const ProbeResponse* list = evidence.at("/v1/models");
+  const DetectionResponse* list = evidence.at("/v1/models");
   identity.requires_api_key = list != nullptr && (list->status == 401 || list->status == 403);
   return identity;
 }

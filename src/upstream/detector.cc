@@ -62,10 +62,10 @@ Task<DetectionResult> detect(Loop& loop, std::vector<Endpoint> addresses, std::s
 
 Task<DetectionResult> detect(BackendClient& client, Instant deadline) {
   DetectionResult result;
-  std::vector<ProbeResponse> answers;
+  std::vector<DetectionResponse> answers;
   std::size_t answered_count = 0;
   std::size_t request_count = 0;
-  for (const auto round : probe_rounds()) {
+  for (const auto round : detection_rounds()) {
     std::vector<Task<Result<Fetched>>> pending;
     for (const std::string_view path : round) {
       pending.push_back(client.fetch({.path = std::string(path)}, deadline));

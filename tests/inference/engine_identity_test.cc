@@ -18,7 +18,7 @@ using testing::IsEmpty;
 /// The responses of a server, recorded or taken from its source.
 struct RecordedServer {
   std::string what;
-  std::vector<ProbeResponse> responses;
+  std::vector<DetectionResponse> responses;
   std::string_view engine;
   std::vector<std::string> models = {};
 };
@@ -213,7 +213,7 @@ TEST_P(Detect, FindsTheEngineAndTheModels) {
 }
 
 TEST_P(Detect, DoesNotDependOnTheOrderOfTheResponses) {
-  std::vector<ProbeResponse> responses = GetParam().responses;
+  std::vector<DetectionResponse> responses = GetParam().responses;
   std::ranges::reverse(responses);
 
   const EngineIdentity identity = identify_engine(responses);
@@ -303,7 +303,7 @@ TEST(IdentifyEngine, TakesLittleTimeForAMillionBytesOfModels) {
 }
 
 TEST(ProbeRounds, HaveNoEffectOnTheServer) {
-  for (const auto round : probe_rounds()) {
+  for (const auto round : detection_rounds()) {
     for (const std::string_view path : round) {
       EXPECT_FALSE(path.starts_with("/metrics")) << path;
       EXPECT_FALSE(path.starts_with("/health")) << path;

@@ -12,21 +12,21 @@
 
 namespace evenkeel {
 
-class ProbeEvidence;
+class DetectionEvidence;
 
 /// What `engine: auto` stands for until detection has found the engine. No engine has this name.
 inline constexpr std::string_view undetected_engine = "auto";
 
-/// One way to recognise an engine by its responses to the detection probes.
+/// One way to recognise an engine by its responses to the requests of detection.
 struct EvidenceRule {
   std::string_view evidence;  ///< what gave the engine away, for people
-  bool (*matches)(const ProbeEvidence&);
+  bool (*matches)(const DetectionEvidence&);
 };
 
 struct EngineDetectionRules {
   std::span<const EvidenceRule> rules = {};
   /// The server says that its model is still loading. Null: this engine never does.
-  bool (*reports_loading)(const ProbeEvidence&) = nullptr;
+  bool (*reports_loading)(const DetectionEvidence&) = nullptr;
 };
 
 /// Where an engine says which models it serves.

@@ -1,4 +1,4 @@
-// Detects which engine a server runs from its responses to a few probes.
+// Detects which engine a server runs from its responses to a few requests.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace evenkeel {
 
 /// A server's response to GET `path`.
-struct ProbeResponse {
+struct DetectionResponse {
   std::string path;
   int status = 0;
   std::string server;  ///< its `Server` field
@@ -33,17 +33,17 @@ struct EngineIdentity {
 };
 
 /// The paths to GET, in rounds. The next round is for a server that the rounds before have not
-/// identified, so most servers get no request that they do not know. No probe changes anything,
-/// starts a generation, or wakes a model. Two paths are never probed: /health (SGLang generates a
-/// token for it, trtllm-serve exits if it finds its engine dead) and /metrics (reading
+/// identified, so most servers get no request that they do not know. No such request changes
+/// anything, starts a generation, or wakes a model. Two paths are never requested: /health (SGLang
+/// generates a token for it, trtllm-serve exits if it finds its engine dead) and /metrics (reading
 /// trtllm-serve's consumes its data, reading llama-server's wakes a sleeping model).
-std::span<const std::span<const std::string_view>> probe_rounds();
+std::span<const std::span<const std::string_view>> detection_rounds();
 
 /// True if the server has handled the request, if only with "not found". Another status may be
 /// different the next time.
-bool is_conclusive(const ProbeResponse& response);
+bool is_conclusive(const DetectionResponse& response);
 
 /// What the responses show, in any order and number. A server that shows nothing is generic.
-EngineIdentity identify_engine(const std::vector<ProbeResponse>& responses);
+EngineIdentity identify_engine(const std::vector<DetectionResponse>& responses);
 
 }  // namespace evenkeel

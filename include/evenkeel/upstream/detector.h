@@ -31,8 +31,8 @@ struct DetectionResult {
   std::string reason;            ///< why there was no answer
 };
 
-/// Sends the requests of `probe_rounds` to one server, those of a round at the same time. Ends at
-/// the deadline, with the responses that are in by then.
+/// Sends the requests of `detection_rounds` to one server, those of a round at the same time. Ends
+/// at the deadline, with the responses that are in by then.
 Task<DetectionResult> detect(BackendClient& client, Instant deadline);
 /// The same without TLS and API key.
 Task<DetectionResult> detect(Loop& loop, std::vector<Endpoint> addresses, std::string authority,

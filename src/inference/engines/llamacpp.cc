@@ -1,27 +1,27 @@
 // llama.cpp's llama-server.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("llamacpp"); }
+bool has_owner(const DetectionEvidence& responses) { return responses.has_owner("llamacpp"); }
 
-bool has_server_field(const ProbeEvidence& responses) {
-  return responses.any([](const ProbeResponse& response, const ProbeEvidence::Keys&) {
+bool has_server_field(const DetectionEvidence& responses) {
+  return responses.any([](const DetectionResponse& response, const DetectionEvidence::Keys&) {
     return response.server.starts_with("llama.cpp");
   });
 }
 
 /// True if the server answers as it answers every request until its model is loaded.
-bool is_loading(const ProbeEvidence& responses) {
-  return responses.any([](const ProbeResponse& response, const ProbeEvidence::Keys&) {
+bool is_loading(const DetectionEvidence& responses) {
+  return responses.any([](const DetectionResponse& response, const DetectionEvidence::Keys&) {
     return response.status == 503 && response.body.find("\"Loading model\"") != std::string::npos &&
            response.body.find("\"unavailable_error\"") != std::string::npos;
   });
 }
 
-bool has_slots(const ProbeEvidence& responses) {
+bool has_slots(const DetectionEvidence& responses) {
   return responses.object_at("/props").contains("total_slots");
 }
 

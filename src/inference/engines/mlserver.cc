@@ -1,12 +1,12 @@
 // Seldon's MLServer.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_name(const ProbeEvidence& responses) {
-  return ProbeEvidence::text_at(responses.object_at("/v2"), "name") == "mlserver";
+bool has_name(const DetectionEvidence& responses) {
+  return DetectionEvidence::text_at(responses.object_at("/v2"), "name") == "mlserver";
 }
 
 constexpr EvidenceRule rules[] = {{"/v2 has its name", has_name}};

@@ -1,12 +1,12 @@
 // Ollama.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_banner(const ProbeEvidence& responses) {
-  const ProbeResponse* root = responses.at("/");
+bool has_banner(const DetectionEvidence& responses) {
+  const DetectionResponse* root = responses.at("/");
   return root != nullptr && root->status == 200 && root->body.starts_with("Ollama is running");
 }
 

@@ -1,29 +1,29 @@
 // Ray Serve.
 #include <algorithm>
 
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_routes(const ProbeEvidence& responses) {
-  const ProbeEvidence::Keys& routes = responses.object_at("/-/routes");
+bool has_routes(const DetectionEvidence& responses) {
+  const DetectionEvidence::Keys& routes = responses.object_at("/-/routes");
   return !routes.empty() && std::ranges::all_of(routes, [](const auto& route) {
     return route.first.starts_with('/') && !route.second.empty();
   });
 }
 
-bool has_no_routes_yet(const ProbeEvidence& responses) {
-  const ProbeResponse* response = responses.at("/-/routes");
+bool has_no_routes_yet(const DetectionEvidence& responses) {
+  const DetectionResponse* response = responses.at("/-/routes");
   return response != nullptr && response->status == 503 &&
          (response->body.starts_with("This node is being drained") ||
           response->body.starts_with("Route table is not populated yet"));
 }
 
 /// True for the 404 of Ray's proxy at a path without an application, as before the first starts.
-bool has_not_found_text(const ProbeEvidence& responses) {
-  return responses.any([](const ProbeResponse& response, const ProbeEvidence::Keys&) {
+bool has_not_found_text(const DetectionEvidence& responses) {
+  return responses.any([](const DetectionResponse& response, const DetectionEvidence::Keys&) {
     return response.status == 404 &&
            response.body.find("/-/routes for available") != std::string::npos;
   });

@@ -1,15 +1,15 @@
 // SGLang.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("sglang"); }
+bool has_owner(const DetectionEvidence& responses) { return responses.has_owner("sglang"); }
 
-bool has_model_info(const ProbeEvidence& responses) {
+bool has_model_info(const DetectionEvidence& responses) {
   const auto is_model_info = [&](std::string_view path) {
-    const ProbeEvidence::Keys& info = responses.object_at(path);
+    const DetectionEvidence::Keys& info = responses.object_at(path);
     return info.contains("model_path") && info.contains("is_generation");
   };
   return is_model_info("/model_info") || is_model_info("/get_model_info");

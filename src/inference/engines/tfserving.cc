@@ -1,13 +1,13 @@
 // TensorFlow Serving.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_error_text(const ProbeEvidence& responses) {
-  return responses.any([](const ProbeResponse&, const ProbeEvidence::Keys& keys) {
-    return ProbeEvidence::text_at(keys, "error").starts_with("Malformed request: GET /");
+bool has_error_text(const DetectionEvidence& responses) {
+  return responses.any([](const DetectionResponse&, const DetectionEvidence::Keys& keys) {
+    return DetectionEvidence::text_at(keys, "error").starts_with("Malformed request: GET /");
   });
 }
 

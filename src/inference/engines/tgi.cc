@@ -1,16 +1,16 @@
 // Hugging Face's Text Generation Inference.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
 /// True if /info is TGI's: that of TEI, which embeds texts, has no max_total_tokens.
-bool has_info(const ProbeEvidence& responses) {
-  const ProbeEvidence::Keys& info = responses.object_at("/info");
+bool has_info(const DetectionEvidence& responses) {
+  const DetectionEvidence::Keys& info = responses.object_at("/info");
   return info.contains("model_id") &&
          (info.contains("max_total_tokens") ||
-          ProbeEvidence::text_at(info, "router") == "text-generation-router");
+          DetectionEvidence::text_at(info, "router") == "text-generation-router");
 }
 
 constexpr EvidenceRule rules[] = {{"/info describes its router", has_info}};

@@ -1,24 +1,24 @@
 // TorchServe.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-using Keys = ProbeEvidence::Keys;
+using Keys = DetectionEvidence::Keys;
 
 /// True if a Java program's errors come with the /ping that says Healthy: other servers have one.
-bool has_ping_and_errors(const ProbeEvidence& responses) {
-  const ProbeResponse* ping = responses.at("/ping");
+bool has_ping_and_errors(const DetectionEvidence& responses) {
+  const DetectionResponse* ping = responses.at("/ping");
   if (ping == nullptr) return false;
-  const bool has_ping = responses.any([&](const ProbeResponse& response, const Keys& keys) {
-    const std::string_view status = ProbeEvidence::text_at(keys, "status");
+  const bool has_ping = responses.any([&](const DetectionResponse& response, const Keys& keys) {
+    const std::string_view status = DetectionEvidence::text_at(keys, "status");
     return &response == ping &&
            (status == "Healthy" || status == "Partial Healthy" || status == "Unhealthy");
   });
-  return has_ping && responses.any([](const ProbeResponse& response, const Keys& keys) {
+  return has_ping && responses.any([](const DetectionResponse& response, const Keys& keys) {
     return response.status >= 400 && keys.contains("code") &&
-           ProbeEvidence::text_at(keys, "type").ends_with("Exception");
+           DetectionEvidence::text_at(keys, "type").ends_with("Exception");
   });
 }
 

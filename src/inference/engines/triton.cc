@@ -1,12 +1,12 @@
 // NVIDIA's Triton Inference Server.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_name(const ProbeEvidence& responses) {
-  return ProbeEvidence::text_at(responses.object_at("/v2"), "name") == "triton";
+bool has_name(const DetectionEvidence& responses) {
+  return DetectionEvidence::text_at(responses.object_at("/v2"), "name") == "triton";
 }
 
 constexpr EvidenceRule rules[] = {{"/v2 has its name", has_name}};

@@ -1,11 +1,11 @@
 // TensorRT-LLM's trtllm-serve.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("tensorrt_llm"); }
+bool has_owner(const DetectionEvidence& responses) { return responses.has_owner("tensorrt_llm"); }
 
 constexpr EvidenceRule rules[] = {{"/v1/models says owned_by tensorrt_llm", has_owner}};
 

@@ -1,14 +1,14 @@
 // vLLM.
+#include "inference/detection_evidence.h"
 #include "inference/engines/engines.h"
-#include "inference/probe_evidence.h"
 
 namespace evenkeel {
 namespace {
 
-bool has_owner(const ProbeEvidence& responses) { return responses.has_owner("vllm"); }
+bool has_owner(const DetectionEvidence& responses) { return responses.has_owner("vllm"); }
 
 /// True if both paths are vLLM's. They stay open if an API key guards the others.
-bool has_load(const ProbeEvidence& responses) {
+bool has_load(const DetectionEvidence& responses) {
   return responses.object_at("/load").contains("server_load") &&
          responses.object_at("/version").contains("version");
 }

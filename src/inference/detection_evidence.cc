@@ -1,4 +1,4 @@
-#include "inference/probe_evidence.h"
+#include "inference/detection_evidence.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-using Keys = ProbeEvidence::Keys;
+using Keys = DetectionEvidence::Keys;
 
 const Keys no_keys;
 
@@ -23,31 +23,32 @@ std::optional<Keys> keys_of(std::string_view text) {
 
 }  // namespace
 
-ProbeEvidence::ProbeEvidence(const std::vector<ProbeResponse>& responses) : responses_(responses) {
-  for (const ProbeResponse& response : responses) {
+DetectionEvidence::DetectionEvidence(const std::vector<DetectionResponse>& responses)
+    : responses_(responses) {
+  for (const DetectionResponse& response : responses) {
     keys_.push_back(keys_of(response.body));
     if (response.path != "/v1/models" || response.status != 200) continue;
     if (auto cards = read_model_cards(response.body)) cards_ = std::move(*cards);
   }
 }
 
-bool ProbeEvidence::has_owner(std::string_view owner) const {
+bool DetectionEvidence::has_owner(std::string_view owner) const {
   return std::ranges::find(cards_, owner, &ModelCard::owner) != cards_.end();
 }
 
-const ProbeResponse* ProbeEvidence::at(std::string_view path) const {
-  const auto found = std::ranges::find(responses_, path, &ProbeResponse::path);
+const DetectionResponse* DetectionEvidence::at(std::string_view path) const {
+  const auto found = std::ranges::find(responses_, path, &DetectionResponse::path);
   return found == responses_.end() ? nullptr : &*found;
 }
 
-const Keys& ProbeEvidence::object_at(std::string_view path) const {
-  const ProbeResponse* response = at(path);
+const Keys& DetectionEvidence::object_at(std::string_view path) const {
+  const DetectionResponse* response = at(path);
   if (response == nullptr || response->status != 200) return no_keys;
   const auto& keys = keys_[static_cast<std::size_t>(response - responses_.data())];
   return keys ? *keys : no_keys;
 }
 
-std::string_view ProbeEvidence::text_at(const Keys& keys, std::string_view name) {
+std::string_view DetectionEvidence::text_at(const Keys& keys, std::string_view name) {
   const auto found = keys.find(name);
   return found == keys.end() ? std::string_view() : std::string_view(found->second);
 }

@@ -1,4 +1,4 @@
-// The responses of one server to the detection probes, parsed for the rules of the engines.
+// The responses of one server to the requests of detection, parsed for the rules of the engines.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@
 namespace evenkeel {
 
 /// REQUIRES: the responses outlive this object.
-class ProbeEvidence {
+class DetectionEvidence {
  public:
   /// The keys of a JSON object; values that are not strings are empty.
   using Keys = std::map<std::string, std::string, std::less<>>;
 
-  explicit ProbeEvidence(const std::vector<ProbeResponse>& responses);
+  explicit DetectionEvidence(const std::vector<DetectionResponse>& responses);
 
   /// The models that the server lists, in its order.
   const std::vector<ModelCard>& cards() const { return cards_; }
   /// True if some model in the list of models has this `owned_by`.
   bool has_owner(std::string_view owner) const;
   /// The response to that path; null if there is none.
-  const ProbeResponse* at(std::string_view path) const;
+  const DetectionResponse* at(std::string_view path) const;
   /// The JSON object in a successful response to that path; empty if there is none.
   const Keys& object_at(std::string_view path) const;
   /// True if some response matches. `matches` takes the response and its JSON object.
@@ -43,7 +43,7 @@ class ProbeEvidence {
   static std::string_view text_at(const Keys& keys, std::string_view name);
 
  private:
-  const std::vector<ProbeResponse>& responses_;
+  const std::vector<DetectionResponse>& responses_;
   std::vector<std::optional<Keys>> keys_;  // by response; nothing: no JSON object
   std::vector<ModelCard> cards_;
 };
