@@ -65,7 +65,7 @@ void print(const ReplayRow& row) {
 }
 
 bool known(std::string_view rule) {
-  const auto pickers = replayable_pickers();
+  const auto& pickers = picker_names();
   return find_rival(rule) != nullptr ||
          std::find(pickers.begin(), pickers.end(), rule) != pickers.end();
 }

@@ -38,11 +38,6 @@ struct ReplayCommand {
   bool json = false;
 };
 
-std::vector<std::string> picker_names() {
-  const auto names = replayable_pickers();
-  return {names.begin(), names.end()};
-}
-
 std::vector<std::string> words_of_presets() {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);

@@ -30,10 +30,4 @@ std::unique_ptr<Picker> make_picker(PickerOptions options, std::uint64_t seed) {
   return make ? make(seed) : nullptr;
 }
 
-std::vector<std::string_view> known_pickers() {
-  std::vector<std::string_view> names;
-  for (const auto& picker : registered) names.push_back(picker.name);
-  return names;
-}
-
 }  // namespace evenkeel

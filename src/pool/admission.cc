@@ -10,8 +10,6 @@
 namespace evenkeel {
 namespace {
 
-AdmissionTicket& ticket_of(Node* node) { return static_cast<AdmissionTicket&>(*node); }
-
 std::size_t line_of(const AdmissionTicket& ticket) {
   return static_cast<std::size_t>(ticket.hint.priority);
 }

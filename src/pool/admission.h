@@ -57,6 +57,8 @@ struct AdmissionTicket : Node, std::enable_shared_from_this<AdmissionTicket> {
   std::uint32_t shadow = Arrival::any_slot;  // where another picker would send it
 };
 
+inline AdmissionTicket& ticket_of(Node* node) { return static_cast<AdmissionTicket&>(*node); }
+
 /// Orders the requests that wait in all workers and versions of a pool: the most urgent one first,
 /// of equals the one that came first. A less urgent request ages: each class counts as having come
 /// a third of the queue's timeout after the one above, so none waits behind those that come much

@@ -206,9 +206,7 @@ AffinityTable::Tag AffinityTable::pin(std::uint64_t session, Tag before, Tag bac
   Buckets& buckets = present();
   Bucket& bucket = buckets.of(key);
   const Lock lock(bucket);
-  for (std::size_t way = 0; way < ways; ++way) {
-    if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
-    const std::uint64_t found = bucket.values[way].load(std::memory_order_relaxed);
+  if (const auto [way, found] = look(bucket, key); way < ways) {
     const Tag pinned = is_live(found, ttl, now) ? tag_in(found) : none;
     if (pinned != before) return pinned;
     const std::uint64_t confirmed = pinned == none ? 0 : found & confirmed_bit;
@@ -227,9 +225,7 @@ void AffinityTable::confirm(std::uint64_t session, Tag backend, Duration ttl, In
   Buckets& buckets = present();
   Bucket& bucket = buckets.of(key);
   const Lock lock(bucket);
-  for (std::size_t way = 0; way < ways; ++way) {
-    if (bucket.keys[way].load(std::memory_order_relaxed) != key) continue;
-    const std::uint64_t found = bucket.values[way].load(std::memory_order_relaxed);
+  if (const auto [way, found] = look(bucket, key); way < ways) {
     const bool moved = tag_in(found) != backend && is_live(found, ttl, now);
     if (!moved) bucket.values[way].store(value, std::memory_order_release);
     return;
@@ -249,9 +245,7 @@ void AffinityTable::forget(std::uint64_t session) {
   Buckets& buckets = present();
   Bucket& bucket = buckets.of(key);
   const Lock lock(bucket);
-  for (std::size_t way = 0; way < ways; ++way) {
-    if (bucket.keys[way].load(std::memory_order_relaxed) == key) buckets.clear(bucket, way);
-  }
+  if (const std::size_t way = look(bucket, key).first; way < ways) buckets.clear(bucket, way);
 }
 
 std::vector<AffinityTable::Saved> AffinityTable::saved(Duration ttl, Instant now) const {

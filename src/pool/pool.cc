@@ -132,21 +132,14 @@ void PoolState::tick(Instant now) {
   if (scheduled_ != nullptr) scheduled_->scheduler().tick(now);
   if (affinity_ != nullptr) affinity_->tick(config().name, now);
   for (const Subset& subset : backend_set_->subsets()) subset.tick(config().name, now);
-  std::uint64_t active = 0;
-  std::uint64_t picks = 0;
-  for (const auto& backend : backends()) {
-    active += backend->slots().in_flight();
-    picks += backend->slots().picks_total();
-  }
-  wait_forecast_->tick(picks - std::min(active, picks), now);
-  if (admission_->has_waiting()) active += queue().waiting;
-  retry_budget_->set_active(active, config().retry.budget);
+  wait_forecast_->tick(completed_by(backends()), now);
+  retry_budget_->set_active(in_flight() + queue().waiting, config().retry.budget);
 }
 
 LearnedState PoolState::learned(const Backend& backend, Instant now) const {
   const SharedBackend& shared = backend.shared();
   LearnedState learned{.weight = static_cast<double>(shared.findings.learned_weight()),
-                       .speed = maintenance_->learned_speed(shared),
+                       .speed = maintenance_->weight_learner().learned_speed(shared),
                        .ejections = outlier_detector_->ejections_of(shared)};
   const PeakEwma& latency = shared.stats.latency();
   if (latency.samples() > 0 && latency.seconds() > 0) {
@@ -167,7 +160,7 @@ void PoolState::restore(const Backend& backend, const LearnedState& learned, Ins
   if (config().picker.weights == WeightSource::observed && learned.weight > 0 &&
       learned.speed > 0) {
     shared.findings.set_learned_weight(static_cast<float>(learned.weight));
-    maintenance_->restore_speed(shared, learned.speed, now);
+    maintenance_->weight_learner().restore_speed(shared, learned.speed, now);
   }
   // One that does not serve may come back as another server.
   if (shared.state.other_reasons(OutOfRotation::draining, OutOfRotation::standby) != 0) return;

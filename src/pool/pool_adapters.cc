@@ -11,6 +11,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr std::size_t max_adapter_names = 1u << 16;  // no engine serves as many
+
 /// True unless the name is a second one: some engines offer an adapter by two.
 bool is_own_name(const AdapterName& each) { return each.name == each.adapter; }
 
@@ -23,15 +25,19 @@ std::size_t count_adapters(const OfferedAdapters& offered, std::size_t limit) {
   return count;
 }
 
+/// A name keeps its first adapter. A hash of 0 stands for none.
 AdapterNames adapter_names_of(const Backends& backends) {
   AdapterNames names;
+  const auto add = [&names](std::uint64_t name, std::uint64_t adapter) {
+    if (name != 0 && adapter != 0 && names.size() < max_adapter_names) names.emplace(name, adapter);
+  };
   for (const BackendPtr& backend : backends) {
     const EngineState& engine = backend->signals().engine();
     const auto offered = engine.offered();
-    for (const AdapterName& each : *offered) names.add(each.name, each.adapter);
+    for (const AdapterName& each : *offered) add(each.name, each.adapter);
     const LoadedAdapters* const loaded = engine.adapters();
     for (std::size_t i = 0; loaded != nullptr && i < loaded->size(); ++i) {
-      names.add((*loaded)[i], (*loaded)[i]);
+      add((*loaded)[i], (*loaded)[i]);
     }
   }
   return names;
@@ -51,8 +57,8 @@ void PoolScheduler::read_adapters(std::uint32_t slot, Instant as_of) {
   for (std::size_t i = 0; loaded != nullptr && i < loaded->size(); ++i) {
     held[count++] = (*loaded)[i];
   }
-  const auto is_unknown = [this](std::uint64_t each) { return adapter_names_.find(each) == 0; };
-  if (adapter_names_.size() < AdapterNames::capacity &&
+  const auto is_unknown = [this](std::uint64_t each) { return !adapter_names_.contains(each); };
+  if (adapter_names_.size() < max_adapter_names &&
       std::ranges::any_of(std::span(held).first(count), is_unknown)) {
     knows_adapter_names_ = false;
   }

@@ -18,13 +18,7 @@ namespace evenkeel {
 class PoolMaintenance {
  public:
   void tick(const PoolState& pool, Instant now);
-  /// See WeightLearner.
-  double learned_speed(const SharedBackend& shared) const {
-    return weight_learner_.learned_speed(shared);
-  }
-  void restore_speed(const SharedBackend& shared, double speed, Instant now) {
-    weight_learner_.restore_speed(shared, speed, now);
-  }
+  WeightLearner& weight_learner() { return weight_learner_; }
 
  private:
   void control_standby(const PoolState& pool, Instant now);

@@ -111,7 +111,8 @@ Arrival PoolScheduler::arrival_of(const AdmissionTicket& ticket) const {
   Arrival arrival = hint.cost->arrival;
   arrival.priority = hint.priority;
   arrival.waiting_since = ticket.joined;
-  if (!adapter_names_.empty()) arrival.adapter = adapter_names_.find(hint.cost->model);
+  const auto adapter = adapter_names_.find(hint.cost->model);
+  if (adapter != adapter_names_.end()) arrival.adapter = adapter->second;
   arrival.allowed = &ticket.queue->slots;
   arrival.pinned = slot_of(hint.pinned);
   arrival.preferred = slot_of(hint.preferred);

@@ -16,11 +16,13 @@
 #include "evenkeel/pool/placed_request.h"
 #include "evenkeel/pool/pool.h"
 #include "evenkeel/scheduler/scheduler.h"
-#include "pool/adapter_names.h"
 #include "pool/admission.h"
 #include "pool/decision_log.h"
 
 namespace evenkeel {
+
+/// The adapter that each name by which requests ask for one stands for, as hashes.
+using AdapterNames = std::unordered_map<std::uint64_t, std::uint64_t>;
 
 /// A decision and the backends of its candidates, as copied under the lock.
 struct CopiedDecision {

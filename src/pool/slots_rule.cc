@@ -11,8 +11,6 @@ namespace {
 // How often a queue looks for slots that became free without a release. One look serves all.
 constexpr Duration recheck_interval = std::chrono::milliseconds(200);
 
-AdmissionTicket& ticket_of(Node* node) { return static_cast<AdmissionTicket&>(*node); }
-
 /// True if the request may go to this backend of its version now.
 bool may_use(const AdmissionTicket& ticket, const Backend& backend, Instant now) {
   const SharedBackend& shared = backend.shared();

@@ -9,7 +9,6 @@
 #include "evenkeel/config/selector.h"
 
 namespace evenkeel {
-namespace {
 
 std::uint64_t completed_by(const Backends& backends) {
   std::uint64_t active = 0;
@@ -20,8 +19,6 @@ std::uint64_t completed_by(const Backends& backends) {
   }
   return picks - std::min(active, picks);
 }
-
-}  // namespace
 
 bool SubsetSpec::contains(const BackendSpec& backend) const {
   if (is_whole_pool()) return true;
@@ -47,13 +44,10 @@ Subset::Subset(SubsetSpec spec, const PickerOptions& options, const Subset* pred
     : spec_(std::move(spec)),
       name_(spec_.name()),
       backends_(std::make_shared<Backends>()),
-      indices_(options.backends->size(), none),
       history_(predecessor != nullptr ? predecessor->history_ : std::make_shared<History>()) {
-  for (std::size_t i = 0; i < indices_.size(); ++i) {
-    const BackendPtr& backend = (*options.backends)[i];
-    if (!spec_.contains(backend->spec())) continue;
-    indices_[i] = static_cast<std::uint32_t>(backends_->size());
-    backends_->push_back(backend);
+  for (const BackendPtr& backend : *options.backends) {
+    contained_.push_back(spec_.contains(backend->spec()));
+    if (contained_.back()) backends_->push_back(backend);
   }
   if (!spec_.is_choice()) return;
   PickerOptions own = options;

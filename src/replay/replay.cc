@@ -106,14 +106,6 @@ std::size_t drop_too_large(Requests& requests, const EngineSpec& engine) {
 
 }  // namespace
 
-std::vector<std::string_view> replayable_pickers() {
-  std::vector<std::string_view> names = known_pickers();
-  if (std::find(names.begin(), names.end(), scheduler_name) == names.end()) {
-    names.push_back(scheduler_name);
-  }
-  return names;
-}
-
 ReplayRow replay(const Trace& trace, const ReplayOptions& options, std::string_view picker) {
   return replay(
       trace, options, picker,

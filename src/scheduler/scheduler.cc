@@ -193,7 +193,8 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
       .streams = arrival.streams};
   request.choices = std::max(arrival.choices, 1u);
   request.tokens_per_block = arrival.tokens_per_block;
-  request.arrived_at = seconds_since_epoch(arrival.waits_since(now));
+  request.arrived_at =
+      seconds_since_epoch(arrival.waiting_since != Instant{} ? arrival.waiting_since : now);
   request.needs_room = 0;
   request.adapter = arrival.adapter;
   request.tenant = arrival.tenant;

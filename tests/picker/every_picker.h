@@ -6,12 +6,16 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/picker/picker.h"
 
 namespace evenkeel::testing {
 
-inline auto every_picker() { return ::testing::ValuesIn(known_pickers()); }
+inline auto every_picker() {
+  return ::testing::ValuesIn(
+      std::vector<std::string_view>(picker_names().begin(), picker_names().end()));
+}
 
 /// The picker's name as a part of the test's name.
 inline std::string picker_test_name(const ::testing::TestParamInfo<std::string_view>& instance) {

@@ -27,10 +27,10 @@ TEST(NoAllocation, TheCounterCounts) {
 }
 
 TEST(NoAllocation, InAPick) {
-  for (auto name : known_pickers()) {
+  for (const std::string& name : picker_names()) {
     for (std::size_t count : {4u, 500u}) {
       auto backends = some_backends(count, 2);
-      auto picker = make_picker({.backends = backends, .choice = {.name = std::string(name)}}, 1);
+      auto picker = make_picker({.backends = backends, .choice = {.name = name}}, 1);
       Hint hint{.now = noon};
       hint.excluded.add((*backends)[0].get());
 

@@ -72,7 +72,7 @@ class Subsets : public ::testing::Test {
 };
 
 TEST_F(Subsets, EveryPickerKeepsToThem) {
-  for (const std::string_view picker : known_pickers()) {
+  for (const std::string& picker : picker_names()) {
     for (const std::size_t count : {4u, 200u}) {
       PoolSpec spec = versioned_pool(count, 2);
       spec.config.picker.name = picker;

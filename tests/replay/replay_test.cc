@@ -57,7 +57,7 @@ TEST(Replay, AnIdleEngineServesEveryRequestAtItsUnloadedSpeed) {
   }
   const double prefill = unloaded_prefill_seconds(some_options().engine, 8000);
 
-  for (const auto picker : replayable_pickers()) {
+  for (const std::string& picker : picker_names()) {
     const ReplayRow row = replay(trace, some_options(), picker);
 
     EXPECT_EQ(row.requests, 18u) << picker;

@@ -44,13 +44,10 @@ struct PickerOptions {
 /// Different seeds keep workers from picking in lockstep.
 using PickerFactory = std::function<std::unique_ptr<Picker>(std::uint64_t seed)>;
 
-/// Empty for a name that is not in `known_pickers()`.
+/// Empty for a name that is not in `picker_names()`.
 PickerFactory picker_factory(PickerOptions options);
 
 /// One picker; null for an unknown name.
 std::unique_ptr<Picker> make_picker(PickerOptions options, std::uint64_t seed);
-
-/// The names of the pickers, in the order of the configuration reference.
-std::vector<std::string_view> known_pickers();
 
 }  // namespace evenkeel

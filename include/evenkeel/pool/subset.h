@@ -30,13 +30,14 @@ struct SubsetSpec {
   bool operator==(const SubsetSpec&) const = default;
 };
 
+/// Requests that these backends have completed.
+std::uint64_t completed_by(const Backends& backends);
+
 /// The backends of a pool that belong to a subset. Immutable but for its counter.
 ///
 /// Thread: any; `tick`: the control thread.
 class Subset {
  public:
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
-
   /// `options`: of the pool's picker, with all its backends. `predecessor`: the same subset in the
   /// pool's previous version, or null.
   Subset(SubsetSpec spec, const PickerOptions& options, const Subset* predecessor);
@@ -44,9 +45,7 @@ class Subset {
   const SubsetSpec& spec() const { return spec_; }
   const std::string& name() const { return name_; }
   const Backends& backends() const { return *backends_; }
-  /// The index in `backends()` of a backend of the pool; `none` if it is no part of the subset.
-  std::uint32_t index_of(std::size_t index_in_pool) const { return indices_[index_in_pool]; }
-  bool contains(std::size_t index_in_pool) const { return indices_[index_in_pool] != none; }
+  bool contains(std::size_t index_in_pool) const { return contained_[index_in_pool]; }
   /// Null unless the spec is a choice.
   std::unique_ptr<Picker> new_picker(std::uint64_t seed) const {
     return picker_factory_ ? picker_factory_(seed) : nullptr;
@@ -77,7 +76,7 @@ class Subset {
   SubsetSpec spec_;
   std::string name_;
   std::shared_ptr<Backends> backends_;
-  std::vector<std::uint32_t> indices_;  // of each backend of the pool
+  std::vector<bool> contained_;  // by index in the pool
   PickerFactory picker_factory_;
   std::shared_ptr<History> history_;
 };

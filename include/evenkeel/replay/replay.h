@@ -70,10 +70,7 @@ struct ReplayRow {
   std::size_t left_out = 0;      ///< of the trace: prompts that do not fit into the engine
 };
 
-/// `expected-time` and the names of known_pickers().
-std::vector<std::string_view> replayable_pickers();
-
-/// Replays the trace once. REQUIRES: the picker is one of `replayable_pickers`, there are rows and
+/// Replays the trace once. REQUIRES: the picker is one of picker_names(), there are rows and
 /// backends. The same options give the same row.
 ReplayRow replay(const Trace& trace, const ReplayOptions& options, std::string_view picker);
 

@@ -72,9 +72,6 @@ struct Arrival {
   std::optional<Duration> tpot_target;
   /// Since when it has waited, if it did so before it arrived here; a default Instant: it did not.
   Instant waiting_since{};
-  Instant waits_since(Instant now) const {
-    return waiting_since != Instant{} ? waiting_since : now;
-  }
   /// A hash of the name of the LoRA adapter that it asks for; 0: none. An engine that has not
   /// loaded it does so first, which takes a second or as long as it took there before.
   std::uint64_t adapter = 0;
@@ -97,8 +94,7 @@ enum class SlotState : std::uint8_t {
   open,
 };
 
-/// How far the signals of a backend carry, from all to none: the rung of the ladder on which the
-/// scheduler stands. Each one costs some precision.
+/// How far the signals of a backend carry, from all to none. Each step down costs some precision.
 enum class Rung : std::uint8_t {
   confirmed,            ///< responses also confirm what the prefix index predicts
   assumed_hits,         ///< no response reports cached tokens: the index is not corrected
