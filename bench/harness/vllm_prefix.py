@@ -65,7 +65,7 @@ class Outcome:
     lines: list[dict[str, Any]] = field(default_factory=list)  # of the access log
     learning: list[Cached] = field(default_factory=list)  # by server, of the load before
     cached: list[Cached] = field(default_factory=list)
-    rungs: list[str] = field(default_factory=list)
+    confidences: list[str] = field(default_factory=list)
     known_kv_tokens: list[Any] = field(default_factory=list)
     rounds: list[dict[str, Any]] = field(default_factory=list)  # deviations: of each server, of both
 
@@ -76,7 +76,7 @@ class Outcome:
         self.lines += other.lines
         for own, others in ((self.learning, other.learning), (self.cached, other.cached)):
             own[:] = [total_of(list(pair)) for pair in zip(own, others, strict=True)] if own else others
-        self.rungs, self.known_kv_tokens = other.rungs, other.known_kv_tokens
+        self.confidences, self.known_kv_tokens = other.confidences, other.known_kv_tokens
         deviations = [part.deviation_percent() for part in [*other.cached, total_of(other.cached)]]
         self.rounds.append({"deviations_percent": deviations} | other.figures())
 
@@ -160,14 +160,14 @@ class Trial:
         return Cached(totals["queries"], totals["hits"], usage, predicted)
 
     def _look(self) -> None:
-        """Rungs and sizes, as far as the daemon tells."""
+        """Confidence and sizes, as far as the daemon tells."""
         page = self._daemon.metrics()
         documents = self._daemon.api("backends")
         for engine in self._engines:
             own = ("backend", engine.address)
-            rungs = [dict(labels).get("rung", "") for (name, labels), value in page.items()
-                     if name == "evenkeel_backend_rung" and own in labels and value == 1]  # fmt: skip
-            self.outcome.rungs += rungs or [""]
+            confidences = [dict(labels).get("confidence", "") for (name, labels), value in page.items()
+                     if name == "evenkeel_backend_confidence" and own in labels and value == 1]  # fmt: skip
+            self.outcome.confidences += confidences or [""]
             document = next(each for each in documents if each["address"] == engine.address)
             self.outcome.known_kv_tokens.append((document.get("engine_state") or {}).get("kv_cache_tokens"))
 
@@ -205,9 +205,9 @@ def assumptions(outcome: Outcome, engines: list[Engine]) -> list[tuple[str, str,
         ("evenkeel knows that size", ", ".join(map(str, outcome.known_kv_tokens)),
          all(each is not None for each in outcome.known_kv_tokens)),
     ]  # fmt: skip
-    if any(outcome.rungs):
-        holds = all(each == "confirmed" for each in outcome.rungs)
-        seen.append(("both servers are on the rung `confirmed`", ", ".join(outcome.rungs), holds))
+    if any(outcome.confidences):
+        holds = all(each == "confirmed" for each in outcome.confidences)
+        seen.append(("both servers have the confidence `confirmed`", ", ".join(outcome.confidences), holds))
     return seen
 
 

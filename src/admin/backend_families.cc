@@ -236,14 +236,17 @@ void add_engine(MetricsPage& page, const Rows& rows) {
 /// Adds forecasts, of pools with a scheduler.
 void add_forecasts(MetricsPage& page, const Rows& rows) {
   if (std::ranges::none_of(rows, [](const Row& row) { return row.forecast.has_value(); })) return;
-  static constexpr Rung rungs[] = {Rung::confirmed, Rung::assumed_hits, Rung::unseen_first_tokens,
-                                   Rung::unknown_prompts, Rung::cold};
-  page.gauges("evenkeel_backend_rung",
-              "1 for the rung that the pool's scheduler stands on for a backend.");
+  static constexpr Confidence confidences[] = {Confidence::confirmed, Confidence::assumed_hits,
+                                               Confidence::unseen_first_tokens,
+                                               Confidence::unknown_prompts, Confidence::cold};
+  page.gauges(
+      "evenkeel_backend_confidence",
+      "1 for the confidence that the pool's scheduler has in what it predicts for a backend.");
   for (const Row& row : rows) {
     if (!row.forecast) continue;
-    for (const Rung rung : rungs) {
-      page.add(row.labels, {"rung", to_string(rung)}, std::uint64_t{row.forecast->rung == rung});
+    for (const Confidence confidence : confidences) {
+      page.add(row.labels, {"confidence", to_string(confidence)},
+               std::uint64_t{row.forecast->confidence == confidence});
     }
   }
   page.gauges("evenkeel_backend_predicted_wait_seconds",

@@ -50,7 +50,7 @@ JsonValue candidate_document(const ExplainedDecision& explained, const Candidate
   JsonValue document;
   document.add("backend", backend_or_null(explained, each.slot));
   document.add("state", to_string(each.state));
-  document.add("rung", to_string(each.rung));
+  document.add("confidence", to_string(each.confidence));
   document.add("streams", number_or_null(each.streams));
   document.add("cost", number_or_null(each.cost));
   document.add("wait_seconds", number_or_null(each.wait));

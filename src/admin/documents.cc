@@ -95,7 +95,7 @@ JsonValue forecast_document(const PoolState& pool, const Backend& backend, Insta
   if (pool.scheduled() == nullptr) return nullptr;
   const auto forecast = pool.scheduled()->forecast(backend, now);
   if (!forecast) return nullptr;
-  return JsonValue::Object{{"rung", to_string(forecast->rung)},
+  return JsonValue::Object{{"confidence", to_string(forecast->confidence)},
                            {"wait_seconds", seconds_of(forecast->wait)}};
 }
 

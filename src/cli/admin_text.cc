@@ -69,7 +69,7 @@ constexpr std::array<DocumentColumn, 22> backend_columns = {{
     {{"GPU", right, 13}, "polled.gpu_utilization_ratio", ratio_text},
     {{"VRAM", right, 14}, "polled", memory_text},
     {{"BEGINS IN", right, 17}, "forecast.wait_seconds", seconds_text},
-    {{"RUNG", left, 18}, "forecast.rung", word_text},
+    {{"CONFIDENCE", left, 18}, "forecast.confidence", word_text},
     {{"WHY", left}, "reason", plain_text},
 }};
 

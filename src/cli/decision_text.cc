@@ -42,7 +42,7 @@ constexpr std::array<DocumentColumn, 17> candidate_columns = {{
     {{"MEMORY", right, 8}, "memory", number_text},
     {{"STREAMS", right, 11}, "streams", count_text},
     {{"HEARD", right, 13}, "heard_age_seconds", seconds_text},
-    {{"RUNG", left, 12}, "rung", word_text},
+    {{"CONFIDENCE", left, 12}, "confidence", word_text},
 }};
 
 std::string outcome_text(const JsonValue& attempt) {

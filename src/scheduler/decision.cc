@@ -75,10 +75,10 @@ std::string compact_text(const ExplainedDecision& explained) {
     text += fmt::format(
         ", "
         "c{}=\"{}\";cost={:.3f};w={:.3f};e={:.3f};s={:.3f};l={:.3f};cached={:.0f};uncached={:.0f};"
-        "x={:.3f};d={:.3f};m={:.3f};rung={}",
+        "x={:.3f};d={:.3f};m={:.3f};confidence={}",
         i + 1, explained.backend(each.slot), each.cost, each.wait, each.promised, each.prefill,
         each.load + each.eviction, each.cached, each.uncached, each.violations, each.decode,
-        each.memory, to_string(each.rung));
+        each.memory, to_string(each.confidence));
   }
   return text;
 }

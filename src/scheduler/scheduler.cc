@@ -17,7 +17,7 @@ static_assert(Scheduler::sampled_tokens == BackendLedger::sampled_tokens);
 constexpr double timer_seconds = 0.02;
 constexpr double new_backend_caution = 1.5;   // times the others' coefficients
 constexpr std::size_t warm_samples = 20;      // of prefills
-constexpr double smoothing = 0.05;            // of the shares that the rungs are made of
+constexpr double smoothing = 0.05;            // of the shares that the confidences are made of
 constexpr double least_slack_of_prefill = 2;  // a target is at least twice the unloaded prefill
 
 std::uint64_t output_class_of(const Arrival& arrival) {
@@ -54,13 +54,13 @@ void count_share(double& share, bool is_so) { share += smoothing * ((is_so ? 1 :
 
 }  // namespace
 
-const char* to_string(Rung rung) {
-  switch (rung) {
-    case Rung::confirmed: return "confirmed";
-    case Rung::assumed_hits: return "assumed_hits";
-    case Rung::unseen_first_tokens: return "unseen_first_tokens";
-    case Rung::unknown_prompts: return "unknown_prompts";
-    case Rung::cold: return "cold";
+const char* to_string(Confidence confidence) {
+  switch (confidence) {
+    case Confidence::confirmed: return "confirmed";
+    case Confidence::assumed_hits: return "assumed_hits";
+    case Confidence::unseen_first_tokens: return "unseen_first_tokens";
+    case Confidence::unknown_prompts: return "unknown_prompts";
+    case Confidence::cold: return "cold";
   }
   return "unknown";
 }
@@ -294,16 +294,16 @@ void Scheduler::abandoned(Ticket ticket, Instant now) {
 
 // ---- Estimates ----
 
-Rung ScheduledBackend::rung() const {
-  if (ledger.speed().prefill_samples() < warm_samples) return Rung::cold;
-  if (has_blocks < 0.5) return Rung::unknown_prompts;
-  if (streams < 0.5) return Rung::unseen_first_tokens;
-  return confirms_hits < 0.5 ? Rung::assumed_hits : Rung::confirmed;
+Confidence ScheduledBackend::confidence() const {
+  if (ledger.speed().prefill_samples() < warm_samples) return Confidence::cold;
+  if (has_blocks < 0.5) return Confidence::unknown_prompts;
+  if (streams < 0.5) return Confidence::unseen_first_tokens;
+  return confirms_hits < 0.5 ? Confidence::assumed_hits : Confidence::confirmed;
 }
 
 BackendForecast Scheduler::forecast(std::uint32_t slot, Instant now) const {
   const ScheduledBackend& backend = state_->backends[slot];
-  return {.rung = backend.rung(),
+  return {.confidence = backend.confidence(),
           .wait = duration_of(backend.ledger.wait_seconds(seconds_since_epoch(now))),
           .predicted_cached = static_cast<std::uint64_t>(backend.predicted_cached),
           .reported_cached = static_cast<std::uint64_t>(backend.reported_cached)};

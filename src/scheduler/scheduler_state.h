@@ -86,7 +86,7 @@ struct ScheduledBackend {
   double heard_at = -std::numeric_limits<double>::infinity();
   double reported_at = -std::numeric_limits<double>::infinity();
 
-  Rung rung() const;
+  Confidence confidence() const;
 };
 
 /// What engines have cached behind the blocks that the index matched, as they report it: on average

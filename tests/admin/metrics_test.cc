@@ -122,7 +122,7 @@ TEST_F(MetricsOfPools, HaveNoSeriesForUnknownValues) {
   const std::string nothing_known = page();
   for (const char* family :
        {"health_checks_total", "polled_age_seconds", "waiting_requests", "gpu_memory_used_bytes",
-        "kv_cache_usage_ratio", "tokens_total", "rung", "cached_prompt_tokens_total"}) {
+        "kv_cache_usage_ratio", "tokens_total", "confidence", "cached_prompt_tokens_total"}) {
     EXPECT_THAT(nothing_known, Not(HasSubstr(std::string("\nevenkeel_backend_") + family + "{")));
   }
   for (const char* word : {"evenkeel_affinity", "evenkeel_subset", "evenkeel_scheduler",
@@ -161,8 +161,8 @@ TEST_F(MetricsOfPools, HaveWhatASchedulerHasDoneAndExpects) {
     EXPECT_EQ(value(std::string("evenkeel_scheduler_") + name + pool), 0);
   }
   EXPECT_GT(value("evenkeel_scheduler_index_bytes" + pool), 0);
-  EXPECT_EQ(value("evenkeel_backend_rung" + backend_ + R"(,rung="cold"})"), 1);
-  EXPECT_EQ(value("evenkeel_backend_rung" + backend_ + R"(,rung="confirmed"})"), 0);
+  EXPECT_EQ(value("evenkeel_backend_confidence" + backend_ + R"(,confidence="cold"})"), 1);
+  EXPECT_EQ(value("evenkeel_backend_confidence" + backend_ + R"(,confidence="confirmed"})"), 0);
   EXPECT_EQ(value("evenkeel_backend_predicted_wait_seconds" + backend_ + "}"), 0);
   const std::string cached = "evenkeel_backend_cached_prompt_tokens_total" + backend_;
   EXPECT_EQ(value(cached + R"(,source="predicted"})"), 0);

@@ -75,13 +75,13 @@ TEST(AdminText, PrintsOneRowPerBackend) {
 TEST(AdminText, ShowsWhatASchedulerExpectsWhereThereIsOne) {
   const JsonValue backends = json(
       R"([{"pool": "chat", "id": "a", "state": "up",
-           "forecast": {"rung": "assumed_hits", "wait_seconds": 0.25}},
+           "forecast": {"confidence": "assumed_hits", "wait_seconds": 0.25}},
           {"pool": "other", "id": "b", "state": "up", "forecast": null}])");
 
   const Lines lines = backends_text(backends, {.now = now});
 
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_THAT(lines[0], ::testing::HasSubstr("BEGINS IN  RUNG"));
+  EXPECT_THAT(lines[0], ::testing::HasSubstr("BEGINS IN  CONFIDENCE"));
   EXPECT_THAT(lines[1], ::testing::HasSubstr("250ms  assumed_hits"));
   EXPECT_THAT(lines[2], ::testing::HasSubstr("-  -"));
 }

@@ -19,7 +19,7 @@ using testing::StartsWith;
 std::string candidate(const std::string& backend, const std::string& state,
                       const std::string& cost) {
   return fmt::format(
-      R"({{"backend": {}, "state": "{}", "rung": "confirmed", "streams": 3, "cost": {},
+      R"({{"backend": {}, "state": "{}", "confidence": "confirmed", "streams": 3, "cost": {},
            "wait_seconds": 0.012, "promised_seconds": 0, "prefill_seconds": 0.202,
            "load_seconds": 0.071, "eviction_seconds": 0.006,
            "cached_tokens": 3072, "uncached_tokens": 1240, "lateness": 0.01, "violations": 0.031,

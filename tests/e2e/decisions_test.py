@@ -46,21 +46,21 @@ class Watching(case.Case):
         self.assertEqual(self.counted("index_bytes"), self.daemon_.api("pools")[0]["scheduler"]["index_bytes"])
         self.assertEqual(self.daemon_.api("pools")[0]["scheduler"]["placed_total"], 5)
 
-    def rung(self, backend):
+    def confidence(self, backend):
         return next(labels for (name, labels), value in self.daemon_.metrics().items()
-                    if name == "evenkeel_backend_rung" and value == 1 and ("backend", backend) in labels)
+                    if name == "evenkeel_backend_confidence" and value == 1 and ("backend", backend) in labels)
 
     def test_the_rung_of_a_backend_is_shown_and_rises(self):
         backend = self.servers.addresses[0]
-        self.assertIn(("rung", "cold"), self.rung(backend))
+        self.assertIn(("confidence", "cold"), self.confidence(backend))
         for number in range(300):
             self.ask(200, max_tokens=4, about=f"topic {number}")
             busiest = max(self.daemon_.api("backends"), key=lambda each: each["picks_total"])
-            if busiest["forecast"]["rung"] != "cold":
+            if busiest["forecast"]["confidence"] != "cold":
                 break
-        self.assertEqual(busiest["forecast"]["rung"], "confirmed")
+        self.assertEqual(busiest["forecast"]["confidence"], "confirmed")
         self.assertGreaterEqual(busiest["forecast"]["wait_seconds"], 0)
-        self.assertIn(("rung", "confirmed"), self.rung(busiest["id"]))
+        self.assertIn(("confidence", "confirmed"), self.confidence(busiest["id"]))
         self.assertIn("confirmed", command("ctl", "backends", "--admin", self.daemon_.admin).stdout)
 
     def test_requests_that_are_refused_are_counted(self):
@@ -102,7 +102,7 @@ class Explaining(case.Case):
         self.assertEqual(attempt["state"], "finished")
         self.assertEqual(attempt["pool"], "pool")
         self.assertIn(f'backend="{attempt["backend"]}"', told)
-        self.assertIn("rung=", told)
+        self.assertIn("confidence=", told)
         chosen = attempt["candidates"][0]
         self.assertEqual(chosen["backend"], attempt["backend"])
         self.assertGreater(chosen["cached_tokens"], 100)

@@ -59,8 +59,8 @@ class Learned:
         return {backend: (each.engine.prefill.samples, *each.engine.prefill.coefficients)
                 for backend, each in saved_state.read(self.state).items() if each.engine.HasField("prefill")}
 
-    def rungs(self, daemon):
-        return {each["id"]: each["forecast"]["rung"] for each in daemon.api("backends")}
+    def confidences(self, daemon):
+        return {each["id"]: each["forecast"]["confidence"] for each in daemon.api("backends")}
 
     def polled(self, daemon):
         """Each engine has told of itself."""
@@ -92,12 +92,12 @@ class Restarts(Learned, case.Case):
         places = self.warm_up(first)
         self.assertEqual(set(places), set(self.addresses))
         warm = self.decision(first, 0, "warm")
-        rungs = self.rungs(first)
+        confidences = self.confidences(first)
         learned = self.stopped(first)
         self.assertGreater(learned[warm["backend"]][0], 5)
 
         second = self.start()
-        self.assertEqual(self.rungs(second), rungs)
+        self.assertEqual(self.confidences(second), confidences)
         again = self.decision(second, 0, "again")
         self.assertEqual(again["backend"], places[0])
         predicted, was = again["predicted"]["cached_tokens"], warm["predicted"]["cached_tokens"]
@@ -175,11 +175,11 @@ class Upgrades(Learned, UpgradeCase):
         servers = self.simulators("--model", "llama", "--prompt-tokens-details", count=2, speed=4)
         daemon = self.start(*servers.addresses, pool=POOL, listeners=TRUSTING)
         places = self.warm_up(daemon)
-        rungs = self.rungs(daemon)
+        confidences = self.confidences(daemon)
 
         self.upgrade()
 
-        self.assertEqual(self.rungs(daemon), rungs)
+        self.assertEqual(self.confidences(daemon), confidences)
         for conversation in range(CONVERSATIONS):
             attempt = self.decision(daemon, conversation, f"again-{conversation}")
             self.assertEqual(attempt["backend"], places[conversation])

@@ -41,12 +41,12 @@ class UnequalServers(case.Case):
         for known, drained in ((self.slow, self.fast), (self.fast, self.slow)):
             self.change(drained, "drain")
             for number in range(200):
-                if self.served.backend(known)["forecast"]["rung"] != "cold":
+                if self.served.backend(known)["forecast"]["confidence"] != "cold":
                     break
                 self.ask(f"for {known} {number}", size=500 + 700 * (number % 20))
             self.change(drained, "undrain")
-        rungs = [each["forecast"]["rung"] for each in self.served.api("backends")]
-        self.assertNotIn("cold", rungs, "it does not get to know its servers")
+        confidences = [each["forecast"]["confidence"] for each in self.served.api("backends")]
+        self.assertNotIn("cold", confidences, "it does not get to know its servers")
 
     def change(self, server, action):
         answer = self.served.ask_admin(f"/api/v1/backends/{server}/{action}", method="POST")

@@ -113,7 +113,7 @@ TEST_F(RecordedScheduler, RecordsEachPartOfTheCost) {
                 1e-9);
     EXPECT_EQ(each.cached + each.uncached, 5000);
     EXPECT_GT(each.decode, 0);
-    EXPECT_EQ(each.rung, Rung::cold);
+    EXPECT_EQ(each.confidence, Confidence::cold);
     EXPECT_TRUE(std::isinf(each.heard_age)) << "none of its responses told anything yet";
   }
   EXPECT_NEAR(seconds_of(decision.predicted_ttft), decision.candidates[0].prefill, 1e-6);

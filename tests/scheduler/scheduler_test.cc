@@ -639,7 +639,7 @@ TEST(Scheduler, ABackendThatStallsLosesItsShareWithinThreeSeconds) {
 
 TEST(Scheduler, TellsHowFarItsSignalsCarry) {
   Placing placing(1);
-  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::cold);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).confidence, Confidence::cold);
   const std::vector<std::uint64_t> blocks = {1, 2, 3};
 
   for (int i = 0; i < 80; ++i) {
@@ -647,7 +647,7 @@ TEST(Scheduler, TellsHowFarItsSignalsCarry) {
     placing.now += milliseconds(100);
     placing.serve(number);
   }
-  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::assumed_hits);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).confidence, Confidence::assumed_hits);
 
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place({.prompt_tokens = 1536, .prefix_blocks = blocks});
@@ -656,7 +656,7 @@ TEST(Scheduler, TellsHowFarItsSignalsCarry) {
     placing.scheduler.finished(placing.tickets[number], {.output_tokens = 5, .cached_tokens = 1024},
                                placing.now);
   }
-  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::confirmed);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).confidence, Confidence::confirmed);
 
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place(
@@ -664,29 +664,29 @@ TEST(Scheduler, TellsHowFarItsSignalsCarry) {
     placing.now += seconds(1);
     placing.scheduler.finished(placing.tickets[number], {.output_tokens = 5}, placing.now);
   }
-  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::unseen_first_tokens);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).confidence, Confidence::unseen_first_tokens);
 
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place({.prompt_tokens = 1536});
     placing.now += seconds(1);
     placing.serve(number);
   }
-  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::unknown_prompts);
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).confidence, Confidence::unknown_prompts);
 
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place({.prompt_tokens = 1536, .prefix_blocks = blocks});
     placing.now += seconds(1);
     placing.serve(number);
   }
-  ASSERT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::assumed_hits);
+  ASSERT_EQ(placing.scheduler.forecast(0, placing.now).confidence, Confidence::assumed_hits);
   for (int i = 0; i < 80; ++i) {
     const auto number = placing.arrive_and_place({.prompt_tokens = 50});
     placing.now += seconds(1);
     placing.serve(number);
   }
-  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).rung, Rung::assumed_hits)
+  EXPECT_EQ(placing.scheduler.forecast(0, placing.now).confidence, Confidence::assumed_hits)
       << "short prompts have no blocks";
-  EXPECT_STREQ(to_string(Rung::unknown_prompts), "unknown_prompts");
+  EXPECT_STREQ(to_string(Confidence::unknown_prompts), "unknown_prompts");
 }
 
 TEST(Scheduler, TakesAWholeResponseForTheLongestThatItsPromptCanHaveTaken) {

@@ -42,7 +42,7 @@ struct CandidateCost {
   std::uint32_t slot = 0;
   std::uint64_t identity = 0;  ///< EngineFacts::identity
   SlotState state = SlotState::out;
-  Rung rung = Rung::cold;
+  Confidence confidence = Confidence::cold;
   double streams = 0;     ///< that it generates
   double wait = 0;        ///< W
   double promised = 0;    ///< E: prompts of requests before this one that are held for it

@@ -95,7 +95,7 @@ enum class SlotState : std::uint8_t {
 };
 
 /// How far the signals of a backend carry, from all to none. Each step down costs some precision.
-enum class Rung : std::uint8_t {
+enum class Confidence : std::uint8_t {
   confirmed,            ///< responses also confirm what the prefix index predicts
   assumed_hits,         ///< no response reports cached tokens: the index is not corrected
   unseen_first_tokens,  ///< responses are not streamed: prefills end when they are predicted to,
@@ -105,11 +105,11 @@ enum class Rung : std::uint8_t {
 };
 
 /// The stable word, such as "assumed_hits".
-const char* to_string(Rung rung);
+const char* to_string(Confidence confidence);
 
 /// What a scheduler expects of one backend.
 struct BackendForecast {
-  Rung rung = Rung::cold;
+  Confidence confidence = Confidence::cold;
   Duration wait{};  ///< until a prompt that is sent now is begun
   /// Tokens of prompts that were cached at the backend, of all responses that reported theirs: as
   /// predicted when the requests were placed, and as reported.
