@@ -124,7 +124,7 @@ struct AffinityTable::Buckets {
 };
 
 AffinityTable::AffinityTable(std::uint32_t max_sessions)
-    : room_(std::make_shared<Buckets>(max_sessions)), last_room_(std::make_shared<Buckets>(1)) {
+    : room_(std::make_shared<Buckets>(max_sessions)) {
   present_.store(room_.get(), std::memory_order_release);
 }
 
@@ -132,7 +132,7 @@ AffinityTable::Room AffinityTable::make_room(std::uint32_t max_sessions) {
   return std::make_shared<Buckets>(max_sessions);
 }
 
-void AffinityTable::move_to(Room room) noexcept {
+void AffinityTable::move_to(Room room) {
   const Buckets& before = present();
   copy_missing(before, *room, true);
   use_room(std::move(room));
@@ -140,7 +140,7 @@ void AffinityTable::move_to(Room room) noexcept {
   copy_missing(before, present(), false);
 }
 
-void AffinityTable::use_room(Room room) noexcept {
+void AffinityTable::use_room(Room room) {
   former_ = std::move(room_->owner);
   room->former = std::move(room_);
   room_ = std::move(room);
@@ -164,9 +164,7 @@ void AffinityTable::copy_missing(const Buckets& from, Buckets& to, bool evicts) 
   }
 }
 
-void AffinityTable::close() noexcept {
-  if (last_room_ != nullptr) use_room(std::move(last_room_));
-}
+void AffinityTable::close() { use_room(make_room(1)); }
 
 std::uint32_t AffinityTable::max_sessions() const { return present().max_sessions; }
 

@@ -107,13 +107,6 @@ bool BackendLedger::takes_one_more(double now) const {
   return stuck(now) && now - sent_at_ > patience();
 }
 
-void BackendLedger::make_room() {
-  const std::size_t needed = in_flight() + 1;
-  for (std::vector<LedgerEntry*>* each : {&queue_, &streams_}) {
-    if (each->capacity() < needed) each->reserve(2 * needed);
-  }
-}
-
 void BackendLedger::dispatched(LedgerEntry& entry, double now) {
   sent_at_ = now;
   entry.at_dispatch = history(now);

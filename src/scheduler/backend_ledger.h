@@ -116,8 +116,6 @@ class BackendLedger {
   /// shows none, or the request was not complete. One more request may then be sent in spite of W.
   /// If its first token comes, the engine is past the head.
   bool takes_one_more(double now) const;
-  /// Reserves memory, so that `dispatched` and later events need none.
-  void make_room();
 
   bool idle() const { return queue_.empty() && streams() < 1; }
   bool computes_prompts() const { return !queue_.empty(); }

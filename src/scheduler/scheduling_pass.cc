@@ -108,8 +108,6 @@ void SchedulingPass::place(ScheduledRequest& request) {
   estimate(request);
   while (Candidate* const chosen = cheapest(request)) {
     const auto held_by = reason_to_hold(request, *chosen);
-    // Nothing fails once the slot is taken.
-    if (!held_by) state_.backends[chosen->slot].ledger.make_room();
     const bool starts = !held_by && (capacity_ == nullptr || capacity_->try_acquire(chosen->slot));
     if (held_by || starts) {
       if (request.decision != nullptr) [[unlikely]]

@@ -67,9 +67,9 @@ class AffinityTable {
   static Room make_room(std::uint32_t max_sessions);
   /// Moves into this room with all sessions, while the table may be in use: a millisecond for
   /// 100,000 of them. Thread: one at a time.
-  void move_to(Room room) noexcept;
+  void move_to(Room room);
   /// Forgets all sessions but the last few: no present version of the pool has any.
-  void close() noexcept;
+  void close();
   /// The memory that it has moved out of, to be freed once every other thread has done something
   /// else since. Null: none.
   std::shared_ptr<const void> take_former() { return std::exchange(former_, nullptr); }
@@ -141,7 +141,7 @@ class AffinityTable {
   };
 
   Buckets& present() const { return *present_.load(std::memory_order_acquire); }
-  void use_room(Room room) noexcept;
+  void use_room(Room room);
   static void copy_missing(const Buckets& from, Buckets& to, bool evicts);
   template <class Look>
   static auto read(const Bucket& bucket, const Look& look);
@@ -152,7 +152,6 @@ class AffinityTable {
 
   std::atomic<Buckets*> present_;
   Room room_;
-  Room last_room_;
   std::shared_ptr<const void> former_;
   alignas(64) std::atomic<std::uint64_t> evictions_{0};
   std::array<Uses, 16> uses_{};  // by session, so that workers seldom write to the same one
