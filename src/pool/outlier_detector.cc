@@ -60,19 +60,12 @@ void OutlierDetector::activate(const PoolSpec& spec,
   const std::lock_guard lock(mutex_);
   pool_ = spec.config.name;
   config_ = spec.config.outlier;
-  first_ejection_ = std::min(spec.config.health.interval, config_.ejection);
+  check_interval_ = spec.config.health.interval;
   retries_trials_ = spec.retries_trials;
   backends_ = backends;
   consecutive_.store(config_.max_ejected > 0 ? config_.consecutive : 0, std::memory_order_relaxed);
-  std::unordered_map<const SharedBackend*, Record> records;
-  std::unordered_map<const SharedBackend*, Totals> totals;
-  for (const auto& backend : *backends) {
-    const SharedBackend* const shared = &backend->shared();
-    if (const auto found = records_.find(shared); found != records_.end()) records.insert(*found);
-    if (const auto found = totals_.find(shared); found != totals_.end()) totals.insert(*found);
-  }
-  records_ = std::move(records);
-  totals_ = std::move(totals);
+  forget_others(records_, *backends);
+  forget_others(totals_, *backends);
 }
 
 /// Gives up while another thread holds the lock: the next failure tries again.
@@ -135,11 +128,12 @@ void OutlierDetector::eject(SharedBackend& shared, EjectionReason reason, Instan
 
 /// The time until the backend's trial, after so many ejections that are not forgotten.
 Duration OutlierDetector::ejection_time(const SharedBackend& shared, std::uint32_t earlier) const {
+  const Duration first = std::min(check_interval_, config_.ejection);
   const Duration second = config_.ejection;
   if (shared.state.is_probed() || retries_trials_) {
-    return std::min(first_ejection_ * (1 << std::min(earlier, 20u)), second);
+    return std::min(first * (1 << std::min(earlier, 20u)), second);
   }
-  if (earlier == 0) return first_ejection_;
+  if (earlier == 0) return first;
   if (earlier == 1) return second;
   return std::max(second, std::min(second * last_ejections, max_ejection));
 }
@@ -211,8 +205,8 @@ void OutlierDetector::maintain(const Backend& backend, Instant now) {
 /// True if a real request shall be the backend's trial.
 bool OutlierDetector::is_due(const SharedBackend& shared, const Record& record, Instant now) const {
   if (!shared.state.is_probed()) return !shared.state.avoided(now);
-  const Duration patience =
-      std::min<Duration>(config_.ejection * record.ejections, max_probed_ejection);
+  const Duration patience = std::min<Duration>(
+      std::max(config_.ejection, check_interval_) * record.ejections, max_probed_ejection);
   return now - record.last >= patience;
 }
 

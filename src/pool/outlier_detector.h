@@ -6,11 +6,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "evenkeel/backend/backend.h"
 #include "evenkeel/backend/backend_observers.h"
 #include "evenkeel/pool/pool.h"
+#include "pool/backend_records.h"
 
 namespace evenkeel {
 
@@ -87,11 +87,11 @@ class OutlierDetector final : public FailureObserver {
   std::mutex mutex_;  // of all below
   std::string pool_;
   OutlierConfig config_;
-  Duration first_ejection_{};
-  bool retries_trials_ = false;  // PoolSpec::retries_trials
+  std::chrono::milliseconds check_interval_{};  // the first ejection lasts as long
+  bool retries_trials_ = false;                 // PoolSpec::retries_trials
   std::weak_ptr<const Backends> backends_;
-  std::unordered_map<const SharedBackend*, Record> records_;  // of backends that were ejected
-  std::unordered_map<const SharedBackend*, Totals> totals_;
+  BackendRecords<Record> records_;  // of backends that were ejected
+  BackendRecords<Totals> totals_;
   Instant window_began_{};
 };
 

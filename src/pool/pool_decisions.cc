@@ -14,20 +14,6 @@ namespace {
 
 constexpr std::size_t max_attempts = 16;  // of one name that are shown
 
-using NewestDecisions = std::array<const Decision*, max_attempts>;
-
-bool is_older(const Decision* a, const Decision* b) { return a->number < b->number; }
-
-/// Adds the decision, in the place of the oldest one if all `count` places are taken.
-void add_newer(NewestDecisions& newest, std::size_t& count, const Decision& decision) {
-  if (count < newest.size()) {
-    newest[count++] = &decision;
-    return;
-  }
-  auto& oldest = *std::ranges::min_element(newest, is_older);
-  if (is_older(oldest, &decision)) oldest = &decision;
-}
-
 }  // namespace
 
 Decision* PoolScheduler::begin_record(const AdmissionTicket& ticket) {
@@ -75,20 +61,22 @@ void PoolScheduler::copy(const Decision& decision, CopiedDecision& copied) const
 }
 
 std::vector<ExplainedDecision> PoolScheduler::decisions(std::string_view name) const {
-  std::vector<CopiedDecision> found(max_attempts);
-  NewestDecisions newest{};
-  std::size_t count = 0;
+  std::vector<CopiedDecision> copies(max_attempts);
+  std::vector<const Decision*> newest;
+  newest.reserve(2 * kept_decisions);  // nothing is allocated under the lock
   {
     std::lock_guard lock(mutex_);
     for (const DecisionLog* const log : {&asked_, &samples_}) {
-      log->each(name, [&](const Decision& each) { add_newer(newest, count, each); });
+      log->each(name, [&](const Decision& each) { newest.push_back(&each); });
     }
-    std::sort(newest.data(), newest.data() + count, is_older);
-    for (std::size_t i = 0; i < count; ++i) copy(*newest[i], found[i]);
+    std::ranges::sort(newest, {}, &Decision::number);
+    if (newest.size() > max_attempts)
+      newest.erase(newest.begin(), newest.end() - std::ptrdiff_t{max_attempts});
+    for (std::size_t i = 0; i < newest.size(); ++i) copy(*newest[i], copies[i]);
   }
-  found.resize(count);
+  copies.resize(newest.size());
   std::vector<ExplainedDecision> explained;
-  for (const CopiedDecision& each : found) explained.push_back(each.explained());
+  for (const CopiedDecision& each : copies) explained.push_back(each.explained());
   return explained;
 }
 
@@ -101,7 +89,7 @@ std::optional<ExplainedDecision> PoolScheduler::last_decision(std::string_view n
     for (const DecisionLog* const log : {&asked_, &samples_}) {
       log->each(name, [&](const Decision& each) {
         if (each.request != request) return;
-        if (last == nullptr || is_older(last, &each)) last = &each;
+        if (last == nullptr || last->number < each.number) last = &each;
       });
     }
     if (last == nullptr) return std::nullopt;

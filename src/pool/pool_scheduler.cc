@@ -18,7 +18,6 @@ namespace {
 constexpr Duration min_pass_interval = std::chrono::milliseconds(10);  // of passes without an event
 constexpr std::size_t min_slots = 64;
 constexpr std::chrono::duration<double> busy_time_constant(3);
-constexpr std::size_t kept_decisions = 128;  // of samples, and of requests that asked
 
 std::uint32_t capacity_for(std::size_t backends) {
   return static_cast<std::uint32_t>(std::bit_ceil(std::max(min_slots, 2 * backends)));

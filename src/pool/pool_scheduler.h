@@ -63,7 +63,7 @@ class PoolScheduler final : public AdmissionRule, private Scheduler::Capacity {
 
   /// `shadow`: of one version of the pool, or null.
   SchedulerStats stats(const ShadowStats* shadow) const;
-  /// See PoolState.
+  /// See ScheduledPool.
   std::vector<ExplainedDecision> decisions(std::string_view name) const;
   std::optional<ExplainedDecision> last_decision(std::string_view name,
                                                  std::uint64_t request) const;
@@ -72,7 +72,7 @@ class PoolScheduler final : public AdmissionRule, private Scheduler::Capacity {
 
   // ---- What outlives the process (pool_learned.cc) ----
 
-  /// See PoolState. Holds the lock for some microseconds at a time.
+  /// See ScheduledPool. Holds the lock for some microseconds at a time.
   LearnedScheduler learned(std::size_t max_prefixes, Instant now);
   void restore(const LearnedScheduler& learned, Instant now);
   /// Restores what another scheduler of this process has learned, whose backends may be in use; of
@@ -151,6 +151,7 @@ class PoolScheduler final : public AdmissionRule, private Scheduler::Capacity {
   bool knows_adapter_names_ = true;  // all that engines have told; the control thread's
   Instant last_tick_{};
   SchedulerStats stats_;
+  static constexpr std::size_t kept_decisions = 128;  // in each of the two:
   DecisionLog asked_;
   DecisionLog samples_;  // apart: they do not push out what a client asks for
   std::uint64_t records_ = 0;

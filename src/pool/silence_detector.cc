@@ -40,12 +40,16 @@ std::uint64_t answers_of(const Backends& backends) {
 void SilenceDetector::tick(const PoolState& pool, Instant now) {
   const Backends& backends = pool.backends();
   if (!pool.spec().notices_silence) return clear(backends);
-  match(backends);
+  match(records_, backends, [](const Backend& backend) {
+    return Record{.answers = backend.stats().answers_total(),
+                  .picks = backend.slots().picks_total(),
+                  .last_picks = backend.slots().picks_total()};
+  });
   const std::uint64_t all_answers = answers_of(backends);
-  for (std::size_t i = 0; i < backends.size(); ++i) {
-    const Backend& backend = *backends[i];
+  for (const BackendPtr& each : backends) {
+    const Backend& backend = *each;
     SharedBackend& shared = backend.shared();
-    Record& record = records_[i];
+    Record& record = records_.at(&shared);
     const std::uint64_t answers = shared.stats.answers_total();
     const std::uint64_t picks = shared.slots.picks_total();
     const std::uint64_t picks_before = std::exchange(record.last_picks, picks);
@@ -57,8 +61,7 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
         log::info(fmt::format("pool {}: {} answers again", pool.config().name, backend.id()));
       }
       const bool still_reported = record.reported && !has_answered;
-      record = {.shared = &shared,
-                .answers = answers,
+      record = {.answers = answers,
                 .picks = is_idle ? picks : picks_before,
                 .last_picks = picks,
                 .reported = still_reported};
@@ -88,25 +91,6 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
         "answer",
         pool.config().name, backend.id(), unanswered, seconds_of(waited)));
   }
-}
-
-/// Makes the records those of these backends.
-void SilenceDetector::match(const Backends& backends) {
-  const bool same = std::ranges::equal(
-      records_, backends,
-      [](const Record& record, const auto& one) { return record.shared == &one->shared(); });
-  if (same) return;
-  std::vector<Record> records;
-  for (const auto& backend : backends) {
-    const SharedBackend& shared = backend->shared();
-    const auto known = std::ranges::find(records_, &shared, &Record::shared);
-    records.push_back(known != records_.end() ? *known
-                                              : Record{.shared = &shared,
-                                                       .answers = shared.stats.answers_total(),
-                                                       .picks = shared.slots.picks_total(),
-                                                       .last_picks = shared.slots.picks_total()});
-  }
-  records_ = std::move(records);
 }
 
 /// The pool has health checks now.

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/pool/pool.h"
+#include "pool/backend_records.h"
 
 namespace evenkeel {
 
@@ -27,7 +27,6 @@ class SilenceDetector {
  private:
   /// What is known of a backend since it answered last.
   struct Record {
-    const SharedBackend* shared = nullptr;
     std::uint64_t answers = 0;
     std::uint64_t picks = 0;       // before the tick of its last answer, or when it was last idle
     std::uint64_t last_picks = 0;  // at the last tick
@@ -37,10 +36,9 @@ class SilenceDetector {
     bool reported = false;            // as silent, in the log
   };
 
-  void match(const Backends& backends);
   void clear(const Backends& backends);
 
-  std::vector<Record> records_;  // of the backends, in their order
+  BackendRecords<Record> records_;
 };
 
 }  // namespace evenkeel

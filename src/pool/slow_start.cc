@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "pool/admission.h"
 
@@ -22,15 +21,14 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
   const Duration duration = pool.config().slow_start;
   if (duration == Duration{} && entries_.empty()) return;
 
-  std::unordered_map<const SharedBackend*, Entry> entries;
   const bool first_tick = entries_.empty();
   const bool young = pool_began_ == Instant{} || now - pool_began_ < duration;
+  match(entries_, pool.backends(), [](const Backend&) { return Entry{}; });
   double serving = 0;
   bool some_without_ramp = false;
   for (const auto& backend : pool.backends()) {
     const SharedBackend& shared = backend->shared();
-    const auto known = entries_.find(&shared);
-    Entry entry = known == entries_.end() ? Entry{} : known->second;
+    Entry& entry = entries_.at(&shared);
     const bool serves = shared.state.in_rotation() && shared.state.serving();
     if (serves && !entry.serves && !first_tick && !young) {
       entry.began = now;
@@ -42,7 +40,6 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
     if (!serves || now - entry.began >= std::min(entry.time, duration)) entry.began = Instant{};
     serving += serves;
     some_without_ramp |= serves && entry.began == Instant{};
-    entries.emplace(&shared, entry);
   }
   if (serving > 0 && pool_began_ == Instant{}) pool_began_ = now;
 
@@ -51,7 +48,7 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
   const double fair =
       (static_cast<double>(pool.in_flight()) + waiting + 1) / std::max(serving, 1.0);
   for (const auto& backend : pool.backends()) {
-    const Entry& entry = entries.at(&backend->shared());
+    const Entry& entry = entries_.at(&backend->shared());
     const std::uint32_t full = backend->spec().max_in_flight;
     // Those that wait get its slots in the moment in which it returns, before the next tick. One
     // that is drained or a standby backend still serves its sessions, as before.
@@ -69,7 +66,7 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
     const double most = full > 0 ? std::min<double>(fair, full) : fair;
     limit(*backend, static_cast<std::uint32_t>(std::ceil(std::max(1.0, most * share))), true);
   }
-  entries_ = duration == Duration{} ? decltype(entries_){} : std::move(entries);
+  if (duration == Duration{}) entries_.clear();
 }
 
 }  // namespace evenkeel

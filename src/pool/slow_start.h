@@ -1,10 +1,9 @@
 // Ramps up backends that return or join.
 #pragma once
 
-#include <unordered_map>
-
 #include "evenkeel/base/clock.h"
 #include "evenkeel/pool/pool.h"
+#include "pool/backend_records.h"
 
 namespace evenkeel {
 
@@ -34,7 +33,7 @@ class SlowStart {
 
   static void limit(const Backend& backend, std::uint32_t slots, bool ramps);
 
-  std::unordered_map<const SharedBackend*, Entry> entries_;
+  BackendRecords<Entry> entries_;
   Instant pool_began_{};  // when its first backend came into rotation
 };
 

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "evenkeel/base/log.h"
@@ -50,14 +48,8 @@ double median_of_others(const std::vector<double>& sorted, double own) {
 void SlownessDetector::tick(const PoolState& pool, Instant now) {
   if (now - last_tick_ < interval) return;
   last_tick_ = now;
-  for (const auto& backend : pool.backends()) {
-    const auto [found, fresh] = records_.try_emplace(&backend->shared());
-    if (fresh) found->second.picks = backend->slots().picks_total();
-    found->second.present = true;
-  }
-  for (auto at = records_.begin(); at != records_.end();) {
-    at = std::exchange(at->second.present, false) ? std::next(at) : records_.erase(at);
-  }
+  match(records_, pool.backends(),
+        [](const Backend& backend) { return Record{.picks = backend.slots().picks_total()}; });
   count_picks(pool);
   compare(pool, now);
 }

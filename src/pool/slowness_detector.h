@@ -3,10 +3,10 @@
 
 #include <array>
 #include <cstdint>
-#include <unordered_map>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/pool/pool.h"
+#include "pool/backend_records.h"
 
 namespace evenkeel {
 
@@ -25,7 +25,6 @@ class SlownessDetector {
     std::uint64_t picks = 0;
     double recent_picks = 0;
     int confirmations = 0;  // ticks in a row in which it was what it was not before
-    bool present = false;
   };
 
   void compare(const PoolState& pool, Instant now);
@@ -33,7 +32,7 @@ class SlownessDetector {
   void update(const PoolState& pool, const Backend& backend, Slowness seen);
 
   Instant last_tick_{};
-  std::unordered_map<const SharedBackend*, Record> records_;
+  BackendRecords<Record> records_;
   double recent_picks_ = 0;
 };
 

@@ -1,8 +1,6 @@
 #include "pool/weight_learner.h"
 
 #include <algorithm>
-#include <iterator>
-#include <utility>
 
 namespace evenkeel {
 namespace {
@@ -48,17 +46,14 @@ void WeightLearner::accumulate(const Backends& backends, Instant now) {
   const double passed = last_look_at_ ? seconds_of(now - *last_look_at_) : 0;
   last_look_at_ = now;
   for (const auto& backend : backends) {
-    const SharedBackend& shared = backend->shared();
-    const auto [found, fresh] =
-        windows_.try_emplace(&shared, Window{.began = now,
-                                             .served = shared.stats.served_total(),
-                                             .spent = shared.stats.served_sum()});
-    found->second.present = true;
-    if (!fresh) found->second.in_flight += shared.slots.in_flight() * passed;
+    const auto found = windows_.find(&backend->shared());
+    if (found != windows_.end()) found->second.in_flight += backend->slots().in_flight() * passed;
   }
-  for (auto at = windows_.begin(); at != windows_.end();) {
-    at = std::exchange(at->second.present, false) ? std::next(at) : windows_.erase(at);
-  }
+  match(windows_, backends, [now](const Backend& backend) {
+    return Window{.began = now,
+                  .served = backend.stats().served_total(),
+                  .spent = backend.stats().served_sum()};
+  });
 }
 
 std::optional<double> WeightLearner::observe(const SharedBackend& shared, Window& window,
@@ -75,8 +70,7 @@ std::optional<double> WeightLearner::observe(const SharedBackend& shared, Window
   window = {.began = now,
             .served = window.served + answers,
             .spent = shared.stats.served_sum(),
-            .speed = window.speed,
-            .present = window.present};
+            .speed = window.speed};
   return count / std::max(time, 1e-6);
 }
 

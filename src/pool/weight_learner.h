@@ -26,10 +26,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 
 #include "evenkeel/backend/backend.h"
 #include "evenkeel/base/clock.h"
+#include "pool/backend_records.h"
 
 namespace evenkeel {
 
@@ -56,7 +56,6 @@ class WeightLearner {
     Duration spent;        // on responses that were served
     double in_flight = 0;  // request-seconds spent, served or not
     double speed = 0;      // responses per request-second; 0: not known yet
-    bool present = true;
   };
 
   void accumulate(const Backends& backends, Instant now);
@@ -64,7 +63,7 @@ class WeightLearner {
   double speed_of(const SharedBackend& shared, double fallback_speed) const;
   void update_weights(const Backends& backends);
 
-  std::unordered_map<const SharedBackend*, Window> windows_;
+  BackendRecords<Window> windows_;
   std::optional<Instant> last_look_at_;
   Instant last_update_{};
 };
