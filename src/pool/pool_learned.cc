@@ -170,7 +170,7 @@ void PoolScheduler::forget_caches(const SharedBackend& shared) {
 }
 
 /// Forgets the restored caches of an engine that has not confirmed its run in time.
-void PoolScheduler::doubt_restored(std::uint32_t slot, Instant now) {
+void PoolScheduler::forget_unconfirmed(std::uint32_t slot, Instant now) {
   Instant& until = slots_[slot].confirm_until;
   const bool unconfirmed = slots_[slot].backend->signals().engine().is_unconfirmed();
   if (unconfirmed && now < until) return;

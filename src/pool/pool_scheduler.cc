@@ -220,7 +220,7 @@ bool PoolScheduler::read_reports(Instant now) {
     const std::uint64_t clears = signals.engine().cache_clears();
     if (std::exchange(slot.cache_clears, clears) != clears) scheduler_.backend_cleared(i);
     if (slot.confirm_until != never) [[unlikely]]
-      doubt_restored(i, now);
+      forget_unconfirmed(i, now);
     const std::uint64_t pages = signals.engine().reports();
     if (std::exchange(slot.pages, pages) != pages) read_adapters(i, slot.reported_at);
   }

@@ -104,7 +104,7 @@ class PoolScheduler final : public AdmissionRule, private Scheduler::Capacity {
   bool try_acquire(std::uint32_t slot) override;
   void read_states(Instant now);
   bool read_reports(Instant now);
-  void doubt_restored(std::uint32_t slot, Instant now);
+  void forget_unconfirmed(std::uint32_t slot, Instant now);
   std::vector<std::pair<std::uint32_t, BackendPtr>> taken_slots() const;
   bool knows_clears_of(std::uint32_t slot, const BackendPtr& backend) const;
   bool has(std::uint32_t slot, const BackendPtr& backend) const;
