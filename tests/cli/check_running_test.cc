@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -106,7 +107,8 @@ TEST(AdminTarget, MaySpeakEitherSchemeWhereOnlyTheFileNamesOne) {
 
 /// A file that is removed with this object.
 struct ConfigFile {
-  explicit ConfigFile(const std::string& text) : path(::testing::TempDir() + "target.yaml") {
+  explicit ConfigFile(const std::string& text)
+      : path(::testing::TempDir() + "target-" + std::to_string(getpid()) + ".yaml") {
     std::ofstream(path) << text;
   }
   ~ConfigFile() { std::remove(path.c_str()); }
