@@ -55,19 +55,19 @@ Explanation deep_nesting(Mark mark) {
 }
 
 // Why a file is not read at all: what brackets hold is more than any file has. yaml-cpp keeps
-// tokens of all that is behind a bracket until that one is closed, some 240 bytes for each value.
-// Brackets in texts count too: no file has so many.
+// tokens of all that is behind a bracket until that one is closed, some 240 bytes for each. What
+// texts and comments have of these characters counts, too: no file has so many.
 std::optional<Explanation> find_flow_excess(std::string_view text, const TextLines& lines) {
   std::size_t depth = 0;
   std::size_t values = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     const bool opens = c == '[' || c == '{';
-    const bool ends_key = c == ':' && ((at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'')) ||
-                                       text.substr(at + 1, 1) == " ");
-    if (depth > 0 && (opens || ends_key || c == ',') && ++values > max_values) {
+    const bool may_be_token = opens || c == ':' || c == '?' || c == ',';
+    if (depth > 0 && may_be_token && ++values > max_values) {
       const Mark mark = lines.mark_of(text, at);
-      return depth > values / 2 ? deep_nesting(mark) : Explanation{mark, too_many_values, {}};
+      const bool mostly_brackets = depth > values / 2;
+      return mostly_brackets ? deep_nesting(mark) : Explanation{mark, too_many_values, {}};
     }
     if (opens) ++depth;
     if ((c == ']' || c == '}') && depth > 0) --depth;

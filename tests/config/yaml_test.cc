@@ -169,6 +169,11 @@ TEST(Yaml, RefusesMoreValuesThanAnyFileHas) {
               ElementsAre("1:1000010 : more than 500,000 keys and values"));
   EXPECT_THAT(problems_of("{pools: [" + repeated("[],") + "[]]}\n"),
               ElementsAre(HasSubstr("more than 500,000 keys and values")));
+  for (const char* item : {":\t", "a:\n", "? "}) {
+    EXPECT_THAT(problems_of("[" + repeated(item) + "]"),
+                ElementsAre(HasSubstr("more than 500,000 keys and values")))
+        << item;
+  }
   EXPECT_THAT(problems_of("pools:\n" + repeated("- 1\n")),
               ElementsAre(HasSubstr("more than 500,000 keys and values")));
   EXPECT_THAT(problems_of(repeated("\n\n")), ElementsAre(HasSubstr("more than 1000000 lines")));
