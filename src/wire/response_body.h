@@ -73,6 +73,9 @@ class ResponseBody : public LinkBody {
       const bool begins = awaits_beginning_ && !exchange_.upload.running;
       auto wake = co_await reader().arrival(exchange_.body_deadline(begins, since));
       delay_.waited(loop_.now());
+      if (wake == Wake::interrupted) {
+        if (auto failure = reader().upload_failure()) co_return std::move(*failure);
+      }
       if (auto chunk = reader().take()) co_return std::move(*chunk);
       if (auto failure = reader().upload_failure()) co_return std::move(*failure);
       if (wake != Wake::expired) continue;
