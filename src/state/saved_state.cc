@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // The first line has the version of the format and the checksum of the message that follows.
-constexpr std::string_view first_words = "evenkeel state 4 ";
+constexpr std::string_view first_words = "evenkeel state 3 ";
 constexpr std::size_t checksum_digits = 16;
 
 constexpr milliseconds max_duration = std::chrono::hours(24);

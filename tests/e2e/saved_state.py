@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "src" / "state" / "proto"
-FORMAT = b"evenkeel state 4 "
+FORMAT = b"evenkeel state 3 "
 
 
 def _message_type():

@@ -115,7 +115,7 @@ class StateFile(case.Case):
         backend = self.backend()
         for text, why in ((b"", "it has another format"),
                           (b"evenkeel state 2 0123456789abcdef\nsaved 1\n", "it has another format"),
-                          (b"evenkeel state 4 0123456789abcdef\nsaved", "it is damaged"),
+                          (b"evenkeel state 3 0123456789abcdef\nsaved", "it is damaged"),
                           (os.urandom(5000), "it has another format")):
             with self.subTest(text[:20]):
                 self.state.write_bytes(text)

@@ -96,7 +96,7 @@ const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                                      {.model = 7, .bytes_per_token = 3, .rough = true}}};
 
 std::string with_checksum(const std::string& message) {
-  return fmt::format("evenkeel state 4 {:016x}\n{}", hash_of(message), message);
+  return fmt::format("evenkeel state 3 {:016x}\n{}", hash_of(message), message);
 }
 
 std::string problem_of(const std::string& bytes) {
@@ -117,7 +117,7 @@ TEST(SavedState, IsNotReadWhenDamagedOrOfAnotherVersion) {
   changed[changed.size() / 2] ^= 1;
   EXPECT_THAT(problem_of(changed), HasSubstr("damaged"));
   EXPECT_THAT(problem_of(to_bytes(some).substr(0, 500)), HasSubstr("damaged"));
-  EXPECT_THAT(problem_of("evenkeel state 4 "), HasSubstr("damaged"));
+  EXPECT_THAT(problem_of("evenkeel state 3 "), HasSubstr("damaged"));
   EXPECT_THAT(problem_of(with_checksum("\x0a\xff")), HasSubstr("damaged"));
   EXPECT_THAT(problem_of("evenkeel state 2 x\n"), HasSubstr("another format"));
   EXPECT_THAT(problem_of(""), HasSubstr("another format"));
