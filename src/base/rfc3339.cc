@@ -6,6 +6,7 @@
 #include "evenkeel/base/decimal.h"
 
 namespace evenkeel {
+
 char* put_rfc3339(char* at, std::chrono::sys_seconds time) {
   const auto day = std::chrono::floor<std::chrono::days>(time);
   const std::chrono::year_month_day date(day);

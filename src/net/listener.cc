@@ -55,12 +55,6 @@ Result<int> open_socket(const Endpoint& endpoint, bool shared, bool listening) {
 
 }  // namespace
 
-bool is_listening(int fd) {
-  int answer = 0;
-  socklen_t size = sizeof answer;
-  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &size) == 0 && answer != 0;
-}
-
 Result<int> Listener::bind(const Endpoint& endpoint) { return open_socket(endpoint, false, true); }
 Result<int> Listener::bind_shared(const Endpoint& endpoint) {
   return open_socket(endpoint, true, true);

@@ -211,7 +211,7 @@ class Picking(case.Case):
                 for _ in range(20):
                     exchange(daemon.address, "POST", body=b"{}")
                 picks = self.picks(daemon, backends)
-                self.assertGreaterEqual(picks[1], 15, picks)
+                self.assertGreater(picks[1], 10, picks)  # nearly none if a heartbeat were a token
 
     def test_a_server_that_fails_at_once_is_not_preferred(self):
         for picker in ("least-connections", "queue-depth", "least-latency", "gpu"):

@@ -259,7 +259,7 @@ TEST(IdentifyEngine, ReportsWhetherTheEngineIsKnown) {
   EXPECT_FALSE(identify_engine({{"/v1/models", 404, "", ""}}).known());
 }
 
-TEST(ProbeResponses, AreConclusiveUnlessTheServerFailed) {
+TEST(DetectionResponses, AreConclusiveUnlessTheServerFailed) {
   EXPECT_TRUE(is_conclusive({"/v2", 404, "", ""}));
   EXPECT_TRUE(is_conclusive({"/v2", 501, "", ""}));
   EXPECT_FALSE(is_conclusive({"/v2", 500, "", ""}));

@@ -11,9 +11,6 @@
 
 namespace evenkeel {
 
-/// True if the socket accepts connections.
-bool is_listening(int fd);
-
 /// A listening socket, one of several on its port (SO_REUSEPORT), over which the kernel distributes
 /// connections. When descriptors run out it calls `exhausted` and pauses for 100 ms instead of
 /// spinning; connections wait in the kernel.

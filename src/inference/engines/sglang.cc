@@ -57,7 +57,6 @@ constexpr Series series[] = {
 const Engine sglang_engine{
     .name = "sglang",
     .detection = {.rules = rules},
-    // /health generates a token.
     .health = {.path = "/health", .lists_adapters = true, .timeout = std::chrono::seconds(5)},
     .metrics = {.path = "/metrics", .series = series, .required_option = "--enable-metrics"},
     .refusals = {.overload = true, .early_errors = true},
