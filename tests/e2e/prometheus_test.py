@@ -3,66 +3,18 @@ clients counted."""
 
 import json
 import os
-import pathlib
-import re
 import shutil
 import subprocess
 import time
 import unittest
-import urllib.error
-import urllib.parse
-import urllib.request
 
 import case
-from certificates import Authority
-from ports import free_port
 from process import BINARY
+from prometheus import Prometheus
 from stream import PATIENCE
 
-DOCKER = pathlib.Path(__file__).resolve().parents[2] / "docker"
 MINUTE = 60
 RATE = 40  # requests per second
-
-CONFIG = """
-global: {scrape_interval: 1s, scrape_timeout: 1s}
-scrape_configs:
-  - job_name: evenkeel
-    static_configs: [{targets: ["%s"]}]
-"""
-
-
-class Prometheus:
-    def __init__(self, test, target):
-        folder = pathlib.Path(test.folder())
-        (folder / "prometheus.yml").write_text(CONFIG % target)
-        self.address = f"127.0.0.1:{free_port()}"
-        self._log = open(folder / "log", "w", encoding="utf-8")
-        test.addCleanup(self._log.close)
-        self._process = subprocess.Popen(
-            ["prometheus", f"--config.file={folder / 'prometheus.yml'}",
-             f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={self.address}"],
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
-        test.addCleanup(self._end)
-
-    def _end(self):
-        self._process.terminate()
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def query(self, expression, at=None):
-        """Its only value; None: there is none (yet)."""
-        asked = urllib.parse.urlencode({"query": expression, **({"time": at} if at else {})})
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/api/v1/query?{asked}",
-                                        timeout=PATIENCE) as answer:
-                found = json.load(answer)["data"]["result"]
-        except (urllib.error.URLError, ConnectionError):
-            return None
-        assert len(found) <= 1, (expression, found)
-        return float(found[0]["value"][1]) if found else None
 
 
 @unittest.skipUnless(shutil.which("prometheus"), "no prometheus here")
@@ -112,30 +64,6 @@ class Scraped(case.Case):
             "sum(rate(evenkeel_backend_health_checks_total{result='passed'}%s))"), 1)
         self.assertLess(prometheus.query("max(max_over_time(evenkeel_backend_polled_age_seconds[30s]))"),
                         2, "seconds, of what is polled four times in each")
-
-    def test_the_configuration_beside_the_container_is_sound(self):
-        judged = subprocess.run(["promtool", "check", "config", DOCKER / "prometheus.yml"], capture_output=True,
-                                text=True, check=False, timeout=60)
-        self.assertEqual(judged.returncode, 0, judged.stdout + judged.stderr)
-
-
-class Alerts(case.Case):
-    def test_the_series_that_they_name_exist_from_the_start(self):
-        authority = Authority(self.folder())
-        tls = {"certificates": [authority.issue("localhost").config()]}
-        daemon = self.daemon({"pools": [{"name": "pool", "engine": "vllm", "backends": [self.backend().address]}],
-                              "listeners": [{"name": "public"}, {"name": "tls", "tls": tls}],
-                              "limits": {"memory": "1GiB"}})
-        series = {(name, pair) for name, labels in daemon.metrics() for pair in {("", ""), *labels}}
-
-        text = (DOCKER / "alerts.yml").read_text()
-        named = re.findall(r"\b((?:evenkeel|process)_\w+)(?:\{([^}]*)\})?", text)
-        self.assertGreater(len(named), 20)
-        wanted = {(name, ("", "")) for name, _ in named}
-        for name, matchers in named:
-            for label, values in re.findall(r'(\w+)!?=~?"([^"]*)"', matchers):
-                wanted.update((name, (label, value)) for value in values.split("|") if label != "job")
-        self.assertEqual(wanted - series, set())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WIDTH = 100
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"\b(?:docs|bench/results)/[\w/-]+\.md\b")
-PAGES = 14  # that a person reads, besides the changelog
+PAGES = 15  # that a person reads, besides the changelog
 
 
 def pages(root=ROOT):
