@@ -59,7 +59,8 @@ void add_arrival_options(CLI::App& verb, const std::shared_ptr<LoadOptions>& opt
   verb.add_option("--max-prompt-tokens", options->max_prompt_tokens,
                   "Cut longer prompts of the trace");
   verb.add_flag("--poisson", options->poisson, "With --rate: exponential intervals");
-  add_duration_option(verb, "--duration", "Start no request after this time; default: no limit",
+  add_duration_option(verb, "--duration",
+                      "Start no request after this time; default: 10s, without --requests",
                       [options](Duration time) {
                         if (time.count() == 0)
                           throw CLI::ValidationError("--duration", "must be more than 0");
