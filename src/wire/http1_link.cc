@@ -87,8 +87,8 @@ Task<Result<Response>> Http1Link::send(Request& request) {
     request.info.timings.first_byte = loop().now();
     body_begin_ = in_.begin;
     response_keep_alive_ = message_info.keep_alive && !may_be_out_of_step(response);
-    response.body = std::make_unique<Http1ResponseBody>(
-        *this, message_info.framing, response.status == 101, request.response_budget);
+    response.body =
+        read_response(message_info.framing, response.status == 101, request.response_budget);
     co_return response;
   }
 }

@@ -12,7 +12,6 @@
 #include "head_parser.h"
 #include "http1_message.h"
 #include "http1_upload.h"
-#include "response_body.h"
 #include "response_buffer.h"
 
 namespace evenkeel {
@@ -37,7 +36,7 @@ class Http1Link final : public Link {
   }
 
  private:
-  friend class Http1ResponseBody;
+  class ResponseReader;
 
   /// The idle link became readable: it was closed, or only TLS session tickets arrived.
   void on_idle_read() {
@@ -48,6 +47,8 @@ class Http1Link final : public Link {
   Loop& loop() { return socket_->loop(); }
 
   Task<Result<Done>> read_head(HeadParser& parser);
+  /// The body of a response, read from the link as it is pulled.
+  BodyPtr read_response(const Framing& framing, bool tunnel, ConnectionBudget* budget);
   Error closed(const HeadParser& parser, Socket::ReadStatus got) const;
   bool may_have_been_idle() const { return served_ && exchange_.may_cross_idle_close(); }
   void finish(bool clean);
@@ -69,39 +70,6 @@ class Http1Link final : public Link {
   SilenceLimit silence_;
   BackendExchange exchange_{loop(), options_, silence_};
   Http1Upload upload_{*socket_, options_, exchange_};
-};
-
-/// The body of a response, read from the link as it is pulled.
-class Http1ResponseBody final : public ResponseBody<Http1ResponseBody> {
- public:
-  Http1ResponseBody(Http1Link& link, const Framing& framing, bool tunnel, ConnectionBudget* budget);
-  ~Http1ResponseBody() override { link_.finish(finished_); }
-
-  std::optional<std::uint64_t> length() const override {
-    return kind_ == Framing::Kind::length ? std::optional(length_) : std::nullopt;
-  }
-
-  // ---- as its base reads it ----
-  std::optional<Result<Chunk>> take();
-  Watch::Wait arrival(Instant deadline) { return link_.watch().until_readable(deadline); }
-  std::optional<Error> upload_failure() { return link_.upload_.take_failure(); }
-  Instant last_upload_progress() const { return link_.upload_.last_progress(); }
-
- private:
-  std::optional<Result<Chunk>> take_buffered();
-  std::optional<Result<Chunk>> take_joined();
-  std::optional<Result<Chunk>> deliver(char* bytes, std::size_t size, std::uint32_t& begin);
-  std::optional<Result<Chunk>> deliver_from(ReadBuffer& buffer);
-  Error broken(const char* detail);
-
-  Http1Link& link_;
-  Framing::Kind kind_;
-  bool finished_;
-  std::uint64_t left_;
-  std::uint64_t length_;
-  bool outgrown_ = false;  // the body has filled the block of the head
-  ResponseBuffer large_;
-  ChunkedDecoder decoder_;
 };
 
 }  // namespace evenkeel

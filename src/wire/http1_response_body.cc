@@ -3,11 +3,44 @@
 #include <cstring>
 
 #include "http1_link.h"
+#include "response_body.h"
 
 namespace evenkeel {
 
-Http1ResponseBody::Http1ResponseBody(Http1Link& link, const Framing& framing, bool tunnel,
-                                     ConnectionBudget* budget)
+class Http1Link::ResponseReader final : public ResponseBody<ResponseReader> {
+ public:
+  ResponseReader(Http1Link& link, const Framing& framing, bool tunnel, ConnectionBudget* budget);
+  ~ResponseReader() override { link_.finish(finished_); }
+
+  std::optional<std::uint64_t> length() const override {
+    return kind_ == Framing::Kind::length ? std::optional(length_) : std::nullopt;
+  }
+
+  // ---- as its base reads it ----
+  std::optional<Result<Chunk>> take();
+  Watch::Wait arrival(Instant deadline) { return link_.watch().until_readable(deadline); }
+  std::optional<Error> upload_failure() { return link_.upload_.take_failure(); }
+  Instant last_upload_progress() const { return link_.upload_.last_progress(); }
+
+ private:
+  std::optional<Result<Chunk>> take_buffered();
+  std::optional<Result<Chunk>> take_joined();
+  std::optional<Result<Chunk>> deliver(char* bytes, std::size_t size, std::uint32_t& begin);
+  std::optional<Result<Chunk>> deliver_from(ReadBuffer& buffer);
+  Error broken(const char* detail);
+
+  Http1Link& link_;
+  Framing::Kind kind_;
+  bool finished_;
+  std::uint64_t left_;
+  std::uint64_t length_;
+  bool outgrown_ = false;  // the body has filled the block of the head
+  ResponseBuffer large_;
+  ChunkedDecoder decoder_;
+};
+
+Http1Link::ResponseReader::ResponseReader(Http1Link& link, const Framing& framing, bool tunnel,
+                                          ConnectionBudget* budget)
     : ResponseBody(link.loop(), link.exchange_, !tunnel && framing.kind != Framing::Kind::length),
       link_(link),
       kind_(framing.kind),
@@ -19,8 +52,8 @@ Http1ResponseBody::Http1ResponseBody(Http1Link& link, const Framing& framing, bo
 }
 
 /// Makes a chunk of bytes that were read; nothing while they hold no payload.
-std::optional<Result<Chunk>> Http1ResponseBody::deliver(char* bytes, std::size_t size,
-                                                        std::uint32_t& begin) {
+std::optional<Result<Chunk>> Http1Link::ResponseReader::deliver(char* bytes, std::size_t size,
+                                                                std::uint32_t& begin) {
   Chunk chunk;
   switch (kind_) {
     case Framing::Kind::chunked: {
@@ -54,13 +87,13 @@ std::optional<Result<Chunk>> Http1ResponseBody::deliver(char* bytes, std::size_t
   return chunk;
 }
 
-std::optional<Result<Chunk>> Http1ResponseBody::deliver_from(ReadBuffer& buffer) {
+std::optional<Result<Chunk>> Http1Link::ResponseReader::deliver_from(ReadBuffer& buffer) {
   auto chunk = deliver(buffer.block.data() + buffer.begin, buffer.end - buffer.begin, buffer.begin);
   if (finished_ && !buffer.empty()) link_.reusable_ = false;  // unexpected bytes after the message
   return chunk;
 }
 
-std::optional<Result<Chunk>> Http1ResponseBody::take_buffered() {
+std::optional<Result<Chunk>> Http1Link::ResponseReader::take_buffered() {
   if (link_.in_.empty()) return std::nullopt;
   if (auto chunk = take_joined()) return chunk;
   return deliver_from(link_.in_);
@@ -68,7 +101,7 @@ std::optional<Result<Chunk>> Http1ResponseBody::take_buffered() {
 
 /// Where the beginning of a long body lies behind its head, and the next part has come: both, in a
 /// large block, so that one call sends them, which costs more than the copy.
-std::optional<Result<Chunk>> Http1ResponseBody::take_joined() {
+std::optional<Result<Chunk>> Http1Link::ResponseReader::take_joined() {
   const std::string_view here = link_.in_.bytes();
   if (kind_ != Framing::Kind::length || left_ <= Block::small || left_ <= here.size() ||
       !link_.watch().readable()) {
@@ -88,7 +121,7 @@ std::optional<Result<Chunk>> Http1ResponseBody::take_joined() {
 }
 
 /// The next chunk if it can be read without waiting.
-std::optional<Result<Chunk>> Http1ResponseBody::take() {
+std::optional<Result<Chunk>> Http1Link::ResponseReader::take() {
   if (finished_) return Chunk{.last = true};
   if (auto chunk = take_buffered()) return chunk;
   ReadBuffer& in = link_.in_;
@@ -126,9 +159,13 @@ std::optional<Result<Chunk>> Http1ResponseBody::take() {
 }
 
 /// The error of a response that the backend has cut off.
-Error Http1ResponseBody::broken(const char* detail) {
+Error Http1Link::ResponseReader::broken(const char* detail) {
   note_break();
   return backend_error(Fault::backend_closed, detail);
+}
+
+BodyPtr Http1Link::read_response(const Framing& framing, bool tunnel, ConnectionBudget* budget) {
+  return std::make_unique<ResponseReader>(*this, framing, tunnel, budget);
 }
 
 }  // namespace evenkeel
