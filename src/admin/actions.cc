@@ -66,18 +66,6 @@ std::optional<AdminReply> refuse_in_upgrade(const RuntimeStatus& status) {
   return std::nullopt;
 }
 
-std::optional<std::string> parameter(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::string_view pair = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(query.size(), pair.size() + 1));
-    const auto equals = pair.find('=');
-    if (pair.substr(0, equals) != name) continue;
-    return equals == std::string_view::npos ? std::string()
-                                            : percent_decoded(pair.substr(equals + 1));
-  }
-  return std::nullopt;
-}
-
 struct BackendPosition {
   std::size_t pool;
   std::size_t backend;
@@ -175,8 +163,9 @@ AdminReply no_such_backend(const PoolSet& pool_set, const BackendCall& call) {
 
 }  // namespace
 
-std::optional<BackendCall> parse_backend_call(std::string_view path, std::string_view query) {
+std::optional<BackendCall> parse_backend_call(const AdminRequest& request) {
   constexpr std::string_view prefix = "/api/v1/backends/";
+  std::string_view path = request.path();
   if (!path.starts_with(prefix)) return std::nullopt;
   path.remove_prefix(prefix.size());
   const auto slash = path.rfind('/');
@@ -184,7 +173,7 @@ std::optional<BackendCall> parse_backend_call(std::string_view path, std::string
   for (const auto& [word, action] : action_names) {
     if (path.substr(slash + 1) != word) continue;
     return BackendCall{action, backend_id(percent_decoded(path.substr(0, slash))),
-                       parameter(query, "pool")};
+                       request.parameter("pool")};
   }
   return std::nullopt;
 }

@@ -22,9 +22,9 @@ struct BackendCall {
   std::optional<std::string> pool;  ///< decoded; nothing: the only pool that has the id
 };
 
-/// Returns nothing if no action has such a path. `path` is without its query. The id may hold any
-/// character, percent-encoded or, except for '?' and '%', as it is.
-std::optional<BackendCall> parse_backend_call(std::string_view path, std::string_view query);
+/// Returns nothing if no action has such a path. The id may hold any character,
+/// percent-encoded or, except for '?' and '%', as it is.
+std::optional<BackendCall> parse_backend_call(const AdminRequest& request);
 
 /// Makes the changes on the control loop and waits for the result. All references outlive the
 /// operations. Thread: the management thread.

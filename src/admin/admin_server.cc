@@ -85,6 +85,7 @@ class AdminServer::Impl {
     keep_running("accepting connections", [this] { return accept_connections(); });
     keep_running("closing expired connections", [this] { return close_expired(); });
     keep_running("watching backends", [this] { return api_.watch_states(); });
+    keep_running("taking samples", [this] { return api_.take_samples(); });
     thread_ = std::thread([this] { run(); });
     return Done{};
   }

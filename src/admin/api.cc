@@ -19,13 +19,9 @@
 #include "evenkeel/stats/metrics_page.h"
 
 namespace evenkeel {
-namespace {
-
-constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop that is alive
-constexpr Duration state_update_interval = std::chrono::milliseconds(250);
-constexpr std::size_t min_compressed_bytes = 1024;
 
 enum class AdminEndpoint : std::uint8_t {
+  none,
   index,
   healthz,
   readyz,
@@ -36,13 +32,23 @@ enum class AdminEndpoint : std::uint8_t {
   backend_action,
   recent_requests,
   decisions,
+  events,
+  samples,
+  access,
   reload,
   upgrade,
   check,
   live,
 };
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 12> endpoints = {
+namespace {
+
+constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop that is alive
+constexpr Duration state_update_interval = std::chrono::milliseconds(250);
+constexpr std::size_t min_compressed_bytes = 1024;
+constexpr Duration sample_interval = std::chrono::seconds(1);
+
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 15> endpoints = {
     {{"/", AdminEndpoint::index},
      {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
@@ -54,7 +60,10 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 12> endpoints =
      {"/api/v1/reload", AdminEndpoint::reload},
      {"/api/v1/upgrade", AdminEndpoint::upgrade},
      {"/api/v1/check", AdminEndpoint::check},
-     {"/api/v1/live", AdminEndpoint::live}}};
+     {"/api/v1/live", AdminEndpoint::live},
+     {"/api/v1/events", AdminEndpoint::events},
+     {"/api/v1/history", AdminEndpoint::samples},
+     {"/api/v1/access", AdminEndpoint::access}}};
 
 constexpr std::string_view no_such_endpoint = "no such endpoint; GET / lists them";
 
@@ -69,6 +78,9 @@ GET  /api/v1/backends              each backend with its state, the reason for i
 GET  /api/v1/requests/recent       the last requests to models
 GET  /api/v1/decisions/REQUEST-ID  why picker expected-time placed a request as it did
 GET  /api/v1/live                  changes as they come, as server-sent events
+GET  /api/v1/history?metric=NAME   the last 15 minutes of each backend, second by second
+GET  /api/v1/events                changes of backends' states and reloads, the last one first
+GET  /api/v1/access                whether this client may make changes
 POST /api/v1/backends/ID/drain     no new requests for a backend; also ID/undrain and ID/weight
 POST /api/v1/check                 what a reload would refuse or change
 POST /api/v1/reload                reads the configuration again
@@ -88,11 +100,12 @@ bool is_post(AdminEndpoint endpoint) {
          endpoint == AdminEndpoint::upgrade || endpoint == AdminEndpoint::check;
 }
 
-std::optional<AdminEndpoint> find_endpoint(std::string_view path) {
+AdminEndpoint find_endpoint(std::string_view path) {
+  if (path.starts_with(decisions_prefix)) return AdminEndpoint::decisions;
   for (const auto& [own, endpoint] : endpoints) {
     if (own == path) return endpoint;
   }
-  return std::nullopt;
+  return AdminEndpoint::none;
 }
 
 AdminReply method_not_allowed(bool post) {
@@ -161,7 +174,8 @@ AdminApi::AdminApi(IoContextPtr io, const RuntimeAccess& runtime)
       actions_(io, runtime, history_),
       metrics_cache_(runtime),
       live_feed_(io, [this] { return live_state(); }),
-      state_timer_(io->get_executor()) {
+      state_timer_(io->get_executor()),
+      sample_timer_(io->get_executor()) {
   update_history();
 }
 
@@ -174,9 +188,23 @@ Awaitable<void> AdminApi::watch_states() {
   }
 }
 
+Awaitable<void> AdminApi::take_samples() {
+  const Instant began = Clock::now();
+  const auto began_time = std::chrono::system_clock::now();  // seconds stay a second long
+  while (!stopped_) {
+    const RuntimeView view(runtime_);
+    const auto elapsed = std::chrono::floor<std::chrono::seconds>(view.now - began);
+    samples_.sample(view, began_time + elapsed);
+    ErrorCode ignored;
+    sample_timer_.expires_at(began + elapsed + sample_interval);
+    co_await sample_timer_.async_wait(or_error(ignored));
+  }
+}
+
 void AdminApi::stop() {
   stopped_ = true;
   state_timer_.cancel();
+  sample_timer_.cancel();
   live_feed_.stop();
 }
 
@@ -187,42 +215,19 @@ void AdminApi::update_history() {
 
 Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
   auto endpoint = find_endpoint(request.path());
-  auto backend_call = parse_backend_call(request.path(), request.query());
+  auto backend_call = parse_backend_call(request);
   if (backend_call) endpoint = AdminEndpoint::backend_action;
-  if (request.path().starts_with(decisions_prefix)) endpoint = AdminEndpoint::decisions;
-  const bool post = endpoint && is_post(*endpoint);
+  const bool post = is_post(endpoint);
   const bool reads = request.method == "GET" || request.method == "HEAD";
   const bool right_method = post ? request.method == "POST" : reads;
 
   const auto status = runtime_.status->snapshot();
   const auto refusal = check_access(request, status->config->admin, post && right_method);
   if (refusal) co_return refusal_reply(*refusal);
-  if (!endpoint) co_return error_reply(404, no_such_endpoint);
+  if (endpoint == AdminEndpoint::none) co_return error_reply(404, no_such_endpoint);
   if (!right_method) co_return method_not_allowed(post);
 
-  switch (*endpoint) {
-    case AdminEndpoint::index: co_return index_reply(status->version);
-    case AdminEndpoint::readyz: co_return readyz(request.query());
-    case AdminEndpoint::metrics: co_return metrics(request);
-    case AdminEndpoint::status: {
-      const RuntimeView view(runtime_);
-      co_return json_reply(200, json_text(status_document(view)));
-    }
-    case AdminEndpoint::pools: {
-      const RuntimeView view(runtime_);
-      co_return json_reply(200, json_text(pools_document(view)));
-    }
-    case AdminEndpoint::backends: {
-      const RuntimeView view(runtime_);
-      history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
-      co_return json_reply(200, json_text(backends_document(view, history_)));
-    }
-    case AdminEndpoint::recent_requests:
-      co_return json_reply(200, json_text(recent_requests_document(*runtime_.metrics_registry)));
-    case AdminEndpoint::decisions:
-      co_return decisions(request.path().substr(decisions_prefix.size()));
-    case AdminEndpoint::live:
-      co_return AdminReply{.content_type = "text/event-stream", .live = true};
+  switch (endpoint) {
     case AdminEndpoint::healthz: {
       AdminReply reply = co_await healthz();
       co_return reply;
@@ -240,10 +245,34 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
       AdminReply reply = co_await actions_.upgrade();
       co_return reply;
     }
-    case AdminEndpoint::reload: break;
+    case AdminEndpoint::reload: {
+      AdminReply reply = co_await actions_.reload();
+      co_return reply;
+    }
+    default: co_return read(endpoint, request);
   }
-  AdminReply reply = co_await actions_.reload();
-  co_return reply;
+}
+
+/// Answers what needs no other loop.
+AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
+  const RuntimeView view(runtime_);
+  switch (endpoint) {
+    case AdminEndpoint::readyz: return readyz(request.query());
+    case AdminEndpoint::metrics: return metrics(request);
+    case AdminEndpoint::status: return json_reply(200, json_text(status_document(view)));
+    case AdminEndpoint::pools: return json_reply(200, json_text(pools_document(view)));
+    case AdminEndpoint::backends:
+      history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
+      return json_reply(200, json_text(backends_document(view, history_)));
+    case AdminEndpoint::recent_requests:
+      return json_reply(200, json_text(recent_requests_document(*runtime_.metrics_registry)));
+    case AdminEndpoint::decisions: return decisions(request.path().substr(decisions_prefix.size()));
+    case AdminEndpoint::live: return {.content_type = "text/event-stream", .live = true};
+    case AdminEndpoint::events: return json_reply(200, json_text(samples_.events()));
+    case AdminEndpoint::samples: return samples(request);
+    case AdminEndpoint::access: return access(request);
+    default: return index_reply(view.status->version);
+  }
 }
 
 /// All loops have work posted at the same time, so that their delays do not add up.
@@ -301,6 +330,26 @@ AdminReply AdminApi::metrics(const AdminRequest& request) {
   return reply;
 }
 
+AdminReply AdminApi::samples(const AdminRequest& request) const {
+  auto document = samples_.document(request.parameter("metric").value_or("in_flight"));
+  if (!document) return error_reply(404, "no such metric");
+  AdminReply reply = json_reply(200, std::move(*document));
+  if (!accepts_gzip(request.field("accept-encoding").value_or(""))) return reply;
+  std::string compressed = gzip(*reply.body);
+  if (compressed.empty()) return reply;
+  reply.body = std::make_shared<const std::string>(std::move(compressed));
+  reply.gzipped = true;
+  return reply;
+}
+
+AdminReply AdminApi::access(const AdminRequest& request) const {
+  const auto refusal = authorize_change(request, runtime_.status->snapshot()->config->admin);
+  JsonValue document;
+  document.add("changes", !refusal);
+  document.add("reason", refusal ? JsonValue(refusal->message) : JsonValue());
+  return json_reply(200, json_text(document));
+}
+
 JsonValue AdminApi::live_state() {
   const RuntimeView view(runtime_);
   history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
@@ -308,6 +357,7 @@ JsonValue AdminApi::live_state() {
   state.add("status", status_document(view));
   state.add("pools", pools_document(view));
   state.add("backends", backends_document(view, history_));
+  state.add("overview", samples_.overview());
   return state;
 }
 

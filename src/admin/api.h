@@ -6,11 +6,14 @@
 #include "admin/live_feed.h"
 #include "admin/message.h"
 #include "admin/metrics_cache.h"
+#include "admin/sample_history.h"
 #include "evenkeel/admin/reported_state.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {
+
+enum class AdminEndpoint : std::uint8_t;
 
 /// Turns requests into replies. REQUIRES: the status has its pool set when this is made; `runtime`
 /// outlives it. Thread: the management thread.
@@ -25,11 +28,16 @@ class AdminApi {
 
   /// Keeps `since` of backends right whether or not they are looked at. Runs until `stop`.
   Awaitable<void> watch_states();
+  /// Takes the samples of the live page. Runs until `stop`.
+  Awaitable<void> take_samples();
   void stop();
 
  private:
+  AdminReply read(AdminEndpoint endpoint, const AdminRequest& request);
   void update_history();
   AdminReply metrics(const AdminRequest& request);
+  AdminReply samples(const AdminRequest& request) const;
+  AdminReply access(const AdminRequest& request) const;
   AdminReply decisions(std::string_view request_id) const;
   AdminReply readyz(std::string_view query) const;
   Awaitable<AdminReply> healthz();
@@ -41,7 +49,9 @@ class AdminApi {
   AdminActions actions_;
   MetricsCache metrics_cache_;
   LiveFeed live_feed_;
+  SampleHistory samples_;
   IoTimer state_timer_;
+  IoTimer sample_timer_;
   bool stopped_ = false;
 };
 

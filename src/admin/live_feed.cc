@@ -81,8 +81,10 @@ std::string new_epoch() {
 JsonValue live_diff(const JsonValue& before, const JsonValue& after) {
   JsonValue diff = JsonValue::Object();
   JsonValue::Object removed;
-  JsonValue::Object status = changed_fields(before["status"], after["status"]);
-  if (!status.empty()) diff.add("status", std::move(status));
+  for (const char* const name : {"status", "overview"}) {
+    JsonValue::Object changed = changed_fields(before[name], after[name]);
+    if (!changed.empty()) diff.add(name, std::move(changed));
+  }
   const std::pair<const char*, Identity> lists[] = {{"pools", {"name"}},
                                                     {"backends", {"pool", "id"}}};
   for (const auto& [name, identity] : lists) {

@@ -15,9 +15,9 @@
 
 namespace evenkeel {
 
-/// What changed between two states: `status` with the fields that differ; `pools` and `backends`
-/// with their names (`name`; `pool` and `id`) and the fields that differ; `removed` where there is
-/// any. What is absent is unchanged.
+/// What changed between two states: `status` and `overview` with the fields that differ; `pools`
+/// and `backends` with their names (`name`; `pool` and `id`) and the fields that differ; `removed`
+/// where there is any. What is absent is unchanged.
 JsonValue live_diff(const JsonValue& before, const JsonValue& after);
 
 /// Makes the events that all subscribers share. The state of a second is rendered once, however
@@ -27,7 +27,7 @@ JsonValue live_diff(const JsonValue& before, const JsonValue& after);
 /// Thread: the management thread.
 class LiveFeed {
  public:
-  /// {"status": {...}, "pools": [...], "backends": [...]}
+  /// {"status": {...}, "pools": [...], "backends": [...], "overview": {...}}
   using ReadState = std::function<JsonValue()>;
 
   static constexpr Duration interval = std::chrono::seconds(1);

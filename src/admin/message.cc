@@ -1,5 +1,8 @@
 #include "admin/message.h"
 
+#include <algorithm>
+
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/json/value.h"
 
@@ -8,6 +11,18 @@ namespace evenkeel {
 std::optional<std::string_view> AdminRequest::field(std::string_view name) const {
   for (const auto& [own, value] : fields) {
     if (equals_ignore_case(own, name)) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> AdminRequest::parameter(std::string_view name) const {
+  for (std::string_view rest = query(); !rest.empty();) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
+    const auto equals = pair.find('=');
+    if (pair.substr(0, equals) != name) continue;
+    return equals == std::string_view::npos ? std::string()
+                                            : percent_decoded(pair.substr(equals + 1));
   }
   return std::nullopt;
 }

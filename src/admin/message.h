@@ -31,6 +31,8 @@ struct AdminRequest {
     const auto question = target.find('?');
     return question == std::string_view::npos ? std::string_view() : target.substr(question + 1);
   }
+  /// The value of a parameter of the query, decoded.
+  std::optional<std::string> parameter(std::string_view name) const;
   /// The first field of that name (lower case).
   std::optional<std::string_view> field(std::string_view name) const;
 };

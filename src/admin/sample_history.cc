@@ -1,0 +1,395 @@
+#include "admin/sample_history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "evenkeel/admin/reported_state.h"
+#include "evenkeel/json/writer.h"
+#include "evenkeel/stats/fault_labels.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t window_seconds = 10;
+constexpr float unknown = std::numeric_limits<float>::quiet_NaN();
+constexpr float ratio_steps = 200;
+constexpr std::uint8_t unknown_ratio = 255;
+
+std::uint8_t packed_ratio(double ratio) {
+  if (!std::isfinite(ratio)) return unknown_ratio;
+  return static_cast<std::uint8_t>(std::lround(std::clamp(ratio, 0.0, 1.0) * ratio_steps));
+}
+
+float ratio_of(std::uint8_t packed) {
+  return packed == unknown_ratio ? unknown : static_cast<float>(packed) / ratio_steps;
+}
+
+float seconds_or_unknown(const std::optional<Duration>& duration) {
+  return duration ? static_cast<float>(seconds_of(*duration)) : unknown;
+}
+
+std::uint8_t number_of_state(std::string_view state) {
+  return static_cast<std::uint8_t>(std::ranges::find(backend_states, state) -
+                                   std::begin(backend_states));
+}
+
+/// True if a backend in this state may have requests, so that its values belong to its share.
+bool takes_part(std::uint8_t state) {
+  return backend_states[state] == "up" || backend_states[state] == "draining";
+}
+
+/// Returns 0 for a counter that was cleared meanwhile.
+std::uint64_t increase(std::uint64_t before, std::uint64_t after) {
+  return after > before ? after - before : 0;
+}
+
+/// Returns the quantile of what was counted between two totals, interpolated within its bucket.
+float quantile_between(const HistogramTotals& before, const HistogramTotals& after, double share) {
+  std::vector<std::uint64_t> counts;
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < after.counts.size(); ++i) {
+    counts.push_back(increase(before.counts[i], after.counts[i]));
+    total += counts.back();
+  }
+  if (total == 0) return unknown;
+  double rest = share * static_cast<double>(total);
+  double lower = 0;
+  for (std::size_t i = 0; i < after.bounds.size(); ++i) {
+    const double upper = static_cast<double>(after.bounds[i]) / 1e9;
+    const auto count = static_cast<double>(counts[i]);
+    if (rest <= count) return static_cast<float>(lower + (upper - lower) * rest / count);
+    rest -= count;
+    lower = upper;
+  }
+  return static_cast<float>(lower);  // above the last bound
+}
+
+using BackendMetric = std::pair<std::string_view, float (*)(const BackendSample&)>;
+constexpr BackendMetric backend_metrics[] = {
+    {"in_flight", [](const BackendSample& each) { return each.in_flight; }},
+    {"picks_per_second", [](const BackendSample& each) { return each.picks; }},
+    {"errors_per_second", [](const BackendSample& each) { return each.errors; }},
+    {"running", [](const BackendSample& each) { return each.running; }},
+    {"waiting", [](const BackendSample& each) { return each.waiting; }},
+    {"kv_cache_ratio", [](const BackendSample& each) { return ratio_of(each.kv_cache); }},
+    {"gpu_utilization_ratio",
+     [](const BackendSample& each) { return ratio_of(each.gpu_utilization); }},
+    {"gpu_memory_ratio", [](const BackendSample& each) { return ratio_of(each.gpu_memory); }},
+    {"ttft_seconds", [](const BackendSample& each) { return each.ttft; }},
+    {"tpot_seconds", [](const BackendSample& each) { return each.tpot; }},
+};
+
+using DaemonMetric = std::pair<std::string_view, float DaemonSample::*>;
+constexpr DaemonMetric daemon_metrics[] = {
+    {"requests_per_second", &DaemonSample::requests},
+    {"errors_per_second", &DaemonSample::errors},
+    {"in_flight", &DaemonSample::in_flight},
+    {"waiting", &DaemonSample::waiting},
+    {"output_tokens_per_second", &DaemonSample::output_tokens},
+    {"ttft_p50_seconds", &DaemonSample::ttft_p50},
+    {"ttft_p95_seconds", &DaemonSample::ttft_p95},
+    {"ttft_p99_seconds", &DaemonSample::ttft_p99},
+};
+
+/// The means of the values that belong to each step of a document.
+class Steps {
+ public:
+  explicit Steps(std::size_t count) : sums_(count, 0), counts_(count, 0) {}
+
+  void add(std::size_t step, float value) {
+    if (!std::isfinite(value)) return;
+    sums_[step] += value;
+    ++counts_[step];
+  }
+  void append_to(std::string& out) const {
+    out += '[';
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      if (i > 0) out += ',';
+      if (counts_[i] == 0) {
+        out += "null";
+      } else {
+        fmt::format_to(std::back_inserter(out), "{:.4g}", sums_[i] / counts_[i]);
+      }
+    }
+    out += ']';
+  }
+
+ private:
+  std::vector<float> sums_;
+  std::vector<std::uint16_t> counts_;
+};
+
+void append_row(std::string& out, std::string_view pool, std::string_view id, const Steps& values) {
+  out += R"({"pool":)";
+  append_json_string(out, pool);
+  out += R"(,"id":)";
+  append_json_string(out, id);
+  out += R"(,"values":)";
+  values.append_to(out);
+  out += '}';
+}
+
+BackendSample sample_of(const Backend& backend, Instant now) {
+  const SharedBackend& shared = backend.shared();
+  const LoadSample polled = shared.signals.values();
+  const RecentSummary recent = shared.stats.recent_summary(now);
+  return {.in_flight = static_cast<float>(shared.slots.in_flight()),
+          .running = static_cast<float>(polled.running),
+          .waiting = static_cast<float>(polled.waiting),
+          .ttft = seconds_or_unknown(recent.first_byte.median),
+          .tpot = seconds_or_unknown(recent.per_token.median),
+          .kv_cache = packed_ratio(polled.kv_cache_ratio),
+          .gpu_utilization = packed_ratio(polled.gpu_utilization_ratio),
+          .gpu_memory = packed_ratio(polled.gpu_memory_used_bytes / polled.gpu_memory_total_bytes),
+          .state = number_of_state(state_of(backend, now))};
+}
+
+}  // namespace
+
+void SampleHistory::sample(const RuntimeView& view, std::chrono::system_clock::time_point time) {
+  const std::int64_t second =
+      std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
+  if (!frames_.empty() && second <= frames_.back().second) return;  // the clock was set back
+  if (view.status->pool_set != pool_set_) {
+    follow(*view.status->pool_set);
+    pool_set_ = view.status->pool_set;
+  }
+  note_reload(*view.status, second);
+  Frame frame{.second = second, .roster = roster_};
+  sample_backends(view, frame);
+  sample_daemon(view, frame);
+  bytes_ += frame.backends.size() * sizeof(BackendSample);
+  frames_.push_back(std::move(frame));
+  forget_old();
+}
+
+/// Makes the roster that of the pool set. Backends that stay keep what is known of them.
+void SampleHistory::follow(const PoolSet& pool_set) {
+  std::vector<Key> keys;
+  for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
+    for (const BackendPtr& backend : pool.state->backends()) {
+      keys.emplace_back(pool.state->config().name, backend->id());
+    }
+  }
+  if (roster_ != nullptr && *roster_ == keys) return;
+  std::map<Key, Previous> known;
+  for (std::size_t i = 0; i < previous_.size(); ++i) known[(*roster_)[i]] = previous_[i];
+  previous_.clear();
+  for (const Key& key : keys) {
+    const auto found = known.find(key);
+    previous_.push_back(found == known.end() ? Previous{} : found->second);
+  }
+  roster_ = std::make_shared<const std::vector<Key>>(std::move(keys));
+}
+
+void SampleHistory::sample_backends(const RuntimeView& view, Frame& frame) {
+  frame.backends.reserve(roster_->size());
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    for (const BackendPtr& backend : pool.state->backends()) {
+      BackendSample sample = sample_of(*backend, view.now);
+      Previous& previous = previous_[frame.backends.size()];
+      const Previous current{.picks = backend->slots().picks_total(),
+                             .errors = backend->stats().errors_total(),
+                             .state = sample.state,
+                             .known = true};
+      if (previous.known) {
+        sample.picks = static_cast<float>(increase(previous.picks, current.picks));
+        sample.errors = static_cast<float>(increase(previous.errors, current.errors));
+      }
+      if (previous.known && previous.state != current.state) {
+        const std::string& pool_name = pool.state->config().name;
+        const BackendStatus* monitored = view.monitored->find(pool_name, backend->id());
+        add_event(
+            JsonValue::Object{{"second", frame.second},
+                              {"kind", "state"},
+                              {"pool", pool_name},
+                              {"backend", backend->id()},
+                              {"from", backend_states[previous.state]},
+                              {"to", backend_states[current.state]},
+                              {"reason", reason_of(*pool.state, *backend, monitored, view.now)}});
+      }
+      previous = current;
+      frame.backends.push_back(sample);
+    }
+  }
+}
+
+void SampleHistory::sample_daemon(const RuntimeView& view, Frame& frame) {
+  totals_.push_back(read_totals(view));
+  const Totals& now = totals_.back();
+  const Totals& before = totals_.size() > 1 ? totals_[totals_.size() - 2] : now;
+  const Totals& first = totals_.front();
+  frame.errors = now.errors;
+  std::uint64_t errors = 0;
+  each_fault([&](Fault fault) {
+    const auto index = static_cast<std::size_t>(fault);
+    if (side_of(fault) != "client") errors += increase(before.errors[index], now.errors[index]);
+  });
+  std::int64_t in_flight = 0;
+  std::int64_t waiting = 0;
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    in_flight += static_cast<std::int64_t>(pool.state->in_flight());
+    waiting += static_cast<std::int64_t>(pool.state->queue().waiting);
+  }
+  const auto window = static_cast<float>(std::max<std::size_t>(totals_.size() - 1, 1));
+  frame.daemon = {
+      .requests = static_cast<float>(increase(before.requests, now.requests)),
+      .errors = static_cast<float>(errors),
+      .in_flight = static_cast<float>(in_flight),
+      .waiting = static_cast<float>(waiting),
+      .output_tokens =
+          now.output_tokens == 0
+              ? unknown
+              : static_cast<float>(increase(first.output_tokens, now.output_tokens)) / window,
+      .ttft_p50 = quantile_between(first.first_byte, now.first_byte, 0.5),
+      .ttft_p95 = quantile_between(first.first_byte, now.first_byte, 0.95),
+      .ttft_p99 = quantile_between(first.first_byte, now.first_byte, 0.99)};
+  if (totals_.size() > window_seconds) totals_.pop_front();
+}
+
+SampleHistory::Totals SampleHistory::read_totals(const RuntimeView& view) {
+  const MetricsRegistry& registry = *view.runtime.metrics_registry;
+  const LabelIndex::View labels = registry.label_index().view();
+  Totals totals;
+  Histogram<first_byte_bounds>().add_to(totals.first_byte);
+  for (unsigned worker = 0; worker < registry.size(); ++worker) {
+    const WorkerMetrics& metrics = registry.worker_metrics(worker);
+    for (std::uint32_t pool = 0; pool < labels.pools.size(); ++pool) {
+      for (std::uint32_t model = 0; model < labels.models.size(); ++model) {
+        const ModelMetrics* const found = metrics.find_model(pool, model);
+        if (found != nullptr) totals.output_tokens += found->tokens.value(TokenDirection::output);
+      }
+      const PoolMetrics* const found = metrics.find_pool(pool);
+      if (found == nullptr) continue;
+      HistogramTotals durations;
+      found->duration.add_to(durations);
+      for (const std::uint64_t count : durations.counts) totals.requests += count;
+      found->first_byte.add_to(totals.first_byte);
+      each_fault([&](Fault fault) {
+        totals.errors[static_cast<std::size_t>(fault)] += found->errors.value(fault);
+      });
+    }
+  }
+  return totals;
+}
+
+void SampleHistory::note_reload(const RuntimeStatus& status, std::int64_t second) {
+  const bool began = loaded_at_ != std::chrono::system_clock::time_point{};
+  if (began && status.loaded_at != loaded_at_) {
+    add_event(JsonValue::Object{{"second", second}, {"kind", "reload"}});
+  }
+  loaded_at_ = status.loaded_at;
+  const std::string problem =
+      status.reload_problems.empty() ? "" : status.reload_problems.front().message;
+  if (!problem.empty() && problem != reload_problem_) {
+    add_event(
+        JsonValue::Object{{"second", second}, {"kind", "reload_rejected"}, {"reason", problem}});
+  }
+  reload_problem_ = problem;
+}
+
+void SampleHistory::add_event(JsonValue event) {
+  events_.push_front(std::move(event));
+  if (events_.size() > max_events) events_.pop_back();
+  ++events_total_;
+}
+
+void SampleHistory::forget_old() {
+  const std::int64_t oldest = frames_.back().second - static_cast<std::int64_t>(max_seconds);
+  while (frames_.size() > 1 && (frames_.front().second <= oldest || bytes_ > max_bytes)) {
+    bytes_ -= frames_.front().backends.size() * sizeof(BackendSample);
+    frames_.pop_front();
+  }
+}
+
+JsonValue SampleHistory::overview() const {
+  if (frames_.empty()) return JsonValue::Object();
+  const Frame& last = frames_.back();
+  JsonValue::List errors;
+  each_fault([&](Fault fault) {
+    const auto index = static_cast<std::size_t>(fault);
+    const std::uint64_t count = increase(frames_.front().errors[index], last.errors[index]);
+    if (count == 0) return;
+    errors.emplace_back(JsonValue::Object{
+        {"reason", to_string(fault)}, {"side", side_of(fault)}, {"count", count}});
+  });
+  JsonValue overview;
+  overview.add("second", last.second);
+  for (const auto& [name, member] : daemon_metrics) {
+    overview.add(name, static_cast<double>(last.daemon.*member));
+  }
+  overview.add("errors", std::move(errors));
+  overview.add("events_total", events_total_);
+  return overview;
+}
+
+JsonValue::List SampleHistory::events() const { return {events_.begin(), events_.end()}; }
+
+std::optional<std::string> SampleHistory::document(std::string_view metric) const {
+  const auto* const found = std::ranges::find(backend_metrics, metric, &BackendMetric::first);
+  if (found == std::end(backend_metrics)) return std::nullopt;
+
+  const std::map<Key, std::size_t> rows = document_rows();
+  const std::size_t count = std::max<std::size_t>(rows.size(), 1);
+  std::size_t step = 1;
+  while (count * (max_seconds / step) > max_document_values && step < max_seconds) ++step;
+  const std::size_t steps = (max_seconds + step - 1) / step;
+  const std::int64_t end = frames_.empty() ? 0 : frames_.back().second + 1;
+  const std::int64_t begin = end - static_cast<std::int64_t>(steps * step);
+  const std::int64_t daemon_begin = end - static_cast<std::int64_t>(max_seconds);
+
+  std::vector<Steps> values(rows.size(), Steps(steps));
+  std::vector<Steps> totals(std::size(daemon_metrics), Steps(max_seconds));
+  std::vector<std::size_t> places;  // of the roster's backends in `rows`
+  Roster roster;
+  for (const Frame& frame : frames_) {
+    if (frame.roster != roster) {
+      roster = frame.roster;
+      places.clear();
+      for (const Key& key : *roster) places.push_back(rows.at(key));
+    }
+    const auto at = static_cast<std::size_t>(frame.second - begin) / step;
+    const auto second = static_cast<std::size_t>(frame.second - daemon_begin);
+    for (std::size_t i = 0; i < frame.backends.size(); ++i) {
+      const BackendSample& sample = frame.backends[i];
+      if (takes_part(sample.state)) values[places[i]].add(at, found->second(sample));
+    }
+    for (std::size_t i = 0; i < totals.size(); ++i) {
+      totals[i].add(second, frame.daemon.*daemon_metrics[i].second);
+    }
+  }
+
+  std::string text =
+      fmt::format(R"({{"metric":"{}","end":{},"step_seconds":{},"daemon":{{)", metric, end, step);
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    if (i > 0) text += ',';
+    append_json_string(text, daemon_metrics[i].first);
+    text += ':';
+    totals[i].append_to(text);
+  }
+  text += R"(},"backends":[)";
+  for (const auto& [key, number] : rows) {
+    if (number > 0) text += ',';
+    append_row(text, key.first, key.second, values[number]);
+  }
+  return text + "]}";
+}
+
+/// Returns a number for each backend of any frame: they differ where a reload has added some.
+std::map<SampleHistory::Key, std::size_t> SampleHistory::document_rows() const {
+  std::map<Key, std::size_t> rows;
+  Roster roster;
+  for (const Frame& frame : frames_) {
+    if (frame.roster == roster) continue;
+    roster = frame.roster;
+    for (const Key& key : *roster) rows.try_emplace(key, 0);
+  }
+  std::size_t number = 0;
+  for (auto& row : rows) row.second = number++;
+  return rows;
+}
+
+}  // namespace evenkeel

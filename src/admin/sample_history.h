@@ -1,0 +1,127 @@
+// What the daemon and its backends were doing, second by second, for the live page.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "admin/documents.h"
+#include "evenkeel/base/clock.h"
+#include "evenkeel/base/result.h"
+#include "evenkeel/json/value.h"
+#include "evenkeel/stats/histogram.h"
+
+namespace evenkeel {
+
+/// A value that is not known is NaN.
+struct BackendSample {
+  float in_flight = 0;
+  float picks = 0;   ///< in this second
+  float errors = 0;  ///< in this second
+  float running = std::numeric_limits<float>::quiet_NaN();
+  float waiting = std::numeric_limits<float>::quiet_NaN();
+  float ttft = std::numeric_limits<float>::quiet_NaN();  ///< seconds, as `latency` of the API
+  float tpot = std::numeric_limits<float>::quiet_NaN();
+  /// Ratios in 200ths; 255: not known.
+  std::uint8_t kv_cache = 255;
+  std::uint8_t gpu_utilization = 255;
+  std::uint8_t gpu_memory = 255;
+  std::uint8_t state = 0;  ///< of `backend_states`
+};
+static_assert(sizeof(BackendSample) == 32);
+
+/// The daemon as a whole. Tokens and times are those of the last ten seconds.
+struct DaemonSample {
+  float requests = 0;  ///< that have ended in this second
+  float errors = 0;    ///< of these, those that failed and not by their clients
+  float in_flight = 0;
+  float waiting = 0;
+  float output_tokens = 0;  ///< per second; not known before an engine has reported some
+  float ttft_p50 = std::numeric_limits<float>::quiet_NaN();
+  float ttft_p95 = std::numeric_limits<float>::quiet_NaN();
+  float ttft_p99 = std::numeric_limits<float>::quiet_NaN();
+};
+
+/// Keeps a sample per second and backend for `max_seconds`, in at most `max_bytes`: for less time
+/// where there are more than 1 165 backends. A process begins with none.
+///
+/// Thread: the management thread.
+class SampleHistory {
+ public:
+  static constexpr std::size_t max_seconds = 900;
+  static constexpr std::size_t max_bytes = 32 * 1024 * 1024;
+  static constexpr std::size_t max_events = 256;
+  /// A document has longer steps than a second rather than more values.
+  static constexpr std::size_t max_document_values = 256 * 1024;
+
+  /// Takes the sample of this second. Seconds without one are gaps.
+  void sample(const RuntimeView& view, std::chrono::system_clock::time_point time);
+
+  /// Returns the newest sample of the daemon, errors of the whole time by reason, and how many
+  /// events there were.
+  JsonValue overview() const;
+  /// Returns changes of backends' states and reloads, the last one first.
+  JsonValue::List events() const;
+  /// Returns one metric of all backends and those of the daemon, as JSON. Nothing: no such metric.
+  std::optional<std::string> document(std::string_view metric) const;
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // pool, id
+  using Roster = std::shared_ptr<const std::vector<Key>>;
+  using ErrorCounts = std::array<std::uint64_t, fault_count>;
+
+  struct Frame {
+    std::int64_t second = 0;  // since 1970
+    DaemonSample daemon;
+    ErrorCounts errors{};  // up to this second
+    Roster roster;
+    std::vector<BackendSample> backends;
+  };
+  /// Counters of a backend at the last sample, and its state then.
+  struct Previous {
+    std::uint64_t picks = 0;
+    std::uint64_t errors = 0;
+    std::uint8_t state = 0;
+    bool known = false;
+  };
+  /// Counters of the daemon at a sample.
+  struct Totals {
+    std::uint64_t requests = 0;
+    std::uint64_t output_tokens = 0;
+    HistogramTotals first_byte;
+    ErrorCounts errors{};
+  };
+
+  void follow(const PoolSet& pool_set);
+  void sample_backends(const RuntimeView& view, Frame& frame);
+  void sample_daemon(const RuntimeView& view, Frame& frame);
+  void note_reload(const RuntimeStatus& status, std::int64_t second);
+  void add_event(JsonValue event);
+  void forget_old();
+  std::map<Key, std::size_t> document_rows() const;
+
+  static Totals read_totals(const RuntimeView& view);
+
+  std::deque<Frame> frames_;
+  std::size_t bytes_ = 0;  // of the samples of backends
+  std::shared_ptr<const PoolSet> pool_set_;
+  Roster roster_;
+  std::vector<Previous> previous_;  // by place in the roster
+  std::deque<Totals> totals_;       // of the last ten seconds
+  std::deque<JsonValue> events_;
+  std::uint64_t events_total_ = 0;
+  std::chrono::system_clock::time_point loaded_at_{};
+  std::string reload_problem_;  // the first one of the last reload
+};
+
+}  // namespace evenkeel
