@@ -13,6 +13,7 @@
 #include "admin/documents.h"
 #include "admin/gzip.h"
 #include "admin/on_loop.h"
+#include "admin/page.h"
 #include "admin/requests_document.h"
 #include "evenkeel/backend/unavailable.h"
 #include "evenkeel/json/value.h"
@@ -35,6 +36,8 @@ enum class AdminEndpoint : std::uint8_t {
   events,
   samples,
   access,
+  page,
+  plain_page,
   reload,
   upgrade,
   check,
@@ -48,7 +51,7 @@ constexpr Duration state_update_interval = std::chrono::milliseconds(250);
 constexpr std::size_t min_compressed_bytes = 1024;
 constexpr Duration sample_interval = std::chrono::seconds(1);
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 15> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 16> endpoints = {
     {{"/", AdminEndpoint::index},
      {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
@@ -63,7 +66,8 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 15> endpoints =
      {"/api/v1/live", AdminEndpoint::live},
      {"/api/v1/events", AdminEndpoint::events},
      {"/api/v1/history", AdminEndpoint::samples},
-     {"/api/v1/access", AdminEndpoint::access}}};
+     {"/api/v1/access", AdminEndpoint::access},
+     {plain_page_path, AdminEndpoint::plain_page}}};
 
 constexpr std::string_view no_such_endpoint = "no such endpoint; GET / lists them";
 
@@ -81,6 +85,7 @@ GET  /api/v1/live                  changes as they come, as server-sent events
 GET  /api/v1/history?metric=NAME   the last 15 minutes of each backend, second by second
 GET  /api/v1/events                changes of backends' states and reloads, the last one first
 GET  /api/v1/access                whether this client may make changes
+GET  /ui/                          the live page; /ui/plain is a table without script
 POST /api/v1/backends/ID/drain     no new requests for a backend; also ID/undrain and ID/weight
 POST /api/v1/check                 what a reload would refuse or change
 POST /api/v1/reload                reads the configuration again
@@ -128,8 +133,9 @@ bool is_verbose(std::string_view query) {
 
 /// Probes and scrapes may come by any name, unless `admin.hosts` narrows that; the API may not.
 std::optional<AdminRefusal> check_access(const AdminRequest& request, const AdminConfig& config,
-                                         bool changes) {
-  if (!request.path().starts_with("/api/")) {
+                                         AdminEndpoint endpoint, bool changes) {
+  const bool page = endpoint == AdminEndpoint::page || endpoint == AdminEndpoint::plain_page;
+  if (!page && !request.path().starts_with("/api/")) {
     if (!config.hosts.empty() && !is_known_host(request.host, config.hosts, true)) {
       return AdminRefusal{403, "this Host is not in admin.hosts"};
     }
@@ -139,6 +145,7 @@ std::optional<AdminRefusal> check_access(const AdminRequest& request, const Admi
   }
   auto refusal = check_origin(request, config.hosts);
   if (refusal) return refusal;
+  if (endpoint == AdminEndpoint::page) return std::nullopt;  // reveals nothing
   return changes ? authorize_change(request, config) : authorize_read(request, config);
 }
 
@@ -217,17 +224,20 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
   auto endpoint = find_endpoint(request.path());
   auto backend_call = parse_backend_call(request);
   if (backend_call) endpoint = AdminEndpoint::backend_action;
+  auto page = page_reply(request);
+  if (page) endpoint = AdminEndpoint::page;
   const bool post = is_post(endpoint);
   const bool reads = request.method == "GET" || request.method == "HEAD";
   const bool right_method = post ? request.method == "POST" : reads;
 
   const auto status = runtime_.status->snapshot();
-  const auto refusal = check_access(request, status->config->admin, post && right_method);
+  const auto refusal = check_access(request, status->config->admin, endpoint, post && right_method);
   if (refusal) co_return refusal_reply(*refusal);
   if (endpoint == AdminEndpoint::none) co_return error_reply(404, no_such_endpoint);
   if (!right_method) co_return method_not_allowed(post);
 
   switch (endpoint) {
+    case AdminEndpoint::page: co_return std::move(*page);
     case AdminEndpoint::healthz: {
       AdminReply reply = co_await healthz();
       co_return reply;
@@ -271,6 +281,7 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
     case AdminEndpoint::events: return json_reply(200, json_text(samples_.events()));
     case AdminEndpoint::samples: return samples(request);
     case AdminEndpoint::access: return access(request);
+    case AdminEndpoint::plain_page: return plain_page_reply(live_state());
     default: return index_reply(view.status->version);
   }
 }

@@ -45,10 +45,12 @@ bool has_left(TcpSocket& socket) {
 std::string head_of(const AdminReply& reply, bool keep_alive) {
   const auto reason =
       to_std(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(reply.status))));
-  std::string head =
-      fmt::format("HTTP/1.1 {} {}\r\ncontent-type: {}\r\ncache-control: no-store\r\n", reply.status,
-                  reason, reply.content_type);
-  if (!reply.live) head += fmt::format("content-length: {}\r\n", reply.body->size());
+  std::string head = fmt::format(
+      "HTTP/1.1 {} {}\r\ncontent-type: {}\r\ncache-control: {}\r\n"
+      "x-content-type-options: nosniff\r\n",
+      reply.status, reason, reply.content_type, reply.cache_control);
+  const bool has_length = !reply.live && reply.status != 304;
+  if (has_length) head += fmt::format("content-length: {}\r\n", reply.body->size());
   if (reply.gzipped) head += "content-encoding: gzip\r\n";
   for (const auto& [name, value] : reply.fields) head += fmt::format("{}: {}\r\n", name, value);
   head += keep_alive ? "connection: keep-alive\r\n\r\n" : "connection: close\r\n\r\n";

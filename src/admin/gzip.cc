@@ -48,6 +48,25 @@ std::string gzip(std::string_view text) {
   return compressed;
 }
 
+std::string gunzip(std::string_view compressed) {
+  z_stream stream{};
+  inflateInit2(&stream, gzip_window_bits);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));
+  stream.avail_in = static_cast<uInt>(compressed.size());
+  std::string text;
+  int status = Z_OK;
+  while (status == Z_OK) {
+    const std::size_t size = text.size();
+    text.resize(size + 16 * 1024);
+    stream.next_out = reinterpret_cast<Bytef*>(text.data() + size);
+    stream.avail_out = static_cast<uInt>(text.size() - size);
+    status = inflate(&stream, Z_NO_FLUSH);
+  }
+  text.resize(stream.total_out);
+  inflateEnd(&stream);
+  return text;
+}
+
 bool accepts_gzip(std::string_view accept_encoding) {
   while (!accept_encoding.empty()) {
     std::string_view item = next_part(accept_encoding, ',');

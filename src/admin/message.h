@@ -40,6 +40,7 @@ struct AdminRequest {
 struct AdminReply {
   int status = 200;
   std::string_view content_type = "application/json";
+  std::string_view cache_control = "no-store";
   SharedText body;
   bool gzipped = false;
   bool live = false;  ///< an event stream follows; no body

@@ -1,0 +1,57 @@
+// Elements and numbers as text. What comes from outside becomes text nodes, never markup.
+
+/** Makes an element: el("td", {className: "n"}, "text", child). */
+export function el(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name.startsWith("aria-") || name === "role" || name === "colspan") element.setAttribute(name, value);
+    else element[name] = value;
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+/** Sets the text of a node that may have it already. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+const known = (value) => value != null && Number.isFinite(value);
+
+export function count(value) {
+  if (!known(value)) return "–";
+  if (value >= 1e6) return (value / 1e6).toFixed(1) + "M";
+  if (value >= 1e4) return (value / 1e3).toFixed(1) + "k";
+  return value >= 100 || Number.isInteger(value) ? String(Math.round(value)) : value.toFixed(1);
+}
+
+export function percent(value) {
+  return known(value) ? Math.round(value * 100) + " %" : "–";
+}
+
+export function seconds(value) {
+  if (!known(value)) return "–";
+  if (value < 0.001) return Math.round(value * 1e6) + " µs";
+  if (value < 1) return (value < 0.1 ? (value * 1000).toFixed(1) : Math.round(value * 1000)) + " ms";
+  return (value < 10 ? value.toFixed(2) : value.toFixed(1)) + " s";
+}
+
+export function bytes(value) {
+  return known(value) ? (value / 2 ** 30).toFixed(1) + " GiB" : "–";
+}
+
+/** "2h 10m" */
+export function span(total) {
+  if (!known(total)) return "–";
+  const s = Math.max(0, Math.round(total));
+  if (s < 60) return s + "s";
+  if (s < 3600) return Math.floor(s / 60) + "m " + (s % 60) + "s";
+  if (s < 86400) return Math.floor(s / 3600) + "h " + Math.floor((s % 3600) / 60) + "m";
+  return Math.floor(s / 86400) + "d " + Math.floor((s % 86400) / 3600) + "h";
+}
+
+export function clock(second) {
+  return new Date(second * 1000).toLocaleTimeString([], {hour12: false});
+}

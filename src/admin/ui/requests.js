@@ -1,0 +1,109 @@
+// The last requests as a waterfall, and the decision about one of them.
+import {askJson} from "./live.js";
+import {count, el, seconds} from "./format.js";
+
+const shown = 40;
+
+const orders = {
+  recent: (list) => list,
+  slow: (list) => list.toSorted((a, b) => b.duration_seconds - a.duration_seconds),
+  failed: (list) => list.filter((each) => each.reason || each.status >= 400),
+};
+
+/** The bar of a request: it waits, its first token comes, then the rest. */
+function bar(request, longest) {
+  const total = request.duration_seconds ?? 0;
+  const waited = Math.min(request.wait_seconds ?? 0, total);
+  const first = Math.min(Math.max((request.ttft_seconds ?? total) - waited, 0), total - waited);
+  const part = (className, length) => {
+    const element = el("i", {className: "part " + className});
+    element.style.width = 100 * length / longest + "%";
+    return element;
+  };
+  const text = `waited ${seconds(waited)}, first token ${seconds(request.ttft_seconds)}, ended after ${seconds(total)}`;
+  return el("span", {className: "waterfall", title: text, role: "img", "aria-label": text},
+    part("wait", waited), part("first", first), part("rest", total - waited - first));
+}
+
+function attemptsOf(request) {
+  const left = request.attempts_total - request.attempts.length;
+  const texts = request.attempts.map(({backend, outcome}) => `${backend} ${outcome}`);
+  return (left > 0 ? `${left} more, then ` : "") + (texts.join(" → ") || "none");
+}
+
+const tokens = (exact, estimated) => exact != null ? count(exact) : estimated ? "~" + count(estimated) : "–";
+
+export class RequestList {
+  #requests = [];
+  #order = "recent";
+
+  constructor({list, panel, failed}) {
+    Object.assign(this, {list, panel, failed});
+  }
+
+  set order(order) {
+    this.#order = order;
+    this.#render();
+  }
+
+  /** Asks for the last requests. What the pointer or the focus is in stays as it is. */
+  async refresh() {
+    const inUse = () => this.list.matches(":hover, :focus-within");
+    if (inUse()) return;
+    const requests = await askJson("/api/v1/requests/recent");
+    if (inUse()) return;
+    this.#requests = requests;
+    this.#render();
+  }
+
+  #render() {
+    const requests = orders[this.#order](this.#requests).slice(0, shown);
+    if (!requests.length) {
+      this.list.replaceChildren(el("p", {className: "note"}, "No such requests yet."));
+      return;
+    }
+    const longest = Math.max(...requests.map((each) => each.duration_seconds ?? 0), 1e-6);
+    const titles = ["Time", "Request", "Pool, tenant", "Model", "Status", "Tokens in, out", "Total", "Waterfall", "Attempts"];
+    const rows = requests.map((each) => el("tr", {className: each.reason ? "failed" : ""},
+      el("td", {}, new Date(each.time).toLocaleTimeString([], {hour12: false})),
+      el("td", {}, el("button", {type: "button", className: "name", onclick: () => this.#explain(each)}, each.request_id || "–")),
+      el("td", {}, (each.pool ?? "–") + (each.tenant ? ", " + each.tenant : "")), el("td", {}, each.model ?? "–"),
+      el("td", {}, each.status + (each.reason ? " " + each.reason : "")),
+      el("td", {className: "n"}, tokens(each.prompt_tokens, each.estimated_prompt_tokens) + ", " + tokens(each.completion_tokens)),
+      el("td", {className: "n"}, seconds(each.duration_seconds)), el("td", {}, bar(each, longest)), el("td", {}, attemptsOf(each))));
+    this.list.replaceChildren(el("table", {},
+      el("thead", {}, el("tr", {}, ...titles.map((title) => el("th", {scope: "col"}, title)))), el("tbody", {}, ...rows)));
+  }
+
+  async #explain(request) {
+    const close = el("button", {type: "button", className: "close", onclick: () => { this.panel.hidden = true; }}, "Close");
+    const head = [close, el("h3", {}, "Decision about " + request.request_id)];
+    this.panel.hidden = false;
+    try {
+      const {attempts} = await askJson("/api/v1/decisions/" + encodeURIComponent(request.request_id));
+      this.panel.replaceChildren(...head, ...attempts.flatMap(decision));
+    } catch (error) {
+      this.panel.replaceChildren(...head, el("p", {}, error.message));
+    }
+    this.panel.scrollIntoView({block: "nearest"});
+  }
+}
+
+const candidateColumns = [
+  ["Backend", (c) => c.backend ?? "–"], ["State", (c) => c.state], ["Confidence", (c) => c.confidence],
+  ["Cost", (c) => count(c.cost)], ["Wait", (c) => seconds(c.wait_seconds)], ["Prefill", (c) => seconds(c.prefill_seconds)],
+  ["Model load", (c) => seconds(c.load_seconds)], ["Eviction", (c) => seconds(c.eviction_seconds)],
+  ["Decode", (c) => seconds(c.decode_seconds)], ["Cached", (c) => count(c.cached_tokens)], ["Uncached", (c) => count(c.uncached_tokens)],
+];
+
+/** A decision about one attempt: what was considered, predicted, and what came of it. */
+function decision(attempt) {
+  const {predicted, outcome, held} = attempt;
+  const text = `${attempt.pool}: ${attempt.state}, ${attempt.backend ?? "no backend"}; held ${seconds(held?.seconds)}; ` +
+    `predicted first token ${seconds(predicted?.ttft_seconds)}, came after ${seconds(outcome?.ttft_seconds)}; ` +
+    `${attempt.candidates.length} of ${attempt.considered} considered backends are shown`;
+  return [el("p", {}, text), el("div", {className: "scroll"}, el("table", {},
+    el("thead", {}, el("tr", {}, ...candidateColumns.map(([title]) => el("th", {scope: "col"}, title)))),
+    el("tbody", {}, ...attempt.candidates.map((each) => el("tr", {className: each.backend === attempt.backend ? "chosen" : ""},
+      ...candidateColumns.map(([, show]) => el("td", {}, show(each))))))))];
+}
