@@ -260,10 +260,10 @@ void print_banner(const DemoOptions& options, const BalancerProcess& balancer) {
   fmt::print(
       "evenkeel demo: {} servers and {} standby servers behind one balancer ({}); {:.1f} "
       "requests/s, "
-      "then {:.0f} for {:.0f} s\n\n  metrics     http://{}/metrics\n  admin       "
-      "http://{}/api/v1/backends\n\n",
+      "then {:.0f} for {:.0f} s\n\n  live page   http://{}/ui/\n  metrics     "
+      "http://{}/metrics\n  admin       http://{}/api/v1/backends\n\n",
       active_count, standby_count, options.picker, baseline_rate, baseline_rate * burst_factor,
-      seconds_of(burst_duration), admin, admin);
+      seconds_of(burst_duration), admin, admin, admin);
   std::fflush(stdout);
 }
 

@@ -55,6 +55,7 @@ std::vector<SimulatorOptions> simulator_options(const DemoOptions& options) {
 
 std::string balancer_config(const DemoOptions& options, const std::vector<Endpoint>& servers) {
   PoolConfig pool{.name = "demo", .picker = {{.name = options.picker}}};
+  pool.inspect = true;  // for the tokens and requests of the live page
   for (std::size_t i = 0; i < servers.size(); ++i) {
     pool.backends.push_back(
         {.address = {servers[i].host(), servers[i].port()}, .labels = {{"gpu", gpu_of(i).name}}});
@@ -76,6 +77,7 @@ void print_banner(const std::vector<BackendRow>& rows, const BalancerProcess& ba
   const std::string& admin = balancer.admin_address();
   fmt::print("evenkeel demo: {} simulated GPUs of unequal speed behind one balancer ({})\n\n",
              rows.size(), options.picker);
+  fmt::print("  live page   http://{}/ui/\n", admin);
   fmt::print("  balancer    http://{}\n", address);
   fmt::print("  metrics     http://{}/metrics\n", admin);
   fmt::print("  admin       http://{}/api/v1/backends\n", admin);
