@@ -136,6 +136,7 @@ const feed = new Feed({
     lost = null;
     eventsShown = -1;
     checkAccess();
+    samples.beginRates(state);
     await samples.load(samples.metric).catch(() => {});
     show(state);
     requests.refresh().catch(() => {});

@@ -3,6 +3,7 @@ import {askJson, keyOf} from "./live.js";
 import {count, percent, seconds as secondsText} from "./format.js";
 
 export const length = 900;
+const maxSkipped = 3;
 
 /** Values by second; those that are not known are NaN. */
 export class Ring {
@@ -64,35 +65,44 @@ export class Samples {
     for (const each of document.backends) fill(this.ring(keyOf(each)), each.values, document.step_seconds);
   }
 
+  /** Notes the counters of a snapshot, from which the next rates are reckoned. */
+  beginRates(state) {
+    for (const backend of state.backends.values()) this.#note(backend);
+  }
+
   ring(key) {
     let ring = this.backends.get(key);
     if (!ring) this.backends.set(key, ring = new Ring());
     return ring;
   }
 
-  /** Takes the newest values. Seconds that were missed are gaps. */
+  /** Takes the newest values, also for a second or two that the stream has skipped; longer gaps stay open. */
   advance(state) {
     const second = state.overview.second;
     if (second === undefined || second <= this.end) return;
     const passed = this.end ? second - this.end : 1;
     for (const backend of state.backends.values()) this.#count(backend, passed);
-    for (let gap = Math.max(this.end + 1, second - length); gap < second; ++gap) {
-      for (const ring of [...Object.values(this.daemon), ...this.backends.values()]) ring.set(gap, NaN);
-    }
+    const first = Math.max(this.end + 1, second - length + 1);
+    const set = (ring, value) => {
+      for (let each = first; each <= second; ++each) ring.set(each, each === second || passed <= maxSkipped ? value : NaN);
+    };
     this.end = second;
     this.begin ||= second;
-    for (const name of daemonNames) this.daemon[name].set(second, state.overview[name]);
+    for (const name of daemonNames) set(this.daemon[name], state.overview[name]);
     const {of} = metrics[this.metric];
-    for (const [key, ring] of this.backends) if (!state.backends.has(key)) ring.set(second, NaN);
-    for (const [key, backend] of state.backends) this.ring(key).set(second, takesPart(backend) ? of(backend) : NaN);
+    for (const [key, ring] of this.backends) if (!state.backends.has(key)) set(ring, NaN);
+    for (const [key, backend] of state.backends) set(this.ring(key), takesPart(backend) ? of(backend) : NaN);
   }
 
   #count(backend, passed) {
-    const key = keyOf(backend);
-    const before = this.#before.get(key);
+    const before = this.#before.get(keyOf(backend));
     backend.picksPerSecond = before ? Math.max(0, backend.picks_total - before.picks) / passed : null;
     backend.errorsPerSecond = before ? Math.max(0, backend.errors_total - before.errors) / passed : null;
-    this.#before.set(key, {picks: backend.picks_total, errors: backend.errors_total});
+    this.#note(backend);
+  }
+
+  #note(backend) {
+    this.#before.set(keyOf(backend), {picks: backend.picks_total, errors: backend.errors_total});
   }
 
   /** How unequal the backends' means of the last 30 s are: standard deviation over mean. */
