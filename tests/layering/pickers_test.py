@@ -1,4 +1,4 @@
-"""A picker is one line in config/picker_list.h, one file in src/balance, and one row in docs/balancing.md."""
+"""A picker is one line in config/picker_list.h, one file in src/picker, one test, and one row in docs/balancing.md."""
 
 import pathlib
 import re
