@@ -32,6 +32,7 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
 
 PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const WorkerContext& worker,
                      const WorkerLinks& links, LabelUses& label_uses, Rng& rng) {
+  // What RouteRules has of a route counts here too: without any, none is looked up per request.
   const bool any_rules = std::ranges::any_of(config.routes, [](const RouteConfig& route) {
     return route.retry.has_value() || route.slo != SloConfig{};
   });

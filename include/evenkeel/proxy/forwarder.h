@@ -35,7 +35,7 @@ struct BackendAccess {
   std::string_view host = {};      ///< replaces the Host that the client named; empty: keeps it
 };
 
-/// What a route says of its requests in place of their pool.
+/// What a route says of its requests in place of their pool. PlanPools fills it.
 struct RouteRules {
   std::string_view route;
   std::optional<RetryPolicy> retry;
