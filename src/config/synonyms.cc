@@ -16,7 +16,7 @@ struct Synonyms {
 
 // A name may stand in several rows: the first row whose meaning is known at that place counts, so
 // `listen` is `listeners` at the top and `address` within a listener.
-constexpr std::array<Synonyms, 59> synonyms = {{
+constexpr auto synonyms = std::to_array<Synonyms>({
     // Keys at the top.
     {"listeners", "listen listener bind frontend frontends entrypoint entrypoints server"},
     {"pools",
@@ -98,7 +98,7 @@ constexpr std::array<Synonyms, 59> synonyms = {{
     {"http1", "http http11 h1"},
     // Other values.
     {"off", "none never disabled disable no false"},
-}};
+});
 
 }  // namespace
 

@@ -32,15 +32,11 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
 
 PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const WorkerContext& worker,
                      const WorkerLinks& links, LabelUses& label_uses, Rng& rng) {
-  // What RouteRules has of a route counts here too: without any, none is looked up per request.
-  const bool any_rules = std::ranges::any_of(config.routes, [](const RouteConfig& route) {
-    return route.retry.has_value() || route.slo != SloConfig{};
-  });
   for (const RouteConfig& route : config.routes) {
-    if (!any_rules) break;
     RouteRules& rules = rules_.emplace_back(RouteRules{.route = route.name, .slo = route.slo});
     if (route.retry) rules.retry.emplace(*route.retry);
   }
+  if (std::ranges::all_of(rules_, &RouteRules::empty)) rules_.clear();  // none is looked up
   for (const PoolConfig& pool : config.pools) {
     const PoolSet::PoolEntry& entry = pool_set.pools()[pools_.size()];
     const std::uint32_t index = label_uses.pool(pool.name);

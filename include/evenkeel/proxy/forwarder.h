@@ -41,6 +41,7 @@ struct RouteRules {
   std::optional<RetryPolicy> retry;
   SloConfig slo;
 
+  bool empty() const { return !retry && slo == SloConfig{}; }
   /// The targets of a pool's requests by this route.
   SloConfig slo_in(const SloConfig& pool) const {
     constexpr std::chrono::milliseconds none{};
