@@ -24,6 +24,26 @@ bool may_be_secret(std::string_view value) {
          value.find_first_not_of("0123456789") != value.npos;
 }
 
+/// Hides the values of a key for a secret, whatever their shape, also where YAML makes none of
+/// them: what stands behind the key up to a comma, or the end of the line.
+void hide_values_of(std::string_view key, std::string& text) {
+  constexpr std::string_view marks = " \t\"'[]{},:@&*!|>%`\n";
+  for (std::size_t at = text.find(key); at != text.npos; at = text.find(key, at)) {
+    at = std::min(text.find_first_of(":\n", at), text.size());
+    int depth = 0;
+    while (at < text.size() && text[at] != '\n' && (text[at] != ',' || depth > 0)) {
+      if (text[at] == '[' || text[at] == '{') ++depth;
+      if (text[at] == ']' || text[at] == '}') --depth;
+      const std::size_t begin = at;
+      at = std::min(text.find_first_of(marks, at), text.size());
+      const std::size_t size = at - begin;
+      if (size == 0) ++at;
+      if (size > 0 && may_be_secret(std::string_view(text).substr(begin, size)))
+        text.replace(begin, size, size, '*');
+    }
+  }
+}
+
 bool is_before(const Problem& a, const Problem& b) {
   return std::tie(a.line, a.column, a.path, a.message) <
          std::tie(b.line, b.column, b.path, b.message);
@@ -56,6 +76,7 @@ std::string Report::without_secrets(std::string text) const {
     for (std::size_t at = text.find(secret); at != text.npos; at = text.find(secret, at))
       text.replace(at, secret.size(), secret.size(), '*');
   }
+  for (const std::string_view key : {"api_key", "token_file"}) hide_values_of(key, text);
   return text;
 }
 

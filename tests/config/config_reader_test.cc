@@ -662,10 +662,20 @@ TEST(ConfigReader, MessagesShowNoKeyThatIsWrittenInPlaceOfAFile) {
     return "cannot be read: No such file or directory";
   };
   const char* const backends[] = {
-      "{address: 'h:1', api_key: sk-hunter2}",       "{address: 'h:1', api_key_file: sk-hunter2}",
-      "{address: 'h:1', apikey: [sk-hunter2]}",      "{address: 'h:1', api_key_file:sk-hunter2}",
-      "{address: 'h:1', authorization: sk-hunter2}", "{adress: 'h:1', api_key: sk-hunter2}",
-      "{address: 'http://u:sk-hunter2@h:1'}",        "{address: 'sk-hunter2@h:1'}",
+      "{address: 'h:1', api_key: sk-hunter2}",
+      "{address: 'h:1', api_key_file: sk-hunter2}",
+      "{address: 'h:1', apikey: [sk-hunter2]}",
+      "{address: 'h:1', api_key_file:sk-hunter2}",
+      "{address: 'h:1', authorization: sk-hunter2}",
+      "{adress: 'h:1', api_key: sk-hunter2}",
+      "{address: 'h:1', api_key_file: [sk-hunter2]}",
+      "{address: 'h:1', api_key_file: {k: sk-hunter2}}",
+      "{address: 'h:1', api_key_file: sk-hunter2: x}",
+      "{address: 'h:1', api_key_file: @sk-hunter2}",
+      "{address: 'h:1', api_key_file: [sk-hunter2}",
+      "{address: 'h:1', api_key_file: \"sk-hunter2}",
+      "{address: 'http://u:sk-hunter2@h:1'}",
+      "{address: 'sk-hunter2@h:1'}",
   };
   const auto check = [&](const std::string& text) {
     const LoadResult loaded = read_config(text, "test.yaml", environment);
