@@ -54,7 +54,8 @@ void StateSaver::report(const std::string& problem) {
   const std::string before = status_.snapshot()->state_file_problem;
   if (problem == before) return;
   if (problem.empty()) {
-    log::info("the state file is written again");
+    const bool is_saved = !reloader_.config().state_file.empty();
+    if (is_saved) log::info("the state file is written again");
   } else if (before.empty()) {
     log::warning("the state is not saved: " + problem);
   }
