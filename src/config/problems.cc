@@ -44,6 +44,16 @@ void hide_values_of(std::string_view key, std::string& text) {
   }
 }
 
+/// Hides the queries of URLs: they may have keys.
+void hide_queries(std::string& text) {
+  constexpr std::string_view ends = " \t\r\n\"'";
+  for (std::size_t at = text.find("://"); at != text.npos; at = text.find("://", at + 1)) {
+    const std::size_t query = text.find('?', at);
+    const std::size_t end = std::min(text.find_first_of(ends, at), text.size());
+    if (query < end) text.replace(query + 1, end - query - 1, end - query - 1, '*');
+  }
+}
+
 bool is_before(const Problem& a, const Problem& b) {
   return std::tie(a.line, a.column, a.path, a.message) <
          std::tie(b.line, b.column, b.path, b.message);
@@ -77,6 +87,7 @@ std::string Report::without_secrets(std::string text) const {
       text.replace(at, secret.size(), secret.size(), '*');
   }
   for (const std::string_view key : {"api_key", "token_file"}) hide_values_of(key, text);
+  hide_queries(text);
   return text;
 }
 
@@ -102,6 +113,8 @@ std::vector<Problem> Report::in_order(First problems) const {
   for (Problem& problem : list) {
     problem.message = variables.hide(std::move(problem.message));
     problem.help = variables.hide(std::move(problem.help));
+    hide_queries(problem.message);
+    hide_queries(problem.help);
   }
   if (more == 0) return std::move(list);
   list.push_back({.file = list.front().file,

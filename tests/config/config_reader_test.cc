@@ -676,6 +676,7 @@ TEST(ConfigReader, MessagesShowNoKeyThatIsWrittenInPlaceOfAFile) {
       "{address: 'h:1', api_key_file: \"sk-hunter2}",
       "{address: 'http://u:sk-hunter2@h:1'}",
       "{address: 'sk-hunter2@h:1'}",
+      "{address: 'http://h:1/?key=sk-hunter2'}",
   };
   const auto check = [&](const std::string& text) {
     const LoadResult loaded = read_config(text, "test.yaml", environment);
@@ -687,6 +688,7 @@ TEST(ConfigReader, MessagesShowNoKeyThatIsWrittenInPlaceOfAFile) {
   for (const std::string backend : backends)
     check("pools:\n  - {name: a, backends: [" + backend + "]}\n");
   check("pools: [{name: a, api_key: sk-hunter2, backends: ['h:1']}]\n");
+  check("pools: [{name: a, metrics: 'http://h:1/m?key=sk-hunter2', backends: ['h:1']}]\n");
   check(with_pool("admin: {token_file: sk-hunter2}\n"));
   check(with_pool("admin: {token: sk-hunter2}\n"));
   check(with_pool("tenants: [{name: t, keys: [sk-hunter2]}]\n"));
