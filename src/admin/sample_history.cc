@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 
 #include "evenkeel/admin/reported_state.h"
 #include "evenkeel/json/writer.h"
@@ -132,6 +133,12 @@ void append_row(std::string& out, std::string_view pool, std::string_view id, co
   out += '}';
 }
 
+std::size_t bytes_of(const std::vector<std::pair<std::string, std::string>>& names) {
+  std::size_t bytes = 0;
+  for (const auto& each : names) bytes += sizeof each + each.first.size() + each.second.size();
+  return bytes;
+}
+
 BackendSample sample_of(const Backend& backend, Instant now) {
   const SharedBackend& shared = backend.shared();
   const LoadSample polled = shared.signals.values();
@@ -161,7 +168,9 @@ void SampleHistory::sample(const RuntimeView& view, std::chrono::system_clock::t
   Frame frame{.second = second, .roster = roster_};
   sample_backends(view, frame);
   sample_daemon(view, frame);
-  bytes_ += frame.backends.size() * sizeof(BackendSample);
+  frame.bytes = frame.backends.size() * sizeof(BackendSample);
+  if (frames_.empty() || frames_.back().roster != roster_) frame.bytes += bytes_of(*roster_);
+  bytes_ += frame.bytes;
   frames_.push_back(std::move(frame));
   forget_old();
 }
@@ -300,7 +309,7 @@ void SampleHistory::add_event(JsonValue event) {
 void SampleHistory::forget_old() {
   const std::int64_t oldest = frames_.back().second - static_cast<std::int64_t>(max_seconds);
   while (frames_.size() > 1 && (frames_.front().second <= oldest || bytes_ > max_bytes)) {
-    bytes_ -= frames_.front().backends.size() * sizeof(BackendSample);
+    bytes_ -= frames_.front().bytes;
     frames_.pop_front();
   }
 }
@@ -332,8 +341,9 @@ std::optional<std::string> SampleHistory::document(std::string_view metric) cons
   const auto* const found = std::ranges::find(backend_metrics, metric, &BackendMetric::first);
   if (found == std::end(backend_metrics)) return std::nullopt;
 
-  const std::map<Key, std::size_t> rows = document_rows();
-  const std::size_t count = std::max<std::size_t>(rows.size(), 1);
+  const std::size_t count = roster_ == nullptr ? 0 : roster_->size();
+  std::map<Key, std::size_t> rows;
+  for (std::size_t i = 0; i < count; ++i) rows.emplace((*roster_)[i], i);
   std::size_t step = 1;
   while (count * (max_seconds / step) > max_document_values && step < max_seconds) ++step;
   const std::size_t steps = (max_seconds + step - 1) / step;
@@ -341,21 +351,25 @@ std::optional<std::string> SampleHistory::document(std::string_view metric) cons
   const std::int64_t begin = end - static_cast<std::int64_t>(steps * step);
   const std::int64_t daemon_begin = end - static_cast<std::int64_t>(max_seconds);
 
-  std::vector<Steps> values(rows.size(), Steps(steps));
+  std::vector<Steps> values(count, Steps(steps));
   std::vector<Steps> totals(std::size(daemon_metrics), Steps(max_seconds));
-  std::vector<std::size_t> places;  // of the roster's backends in `rows`
+  std::vector<std::size_t> places;  // of a frame's backends in `values`; `count`: it has gone since
   Roster roster;
   for (const Frame& frame : frames_) {
     if (frame.roster != roster) {
       roster = frame.roster;
       places.clear();
-      for (const Key& key : *roster) places.push_back(rows.at(key));
+      for (const Key& key : *roster) {
+        const auto row = rows.find(key);
+        places.push_back(row == rows.end() ? count : row->second);
+      }
     }
     const auto at = static_cast<std::size_t>(frame.second - begin) / step;
     const auto second = static_cast<std::size_t>(frame.second - daemon_begin);
     for (std::size_t i = 0; i < frame.backends.size(); ++i) {
       const BackendSample& sample = frame.backends[i];
-      if (takes_part(sample.state)) values[places[i]].add(at, found->second(sample));
+      if (places[i] < count && takes_part(sample.state))
+        values[places[i]].add(at, found->second(sample));
     }
     for (std::size_t i = 0; i < totals.size(); ++i) {
       totals[i].add(second, frame.daemon.*daemon_metrics[i].second);
@@ -371,25 +385,11 @@ std::optional<std::string> SampleHistory::document(std::string_view metric) cons
     totals[i].append_to(text);
   }
   text += R"(},"backends":[)";
-  for (const auto& [key, number] : rows) {
-    if (number > 0) text += ',';
-    append_row(text, key.first, key.second, values[number]);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0) text += ',';
+    append_row(text, (*roster_)[i].first, (*roster_)[i].second, values[i]);
   }
   return text + "]}";
-}
-
-/// Returns a number for each backend of any frame: they differ where a reload has added some.
-std::map<SampleHistory::Key, std::size_t> SampleHistory::document_rows() const {
-  std::map<Key, std::size_t> rows;
-  Roster roster;
-  for (const Frame& frame : frames_) {
-    if (frame.roster == roster) continue;
-    roster = frame.roster;
-    for (const Key& key : *roster) rows.try_emplace(key, 0);
-  }
-  std::size_t number = 0;
-  for (auto& row : rows) row.second = number++;
-  return rows;
 }
 
 }  // namespace evenkeel

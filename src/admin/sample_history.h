@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,7 +71,8 @@ class SampleHistory {
   JsonValue overview() const;
   /// Returns changes of backends' states and reloads, the last one first.
   JsonValue::List events() const;
-  /// Returns one metric of all backends and those of the daemon, as JSON. Nothing: no such metric.
+  /// Returns one metric of the backends that there are now, and those of the daemon, as JSON.
+  /// Nothing: no such metric.
   std::optional<std::string> document(std::string_view metric) const;
 
  private:
@@ -86,6 +86,7 @@ class SampleHistory {
     ErrorCounts errors{};  // up to this second
     Roster roster;
     std::vector<BackendSample> backends;
+    std::size_t bytes = 0;  // of these samples, and of the roster in the first frame that has it
   };
   /// Counters of a backend at the last sample, and its state then.
   struct Previous {
@@ -108,12 +109,11 @@ class SampleHistory {
   void note_reload(const RuntimeStatus& status, std::int64_t second);
   void add_event(JsonValue event);
   void forget_old();
-  std::map<Key, std::size_t> document_rows() const;
 
   static Totals read_totals(const RuntimeView& view);
 
   std::deque<Frame> frames_;
-  std::size_t bytes_ = 0;  // of the samples of backends
+  std::size_t bytes_ = 0;  // of all frames
   std::shared_ptr<const PoolSet> pool_set_;
   Roster roster_;
   std::vector<Previous> previous_;  // by place in the roster

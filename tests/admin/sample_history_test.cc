@@ -91,6 +91,24 @@ TEST_F(History, RemembersChangesOfStateAndReloads) {
   EXPECT_EQ(history_.overview()["events_total"].number_text(), "3");
 }
 
+TEST_F(History, HasNoRowForABackendThatAReloadRemoves) {
+  slots(0, 0).try_acquire();
+  sample(1000);
+  const LoadResult changed = read_config(
+      "pools: [{name: chat, backends: ['127.0.0.1:9', '127.0.0.1:8001']}]\n", "test.yaml", {});
+  const auto pools = build_pools(changed.config);
+  ASSERT_TRUE(pools.ok());
+  status_.update([&](RuntimeStatus& status) { status.pool_set = *pools; });
+  sample(1001);
+
+  const JsonValue rows = document("in_flight")["backends"];
+
+  ASSERT_EQ(rows.items().size(), 2u);
+  EXPECT_EQ(rows.items()[0]["id"].text(), "127.0.0.1:9");
+  EXPECT_THAT(last_values(rows.items()[0]["values"], 2), ElementsAre(-1, 0));
+  EXPECT_THAT(last_values(rows.items()[1]["values"], 2), ElementsAre(1, 0));
+}
+
 TEST_F(History, ForgetsWhatIsOlderThanFifteenMinutes) {
   slots(0, 0).try_acquire();
   sample(1000);

@@ -90,7 +90,7 @@ export class Samples {
     this.begin ||= second;
     for (const name of daemonNames) set(this.daemon[name], state.overview[name]);
     const {of} = metrics[this.metric];
-    for (const [key, ring] of this.backends) if (!state.backends.has(key)) set(ring, NaN);
+    for (const key of this.backends.keys()) if (!state.backends.has(key)) this.backends.delete(key);
     for (const [key, backend] of state.backends) set(this.ring(key), takesPart(backend) ? of(backend) : NaN);
   }
 
