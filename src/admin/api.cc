@@ -81,7 +81,7 @@ GET  /api/v1/pools                 each pool
 GET  /api/v1/backends              each backend with its state, the reason for it, and its load
 GET  /api/v1/requests/recent       the last requests to models
 GET  /api/v1/decisions/REQUEST-ID  why picker expected-time placed a request as it did
-GET  /api/v1/live                  changes as they come, as server-sent events
+GET  /api/v1/live                  changes once a second, as server-sent events
 GET  /api/v1/history?metric=NAME   the last 15 minutes of each backend, second by second
 GET  /api/v1/events                changes of backends' states and reloads, the last one first
 GET  /api/v1/access                whether this client may make changes
@@ -131,21 +131,19 @@ bool is_verbose(std::string_view query) {
   return query == "verbose" || query.starts_with("verbose=");
 }
 
-/// Probes and scrapes may come by any name, unless `admin.hosts` narrows that; the API may not.
+/// Probes and scrapes may come by any name, unless `admin.hosts` narrows that; the API and the page
+/// may not.
 std::optional<AdminRefusal> check_access(const AdminRequest& request, const AdminConfig& config,
                                          AdminEndpoint endpoint, bool changes) {
-  const bool page = endpoint == AdminEndpoint::page || endpoint == AdminEndpoint::plain_page;
-  if (!page && !request.path().starts_with("/api/")) {
-    if (!config.hosts.empty() && !is_known_host(request.host, config.hosts, true)) {
-      return AdminRefusal{403, "this Host is not in admin.hosts"};
-    }
-    const bool is_probe = request.path() == "/healthz" ||
-                          (request.path() == "/readyz" && !is_verbose(request.query()));
-    return is_probe ? std::nullopt : authorize_read(request, config);
+  const std::string_view path = request.path();
+  if (path.starts_with("/api/") || path.starts_with("/ui")) {
+    if (auto refusal = check_origin(request, config.hosts)) return refusal;
+  } else if (!config.hosts.empty() && !is_known_host(request.host, config.hosts, true)) {
+    return AdminRefusal{403, "this Host is not in admin.hosts"};
   }
-  auto refusal = check_origin(request, config.hosts);
-  if (refusal) return refusal;
-  if (endpoint == AdminEndpoint::page) return std::nullopt;  // reveals nothing
+  const bool reveals_nothing = endpoint == AdminEndpoint::page || path == "/healthz" ||
+                               (path == "/readyz" && !is_verbose(request.query()));
+  if (reveals_nothing) return std::nullopt;
   return changes ? authorize_change(request, config) : authorize_read(request, config);
 }
 

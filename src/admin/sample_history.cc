@@ -253,30 +253,29 @@ void SampleHistory::sample_daemon(const RuntimeView& view, Frame& frame) {
           now.output_tokens == 0
               ? unknown
               : static_cast<float>(increase(first.output_tokens, now.output_tokens)) / window,
-      .ttft_p50 = quantile_between(first.first_byte, now.first_byte, 0.5),
-      .ttft_p95 = quantile_between(first.first_byte, now.first_byte, 0.95),
-      .ttft_p99 = quantile_between(first.first_byte, now.first_byte, 0.99)};
+      .ttft_p50 = quantile_between(first.first_token, now.first_token, 0.5),
+      .ttft_p95 = quantile_between(first.first_token, now.first_token, 0.95),
+      .ttft_p99 = quantile_between(first.first_token, now.first_token, 0.99)};
   if (totals_.size() > window_seconds) totals_.pop_front();
 }
 
 SampleHistory::Totals SampleHistory::read_totals(const RuntimeView& view) {
   const MetricsRegistry& registry = *view.runtime.metrics_registry;
-  const LabelIndex::View labels = registry.label_index().view();
+  const std::size_t pools = registry.label_index().view().pools.size();
   Totals totals;
-  Histogram<first_byte_bounds>().add_to(totals.first_byte);
+  Histogram<first_byte_bounds>().add_to(totals.first_token);
   for (unsigned worker = 0; worker < registry.size(); ++worker) {
     const WorkerMetrics& metrics = registry.worker_metrics(worker);
-    for (std::uint32_t pool = 0; pool < labels.pools.size(); ++pool) {
-      for (std::uint32_t model = 0; model < labels.models.size(); ++model) {
-        const ModelMetrics* const found = metrics.find_model(pool, model);
-        if (found != nullptr) totals.output_tokens += found->tokens.value(TokenDirection::output);
-      }
+    for (std::uint32_t pool = 0; pool < pools; ++pool) {
+      metrics.each_model(pool, [&](const ModelMetrics& model) {
+        totals.output_tokens += model.tokens.value(TokenDirection::output);
+        model.first_token.add_to(totals.first_token);
+      });
       const PoolMetrics* const found = metrics.find_pool(pool);
       if (found == nullptr) continue;
       HistogramTotals durations;
       found->duration.add_to(durations);
       for (const std::uint64_t count : durations.counts) totals.requests += count;
-      found->first_byte.add_to(totals.first_byte);
       each_fault([&](Fault fault) {
         totals.errors[static_cast<std::size_t>(fault)] += found->errors.value(fault);
       });

@@ -99,7 +99,7 @@ class SampleHistory {
   struct Totals {
     std::uint64_t requests = 0;
     std::uint64_t output_tokens = 0;
-    HistogramTotals first_byte;
+    HistogramTotals first_token;
     ErrorCounts errors{};
   };
 

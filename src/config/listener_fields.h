@@ -163,7 +163,8 @@ inline void finish(Of<ListenerConfig>, Node& node, ListenerConfig& listener) {
 }
 
 void each_key(Of<AdminConfig>, const auto& visit) {
-  visit(Key{"address", "The address of /metrics, /healthz, /readyz and /api/v1; keep it private."},
+  visit(Key{"address",
+            "The address of /metrics, /healthz, /readyz, /api/v1 and /ui/; keep it private."},
         &AdminConfig::address, listen_address());
   visit(Key{"token_file",
             "File with the token that allows changes (drain, weight, reload) from other machines, "
@@ -172,17 +173,16 @@ void each_key(Of<AdminConfig>, const auto& visit) {
         &AdminConfig::token_file, SecretFileForm{});
   visit(Key{"token_for",
             "What needs that token: `remote`: changes from other machines; `changes`: every change "
-            "and every check of a file, from this machine too; `all`: what reads as well, but for "
-            "`/healthz` and `/readyz`."},
+            "and every check of a file, from this machine too; `all`: reads as well, but for "
+            "`/healthz`, `/readyz` (without `?verbose`) and the files of `/ui/`."},
         &AdminConfig::token_for, EnumForm<TokenFor>{"token_for", {"remote", "changes", "all"}});
-  visit(
-      Key{"hosts",
-          "Host names by which `/metrics`, `/healthz` and `/readyz` may be requested; `*` stands "
-          "for any text. IP addresses and `localhost` are always accepted. `/api/v1` accepts these "
-          "and the names without `*`.",
-          "any name"},
-      &AdminConfig::hosts,
-      ListForm<TextForm>{TextForm{"a host name", check_not_empty}, "a list of host names"});
+  visit(Key{"hosts",
+            "Host names by which `/metrics`, `/healthz` and `/readyz` may be requested; `*` stands "
+            "for any text. IP addresses and `localhost` are always accepted. `/api/v1` and `/ui/` "
+            "accept these and the names without `*`.",
+            "any name"},
+        &AdminConfig::hosts,
+        ListForm<TextForm>{TextForm{"a host name", check_not_empty}, "a list of host names"});
   visit(Key{"readyz",
             "When `/readyz` answers 503, besides during start and drain: `any`: while no pool has "
             "a backend that is up; `all`: while at least one pool has none; `never`: never because "

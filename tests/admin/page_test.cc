@@ -1,7 +1,11 @@
 // The live page at /ui/: its files, and what they are allowed.
 #include "admin/page.h"
 
+#include <unistd.h>
+
 #include <fstream>
+#include <regex>
+#include <set>
 
 #include "admin/gzip.h"
 #include "admin/running_admin.h"
@@ -35,11 +39,15 @@ TEST_F(Page, IsServedWithWhatProtectsIt) {
 
 TEST_F(Page, NamesOnlyFilesThatAreServed) {
   start();
+  const std::regex name(R"re((?:href|src|from)[= ]"(?:\./)?([\w.]+\.\w+)")re");
+  std::set<std::string> named = {"index.html"};
   for (const PageFile& file : page_files()) {
-    RawReply reply = get("/ui/" + std::string(file.name));
-    EXPECT_EQ(reply.status, 200) << file.name;
-    EXPECT_FALSE(reply.body.empty()) << file.name;
+    const std::string text = gunzip(file.gzipped);
+    for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at)
+      named.insert((*at)[1]);
   }
+  EXPECT_EQ(named.size(), page_files().size());
+  for (const std::string& each : named) EXPECT_EQ(get("/ui/" + each).status, 200) << each;
   EXPECT_EQ(get("/ui/page.js").fields["content-type"], "text/javascript; charset=utf-8");
   EXPECT_EQ(get("/ui/page.css").fields["content-type"], "text/css; charset=utf-8");
   EXPECT_EQ(get("/ui/icon.svg").fields["content-type"], "image/svg+xml");
@@ -109,7 +117,7 @@ TEST_F(Page, IsKeptFromOtherNamesAsTheApiIs) {
 }
 
 TEST_F(Page, NeedsNoTokenButEverythingThatItShowsDoes) {
-  const std::string file = ::testing::TempDir() + "evenkeel-page-token";
+  const std::string file = ::testing::TempDir() + "evenkeel-page-token-" + std::to_string(getpid());
   std::ofstream(file) << "0123456789abcdef\n";
   start("admin: {token_file: \"" + file + "\", token_for: all}\n" + std::string(two_pools));
 
@@ -122,7 +130,7 @@ TEST_F(Page, NeedsNoTokenButEverythingThatItShowsDoes) {
 }
 
 TEST_F(Page, ClientsAreToldWhetherTheyMayMakeChanges) {
-  const std::string file = ::testing::TempDir() + "evenkeel-page-token";
+  const std::string file = ::testing::TempDir() + "evenkeel-page-token-" + std::to_string(getpid());
   std::ofstream(file) << "0123456789abcdef\n";
   start("admin: {token_file: \"" + file + "\", token_for: changes}\n" + std::string(two_pools));
 

@@ -123,7 +123,8 @@ TEST_F(History, KnowsRatesErrorsAndTimesToTheFirstToken) {
   sample(1000);
   WorkerMetrics& metrics = metrics_registry_.worker_metrics(0);
   for (int i = 0; i < 100; ++i) {
-    metrics.count({.status = 200, .first_byte = std::chrono::milliseconds(i < 90 ? 90 : 900)});
+    metrics.count({.status = 200});
+    metrics.model(0, 0).first_token.observe(std::chrono::milliseconds(i < 90 ? 90 : 900));
   }
   metrics.count_error(0, Fault::no_backend);
   metrics.count_error(0, Fault::no_backend);

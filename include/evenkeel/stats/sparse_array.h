@@ -39,6 +39,15 @@ class SparseArray {
     return item == nullptr ? nullptr : &item->value;
   }
 
+  /// Calls `visit` with each item that exists, in no order.
+  template <class Visit>
+  void each(Visit visit) const {
+    for (const Item* item = first_.load(std::memory_order_acquire); item != nullptr;
+         item = item->next) {
+      if (item->index.load(std::memory_order_acquire) != removed) visit(item->value);
+    }
+  }
+
   /// Removes the items whose index fulfils `is_removed`. REQUIRES: nothing uses those.
   template <class Predicate>
   void remove_if(Predicate is_removed) {

@@ -205,6 +205,12 @@ class alignas(64) WorkerMetrics {
     const auto* row = models_.find(pool);
     return row == nullptr ? nullptr : row->find(model);
   }
+  /// Calls `visit` with the metrics of each model that a pool has served.
+  template <class Visit>
+  void each_model(std::uint32_t pool, Visit visit) const {
+    const auto* row = models_.find(pool);
+    if (row != nullptr) row->each(visit);
+  }
   const StatusCounters* find_requests(std::uint32_t route, std::uint32_t pool) const {
     const auto* row = requests_.find(route);
     return row == nullptr ? nullptr : row->find(pool);
