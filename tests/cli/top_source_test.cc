@@ -5,9 +5,9 @@
 namespace evenkeel::testing {
 namespace {
 
-class FollowingADaemon : public RunningAdmin {};
+class FetchingSnapshots : public RunningAdmin {};
 
-TEST_F(FollowingADaemon, FetchesTheDocumentsOfADaemonUntilItIsGone) {
+TEST_F(FetchingSnapshots, GetsTheDocumentsOfADaemonUntilItIsGone) {
   start();
   const auto client = AdminClient::open({.address = host()});
   ASSERT_TRUE(client.ok());

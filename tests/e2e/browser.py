@@ -1,6 +1,5 @@
 """A headless Chromium, driven over its own protocol through a pair of pipes."""
 
-import base64
 import fcntl
 import itertools
 import json
@@ -117,11 +116,6 @@ class Browser:
 
     def type(self, text):
         self.call("Input.insertText", text=text)
-
-    def screenshot(self, path):
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(shot["data"]))
 
     # ---- what it did ----
 

@@ -72,8 +72,8 @@ class Case(unittest.TestCase):
         return self.daemon({"pools": [{"name": "pool", "backends": addresses, **(pool or {})}],
                             **config}, limits=limits)
 
-    def eventually(self, condition, what="the condition", within=PATIENCE):
-        return wait_until(condition, within, what)
+    def eventually(self, condition, what="the condition", within=PATIENCE, interval=0.005):
+        return wait_until(condition, within, what, interval)
 
     def assert_within(self, seconds, limit, message=None):
         """The limit is for an idle machine with fast cores; it is as many times longer as this one is slower."""

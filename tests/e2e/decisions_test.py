@@ -50,7 +50,7 @@ class Watching(case.Case):
         return next(labels for (name, labels), value in self.daemon_.metrics().items()
                     if name == "evenkeel_backend_confidence" and value == 1 and ("backend", backend) in labels)
 
-    def test_the_rung_of_a_backend_is_shown_and_rises(self):
+    def test_the_confidence_in_a_backend_is_shown_and_rises(self):
         backend = self.servers.addresses[0]
         self.assertIn(("confidence", "cold"), self.confidence(backend))
         for number in range(300):

@@ -5,7 +5,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import time
 import unittest
 
 import yaml
@@ -14,8 +13,7 @@ import case
 from certificates import Authority
 from process import BINARY
 from prometheus import Prometheus
-from slowness import slowness
-from stream import PATIENCE, exchange
+from stream import exchange
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ARTEFACTS = ROOT / "docs" / "observability"
@@ -130,12 +128,13 @@ class Observability(case.Case):
             return [(title, query) for title, query, legend in wanted
                     if not any(value == value and legend <= set(labels) for labels, value in found[query])]
 
-        missing = without_data()
-        until = time.monotonic() + PATIENCE * slowness()
-        while missing and time.monotonic() < until:
-            time.sleep(0.5)
-            missing = without_data()
-        self.assertEqual(missing, [])
+        missing = []
+
+        def has_data():
+            missing[:] = without_data()
+            return not missing
+
+        self.eventually(has_data, missing, interval=0.5)
 
         exported = self.exported()
         named = [*(query for _, query, _ in board_queries()), *(each["expr"] for each in rules()), *recipes(), *runbook_queries()]

@@ -20,7 +20,7 @@ BINARY = os.environ.get("EVENKEEL_BINARY") or str(
 SANITIZED = os.environ.get("EVENKEEL_SANITIZE", "") != ""
 
 
-def wait_until(condition, within=PATIENCE, what="the condition"):
+def wait_until(condition, within=PATIENCE, what="the condition", interval=0.005):
     """Polls until `condition()` is true, and returns its value. A slow machine has more time."""
     began = time.monotonic()
     limit = within
@@ -31,7 +31,7 @@ def wait_until(condition, within=PATIENCE, what="the condition"):
         if time.monotonic() - began > limit:
             if limit > within or (limit := within * slowness()) <= within:
                 raise AssertionError(f"timed out after {limit} s waiting for {what}")
-        time.sleep(0.005)
+        time.sleep(interval)
 
 
 def command(*arguments, text=None, env=None, folder=None, within=PATIENCE * 3):
