@@ -287,7 +287,7 @@ Result<Done> Daemon::take_over(const Config& config) {
   if (state) {
     reloader_->restore(std::move(*state), config);
   } else {
-    log::warning("what operators have set is lost: " + state.error().detail);
+    log::warning("the state of the previous process is not used: " + state.error().detail);
   }
   return Done{};
 }
