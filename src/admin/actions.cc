@@ -264,9 +264,9 @@ AdminReply AdminActions::backend_reply(const BackendCall& call) {
   const RuntimeView view(runtime_);
   const auto positions = find_backends(*view.status->pool_set, call);
   if (positions.empty()) return no_such_backend(*view.status->pool_set, call);
-  history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
-  return json_reply(
-      200, json_text(backend_document(view, history_, positions[0].pool, positions[0].backend)));
+  events_.update(view, std::chrono::system_clock::now());
+  return json_reply(200, json_text(backend_document(view, events_.states(), positions[0].pool,
+                                                    positions[0].backend)));
 }
 
 Awaitable<AdminReply> AdminActions::reload() {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "admin/asio.h"
+#include "admin/event_history.h"
 #include "admin/message.h"
 #include "evenkeel/admin/reported_state.h"
 #include "evenkeel/admin/runtime_status.h"
@@ -30,8 +31,8 @@ std::optional<BackendCall> parse_backend_call(const AdminRequest& request);
 /// operations. Thread: the management thread.
 class AdminActions {
  public:
-  AdminActions(IoContextPtr io, const RuntimeAccess& runtime, BackendStateHistory& history)
-      : io_(std::move(io)), runtime_(runtime), history_(history) {}
+  AdminActions(IoContextPtr io, const RuntimeAccess& runtime, EventHistory& events)
+      : io_(std::move(io)), runtime_(runtime), events_(events) {}
 
   /// The backend as it is then. 404 where there is no such backend, 409 where several pools have it
   /// and the call names none, 413 and 422 for a body that is not valid.
@@ -56,7 +57,7 @@ class AdminActions {
 
   IoContextPtr io_;
   const RuntimeAccess& runtime_;
-  BackendStateHistory& history_;
+  EventHistory& events_;
 };
 
 }  // namespace evenkeel

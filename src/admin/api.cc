@@ -11,7 +11,6 @@
 #include "admin/authorization.h"
 #include "admin/decision_document.h"
 #include "admin/documents.h"
-#include "admin/gzip.h"
 #include "admin/on_loop.h"
 #include "admin/page.h"
 #include "admin/requests_document.h"
@@ -34,7 +33,7 @@ enum class AdminEndpoint : std::uint8_t {
   recent_requests,
   decisions,
   events,
-  samples,
+  history,
   access,
   page,
   plain_page,
@@ -48,8 +47,6 @@ namespace {
 
 constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop that is alive
 constexpr Duration state_update_interval = std::chrono::milliseconds(250);
-constexpr std::size_t min_compressed_bytes = 1024;
-constexpr Duration sample_interval = std::chrono::seconds(1);
 
 constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 16> endpoints = {
     {{"/", AdminEndpoint::index},
@@ -65,7 +62,7 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 16> endpoints =
      {"/api/v1/check", AdminEndpoint::check},
      {"/api/v1/live", AdminEndpoint::live},
      {"/api/v1/events", AdminEndpoint::events},
-     {"/api/v1/history", AdminEndpoint::samples},
+     {"/api/v1/history", AdminEndpoint::history},
      {"/api/v1/access", AdminEndpoint::access},
      {plain_page_path, AdminEndpoint::plain_page}}};
 
@@ -82,7 +79,7 @@ GET  /api/v1/backends              each backend with its state, the reason for i
 GET  /api/v1/requests/recent       the last requests to models
 GET  /api/v1/decisions/REQUEST-ID  why picker expected-time placed a request as it did
 GET  /api/v1/live                  changes once a second, as server-sent events
-GET  /api/v1/history?metric=NAME   the last 15 minutes of each backend, second by second
+GET  /api/v1/history?metric=NAME   up to 15 minutes of each backend, one value a second
 GET  /api/v1/events                changes of backends' states and reloads, the last one first
 GET  /api/v1/access                whether this client may make changes
 GET  /ui/                          the live page; /ui/plain is a table without script
@@ -176,12 +173,12 @@ std::string not_ready_reason(const RuntimeStatus& status, Instant now) {
 AdminApi::AdminApi(IoContextPtr io, const RuntimeAccess& runtime)
     : io_(io),
       runtime_(runtime),
-      actions_(io, runtime, history_),
+      actions_(io, runtime, events_),
       metrics_cache_(runtime),
       live_feed_(io, [this] { return live_state(); }),
       state_timer_(io->get_executor()),
       sample_timer_(io->get_executor()) {
-  update_history();
+  update_events(RuntimeView(runtime));
 }
 
 Awaitable<void> AdminApi::watch_states() {
@@ -189,19 +186,16 @@ Awaitable<void> AdminApi::watch_states() {
     ErrorCode ignored;
     state_timer_.expires_after(state_update_interval);
     co_await state_timer_.async_wait(or_error(ignored));
-    update_history();
+    update_events(RuntimeView(runtime_));
   }
 }
 
 Awaitable<void> AdminApi::take_samples() {
-  const Instant began = Clock::now();
-  const auto began_time = std::chrono::system_clock::now();  // seconds stay a second long
   while (!stopped_) {
-    const RuntimeView view(runtime_);
-    const auto elapsed = std::chrono::floor<std::chrono::seconds>(view.now - began);
-    samples_.sample(view, began_time + elapsed);
+    const auto time = std::chrono::system_clock::now();
+    samples_.sample(RuntimeView(runtime_), time);
     ErrorCode ignored;
-    sample_timer_.expires_at(began + elapsed + sample_interval);
+    sample_timer_.expires_after(std::chrono::ceil<std::chrono::seconds>(time) - time);
     co_await sample_timer_.async_wait(or_error(ignored));
   }
 }
@@ -213,9 +207,8 @@ void AdminApi::stop() {
   live_feed_.stop();
 }
 
-void AdminApi::update_history() {
-  history_.update(runtime_.status->snapshot()->pool_set, Clock::now(),
-                  std::chrono::system_clock::now());
+void AdminApi::update_events(const RuntimeView& view) {
+  events_.update(view, std::chrono::system_clock::now());
 }
 
 Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
@@ -266,20 +259,23 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
   const RuntimeView view(runtime_);
   switch (endpoint) {
     case AdminEndpoint::readyz: return readyz(request.query());
-    case AdminEndpoint::metrics: return metrics(request);
+    case AdminEndpoint::metrics:
+      return metrics_cache_.page().reply_to(request, metrics_content_type);
     case AdminEndpoint::status: return json_reply(200, json_text(status_document(view)));
     case AdminEndpoint::pools: return json_reply(200, json_text(pools_document(view)));
     case AdminEndpoint::backends:
-      history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
-      return json_reply(200, json_text(backends_document(view, history_)));
+      update_events(view);
+      return json_reply(200, json_text(backends_document(view, events_.states())));
     case AdminEndpoint::recent_requests:
       return json_reply(200, json_text(recent_requests_document(*runtime_.metrics_registry)));
     case AdminEndpoint::decisions: return decisions(request.path().substr(decisions_prefix.size()));
     case AdminEndpoint::live: return {.content_type = "text/event-stream", .live = true};
-    case AdminEndpoint::events: return json_reply(200, json_text(samples_.events()));
-    case AdminEndpoint::samples: return samples(request);
+    case AdminEndpoint::events: return json_reply(200, json_text(events_.document()));
+    case AdminEndpoint::history: return history(request);
     case AdminEndpoint::access: return access(request);
-    case AdminEndpoint::plain_page: return plain_page_reply(live_state());
+    case AdminEndpoint::plain_page:
+      update_events(view);
+      return plain_page_reply(status_document(view), backends_document(view, events_.states()));
     default: return index_reply(view.status->version);
   }
 }
@@ -327,28 +323,10 @@ AdminReply AdminApi::decisions(std::string_view request_id) const {
   return json_reply(200, json_text(document));
 }
 
-AdminReply AdminApi::metrics(const AdminRequest& request) {
-  AdminReply reply{.content_type = metrics_content_type, .body = metrics_cache_.text()};
-  reply.fields.emplace_back("vary", "accept-encoding");
-  const bool compressible = reply.body->size() >= min_compressed_bytes;
-  if (!compressible || !accepts_gzip(request.field("accept-encoding").value_or(""))) return reply;
-  SharedText compressed = metrics_cache_.gzipped();
-  if (compressed == nullptr) return reply;
-  reply.body = std::move(compressed);
-  reply.gzipped = true;
-  return reply;
-}
-
-AdminReply AdminApi::samples(const AdminRequest& request) const {
-  auto document = samples_.document(request.parameter("metric").value_or("in_flight"));
-  if (!document) return error_reply(404, "no such metric");
-  AdminReply reply = json_reply(200, std::move(*document));
-  if (!accepts_gzip(request.field("accept-encoding").value_or(""))) return reply;
-  std::string compressed = gzip(*reply.body);
-  if (compressed.empty()) return reply;
-  reply.body = std::make_shared<const std::string>(std::move(compressed));
-  reply.gzipped = true;
-  return reply;
+AdminReply AdminApi::history(const AdminRequest& request) {
+  auto* const document = samples_.document(request.parameter("metric").value_or("in_flight"));
+  if (document == nullptr) return error_reply(404, "no such metric");
+  return document->reply_to(request, "application/json");
 }
 
 AdminReply AdminApi::access(const AdminRequest& request) const {
@@ -361,12 +339,14 @@ AdminReply AdminApi::access(const AdminRequest& request) const {
 
 JsonValue AdminApi::live_state() {
   const RuntimeView view(runtime_);
-  history_.update(view.status->pool_set, view.now, std::chrono::system_clock::now());
+  update_events(view);
+  JsonValue overview = samples_.overview();
+  overview.add("events_total", events_.total());
   JsonValue state;
   state.add("status", status_document(view));
   state.add("pools", pools_document(view));
-  state.add("backends", backends_document(view, history_));
-  state.add("overview", samples_.overview());
+  state.add("backends", backends_document(view, events_.states()));
+  state.add("overview", std::move(overview));
   return state;
 }
 

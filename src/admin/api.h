@@ -3,6 +3,7 @@
 
 #include "admin/actions.h"
 #include "admin/asio.h"
+#include "admin/event_history.h"
 #include "admin/live_feed.h"
 #include "admin/message.h"
 #include "admin/metrics_cache.h"
@@ -34,9 +35,8 @@ class AdminApi {
 
  private:
   AdminReply read(AdminEndpoint endpoint, const AdminRequest& request);
-  void update_history();
-  AdminReply metrics(const AdminRequest& request);
-  AdminReply samples(const AdminRequest& request) const;
+  void update_events(const RuntimeView& view);
+  AdminReply history(const AdminRequest& request);
   AdminReply access(const AdminRequest& request) const;
   AdminReply decisions(std::string_view request_id) const;
   AdminReply readyz(std::string_view query) const;
@@ -45,7 +45,7 @@ class AdminApi {
 
   IoContextPtr io_;
   const RuntimeAccess& runtime_;
-  BackendStateHistory history_;
+  EventHistory events_;
   AdminActions actions_;
   MetricsCache metrics_cache_;
   LiveFeed live_feed_;

@@ -108,7 +108,10 @@ std::optional<AdminRefusal> check_origin(const AdminRequest& request,
                         "the API takes requests by address, as localhost, or by a name that "
                         "admin.hosts lists"};
   }
-  if (!is_same_origin(request, request.field("origin"))) {
+  // A browser sends these where it sends no Origin. A link on another site's page may be followed.
+  const bool embedded = request.field("sec-fetch-site") == "cross-site" &&
+                        request.field("sec-fetch-mode") != "navigate";
+  if (embedded || !is_same_origin(request, request.field("origin"))) {
     return AdminRefusal{403, "a request from a page of another origin is refused"};
   }
   return std::nullopt;

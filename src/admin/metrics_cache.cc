@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "admin/gzip.h"
 #include "admin/metrics.h"
 
 namespace evenkeel {
@@ -18,29 +17,14 @@ Duration page_lifetime(Duration took) {
 
 }  // namespace
 
-SharedText MetricsCache::text() {
-  render_if_stale();
-  return text_;
-}
-
-SharedText MetricsCache::gzipped() {
-  render_if_stale();
-  if (gzipped_ == nullptr) {
-    std::string compressed = gzip(*text_);
-    if (!compressed.empty()) {
-      gzipped_ = std::make_shared<const std::string>(std::move(compressed));
-    }
-  }
-  return gzipped_;
-}
-
-void MetricsCache::render_if_stale() {
+CompressibleText& MetricsCache::page() {
   const Instant began = Clock::now();
-  if (text_ != nullptr && began < fresh_until_) return;
-  text_ = std::make_shared<const std::string>(render_metrics(runtime_));
-  gzipped_ = nullptr;
-  const Instant rendered = Clock::now();
-  fresh_until_ = rendered + page_lifetime(rendered - began);
+  if (began >= fresh_until_) {
+    page_ = CompressibleText(render_metrics(runtime_));
+    const Instant rendered = Clock::now();
+    fresh_until_ = rendered + page_lifetime(rendered - began);
+  }
+  return page_;
 }
 
 }  // namespace evenkeel

@@ -1,7 +1,7 @@
 // The page at /metrics, shared by everyone who asks for it at the same time.
 #pragma once
 
-#include "admin/message.h"
+#include "admin/compressible_text.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/base/clock.h"
 
@@ -13,16 +13,11 @@ class MetricsCache {
  public:
   explicit MetricsCache(const RuntimeAccess& runtime) : runtime_(runtime) {}
 
-  SharedText text();
-  /// The same, compressed; null where that fails.
-  SharedText gzipped();
+  CompressibleText& page();
 
  private:
-  void render_if_stale();
-
   const RuntimeAccess& runtime_;
-  SharedText text_;
-  SharedText gzipped_;  // null until it is first asked for
+  CompressibleText page_;
   Instant fresh_until_{};
 };
 

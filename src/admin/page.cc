@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "admin/gzip.h"
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/text_table.h"
 
 namespace evenkeel {
 namespace {
@@ -75,14 +76,6 @@ std::string cell(const JsonValue& value) {
   return value.is_number() ? value.number_text() : value.text();
 }
 
-using Row = std::array<std::string, 9>;
-
-Row row_of(const JsonValue& backend) {
-  return {cell(backend["pool"]),        cell(backend["id"]),           cell(backend["state"]),
-          cell(backend["since"]),       cell(backend["in_flight"]),    cell(backend["waiting"]),
-          cell(backend["picks_total"]), cell(backend["errors_total"]), cell(backend["reason"])};
-}
-
 }  // namespace
 
 std::optional<AdminReply> page_reply(const AdminRequest& request) {
@@ -98,24 +91,28 @@ std::optional<AdminReply> page_reply(const AdminRequest& request) {
   return file_reply(*file, request);
 }
 
-AdminReply plain_page_reply(const JsonValue& state) {
-  std::vector<Row> rows = {
-      {"POOL", "BACKEND", "STATE", "SINCE", "IN FLIGHT", "WAITING", "PICKS", "ERRORS", "WHY"}};
-  for (const JsonValue& backend : state["backends"].items()) rows.push_back(row_of(backend));
-  std::array<std::size_t, std::tuple_size_v<Row>> widths{};
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+AdminReply plain_page_reply(const JsonValue& status, const JsonValue::List& backends) {
+  constexpr auto right = TableColumn::Align::right;
+  TextTable table({{"POOL"},
+                   {"BACKEND"},
+                   {"STATE"},
+                   {"SINCE"},
+                   {"IN FLIGHT", right},
+                   {"WAITING", right},
+                   {"PICKS", right},
+                   {"ERRORS", right},
+                   {"WHY"}});
+  for (const JsonValue& backend : backends) {
+    std::vector<std::string> row;
+    for (const char* const name : {"pool", "id", "state", "since", "in_flight", "waiting",
+                                   "picks_total", "errors_total", "reason"}) {
+      row.push_back(cell(backend[name]));
+    }
+    table.add(std::move(row));
   }
   std::string text =
-      fmt::format("evenkeel {}, up for {:.0f} s\n\n", cell(state["status"]["version"]),
-                  state["status"]["uptime_seconds"].number().value_or(0));
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
-      line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    }
-    text += line + row.back() + "\n";
-  }
+      fmt::format("evenkeel {}, up for {:.0f} s\n\n{}\n", cell(status["version"]),
+                  status["uptime_seconds"].number().value_or(0), fmt::join(table.lines(), "\n"));
   AdminReply reply = text_reply(200, std::move(text));
   reply.fields.emplace_back("refresh", "5");
   protect(reply);

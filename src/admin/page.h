@@ -27,7 +27,7 @@ inline constexpr std::string_view plain_page_path = "/ui/plain";
 /// Returns the file that the request is for, or a redirect to the page. Nothing: neither of them.
 std::optional<AdminReply> page_reply(const AdminRequest& request);
 
-/// Returns pools and backends as lines of text. `state`: as GET /api/v1/live has it.
-AdminReply plain_page_reply(const JsonValue& state);
+/// Returns the backends as lines of text. `status`, `backends`: as the API has them.
+AdminReply plain_page_reply(const JsonValue& status, const JsonValue::List& backends);
 
 }  // namespace evenkeel

@@ -81,16 +81,21 @@ std::string reason_of(const PoolState& pool, const Backend& backend,
   return few.empty() ? describe_slowness(slowness) : describe_slowness(slowness) + "; " + few;
 }
 
-void BackendStateHistory::update(const std::shared_ptr<const PoolSet>& pool_set, Instant now,
-                                 Time time) {
+std::vector<BackendStateHistory::Change> BackendStateHistory::update(
+    const std::shared_ptr<const PoolSet>& pool_set, Instant now, Time time) {
+  std::vector<Change> changes;
   if (pool_set != pool_set_) carry_over(pool_set);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Backends& backends = pool_set->pools()[i].state->backends();
     for (std::size_t j = 0; j < backends.size(); ++j) {
       const std::string_view state = state_of(*backends[j], now);
-      if (entries_[i][j].state != state) entries_[i][j] = {state, time};
+      Entry& entry = entries_[i][j];
+      if (entry.state == state) continue;
+      if (!entry.state.empty()) changes.push_back({i, j, entry.state, state});
+      entry = {state, time};
     }
   }
+  return changes;
 }
 
 void BackendStateHistory::carry_over(const std::shared_ptr<const PoolSet>& pool_set) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 
 #include "evenkeel/admin/reported_state.h"
 #include "evenkeel/json/writer.h"
@@ -42,30 +41,8 @@ bool takes_part(std::uint8_t state) {
   return backend_states[state] == "up" || backend_states[state] == "draining";
 }
 
-/// Returns 0 for a counter that was cleared meanwhile.
-std::uint64_t increase(std::uint64_t before, std::uint64_t after) {
-  return after > before ? after - before : 0;
-}
-
-/// Returns the quantile of what was counted between two totals, interpolated within its bucket.
-float quantile_between(const HistogramTotals& before, const HistogramTotals& after, double share) {
-  std::vector<std::uint64_t> counts;
-  std::uint64_t total = 0;
-  for (std::size_t i = 0; i < after.counts.size(); ++i) {
-    counts.push_back(increase(before.counts[i], after.counts[i]));
-    total += counts.back();
-  }
-  if (total == 0) return unknown;
-  double rest = share * static_cast<double>(total);
-  double lower = 0;
-  for (std::size_t i = 0; i < after.bounds.size(); ++i) {
-    const double upper = static_cast<double>(after.bounds[i]) / 1e9;
-    const auto count = static_cast<double>(counts[i]);
-    if (rest <= count) return static_cast<float>(lower + (upper - lower) * rest / count);
-    rest -= count;
-    lower = upper;
-  }
-  return static_cast<float>(lower);  // above the last bound
+float known_or_unknown(const std::optional<double>& value) {
+  return value ? static_cast<float>(*value) : unknown;
 }
 
 using BackendMetric = std::pair<std::string_view, float (*)(const BackendSample&)>;
@@ -159,23 +136,24 @@ BackendSample sample_of(const Backend& backend, Instant now) {
 void SampleHistory::sample(const RuntimeView& view, std::chrono::system_clock::time_point time) {
   const std::int64_t second =
       std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
-  if (!frames_.empty() && second <= frames_.back().second) return;  // the clock was set back
+  if (!frames_.empty() && second == frames_.back().second) return;
+  forget_from(second);
+  documents_.clear();
   if (view.status->pool_set != pool_set_) {
     follow(*view.status->pool_set);
     pool_set_ = view.status->pool_set;
   }
-  note_reload(*view.status, second);
-  Frame frame{.second = second, .roster = roster_};
+  Frame frame{.second = second, .keys = keys_};
   sample_backends(view, frame);
   sample_daemon(view, frame);
   frame.bytes = frame.backends.size() * sizeof(BackendSample);
-  if (frames_.empty() || frames_.back().roster != roster_) frame.bytes += bytes_of(*roster_);
+  if (frames_.empty() || frames_.back().keys != keys_) frame.bytes += bytes_of(*keys_);
   bytes_ += frame.bytes;
   frames_.push_back(std::move(frame));
   forget_old();
 }
 
-/// Makes the roster that of the pool set. Backends that stay keep what is known of them.
+/// Makes the keys those of the pool set. Backends that stay keep what is known of them.
 void SampleHistory::follow(const PoolSet& pool_set) {
   std::vector<Key> keys;
   for (const PoolSet::PoolEntry& pool : pool_set.pools()) {
@@ -183,42 +161,25 @@ void SampleHistory::follow(const PoolSet& pool_set) {
       keys.emplace_back(pool.state->config().name, backend->id());
     }
   }
-  if (roster_ != nullptr && *roster_ == keys) return;
-  std::map<Key, Previous> known;
-  for (std::size_t i = 0; i < previous_.size(); ++i) known[(*roster_)[i]] = previous_[i];
+  if (keys_ != nullptr && *keys_ == keys) return;
+  std::map<Key, std::optional<Previous>> known;
+  for (std::size_t i = 0; i < previous_.size(); ++i) known[(*keys_)[i]] = previous_[i];
   previous_.clear();
-  for (const Key& key : keys) {
-    const auto found = known.find(key);
-    previous_.push_back(found == known.end() ? Previous{} : found->second);
-  }
-  roster_ = std::make_shared<const std::vector<Key>>(std::move(keys));
+  for (const Key& key : keys) previous_.push_back(known[key]);
+  keys_ = std::make_shared<const std::vector<Key>>(std::move(keys));
 }
 
 void SampleHistory::sample_backends(const RuntimeView& view, Frame& frame) {
-  frame.backends.reserve(roster_->size());
+  frame.backends.reserve(keys_->size());
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
     for (const BackendPtr& backend : pool.state->backends()) {
       BackendSample sample = sample_of(*backend, view.now);
-      Previous& previous = previous_[frame.backends.size()];
+      std::optional<Previous>& previous = previous_[frame.backends.size()];
       const Previous current{.picks = backend->slots().picks_total(),
-                             .errors = backend->stats().errors_total(),
-                             .state = sample.state,
-                             .known = true};
-      if (previous.known) {
-        sample.picks = static_cast<float>(increase(previous.picks, current.picks));
-        sample.errors = static_cast<float>(increase(previous.errors, current.errors));
-      }
-      if (previous.known && previous.state != current.state) {
-        const std::string& pool_name = pool.state->config().name;
-        const BackendStatus* monitored = view.monitored->find(pool_name, backend->id());
-        add_event(
-            JsonValue::Object{{"second", frame.second},
-                              {"kind", "state"},
-                              {"pool", pool_name},
-                              {"backend", backend->id()},
-                              {"from", backend_states[previous.state]},
-                              {"to", backend_states[current.state]},
-                              {"reason", reason_of(*pool.state, *backend, monitored, view.now)}});
+                             .errors = backend->stats().errors_total()};
+      if (previous) {
+        sample.picks = static_cast<float>(increase(previous->picks, current.picks));
+        sample.errors = static_cast<float>(increase(previous->errors, current.errors));
       }
       previous = current;
       frame.backends.push_back(sample);
@@ -227,10 +188,10 @@ void SampleHistory::sample_backends(const RuntimeView& view, Frame& frame) {
 }
 
 void SampleHistory::sample_daemon(const RuntimeView& view, Frame& frame) {
-  totals_.push_back(read_totals(view));
-  const Totals& now = totals_.back();
-  const Totals& before = totals_.size() > 1 ? totals_[totals_.size() - 2] : now;
-  const Totals& first = totals_.front();
+  totals_.push_back(read_request_totals(*view.runtime.metrics_registry));
+  const RequestTotals& now = totals_.back();
+  const RequestTotals& before = totals_.size() > 1 ? totals_[totals_.size() - 2] : now;
+  const RequestTotals& first = totals_.front();
   frame.errors = now.errors;
   std::uint64_t errors = 0;
   each_fault([&](Fault fault) {
@@ -253,56 +214,18 @@ void SampleHistory::sample_daemon(const RuntimeView& view, Frame& frame) {
           now.output_tokens == 0
               ? unknown
               : static_cast<float>(increase(first.output_tokens, now.output_tokens)) / window,
-      .ttft_p50 = quantile_between(first.first_token, now.first_token, 0.5),
-      .ttft_p95 = quantile_between(first.first_token, now.first_token, 0.95),
-      .ttft_p99 = quantile_between(first.first_token, now.first_token, 0.99)};
+      .ttft_p50 = known_or_unknown(quantile_between(first.first_token, now.first_token, 0.5)),
+      .ttft_p95 = known_or_unknown(quantile_between(first.first_token, now.first_token, 0.95)),
+      .ttft_p99 = known_or_unknown(quantile_between(first.first_token, now.first_token, 0.99))};
   if (totals_.size() > window_seconds) totals_.pop_front();
 }
 
-SampleHistory::Totals SampleHistory::read_totals(const RuntimeView& view) {
-  const MetricsRegistry& registry = *view.runtime.metrics_registry;
-  const std::size_t pools = registry.label_index().view().pools.size();
-  Totals totals;
-  Histogram<first_byte_bounds>().add_to(totals.first_token);
-  for (unsigned worker = 0; worker < registry.size(); ++worker) {
-    const WorkerMetrics& metrics = registry.worker_metrics(worker);
-    for (std::uint32_t pool = 0; pool < pools; ++pool) {
-      metrics.each_model(pool, [&](const ModelMetrics& model) {
-        totals.output_tokens += model.tokens.value(TokenDirection::output);
-        model.first_token.add_to(totals.first_token);
-      });
-      const PoolMetrics* const found = metrics.find_pool(pool);
-      if (found == nullptr) continue;
-      HistogramTotals durations;
-      found->duration.add_to(durations);
-      for (const std::uint64_t count : durations.counts) totals.requests += count;
-      each_fault([&](Fault fault) {
-        totals.errors[static_cast<std::size_t>(fault)] += found->errors.value(fault);
-      });
-    }
+/// Forgets the frames of this second and later ones.
+void SampleHistory::forget_from(std::int64_t second) {
+  while (!frames_.empty() && frames_.back().second >= second) {
+    bytes_ -= frames_.back().bytes;
+    frames_.pop_back();
   }
-  return totals;
-}
-
-void SampleHistory::note_reload(const RuntimeStatus& status, std::int64_t second) {
-  const bool began = loaded_at_ != std::chrono::system_clock::time_point{};
-  if (began && status.loaded_at != loaded_at_) {
-    add_event(JsonValue::Object{{"second", second}, {"kind", "reload"}});
-  }
-  loaded_at_ = status.loaded_at;
-  const std::string problem =
-      status.reload_problems.empty() ? "" : status.reload_problems.front().message;
-  if (!problem.empty() && problem != reload_problem_) {
-    add_event(
-        JsonValue::Object{{"second", second}, {"kind", "reload_rejected"}, {"reason", problem}});
-  }
-  reload_problem_ = problem;
-}
-
-void SampleHistory::add_event(JsonValue event) {
-  events_.push_front(std::move(event));
-  if (events_.size() > max_events) events_.pop_back();
-  ++events_total_;
 }
 
 void SampleHistory::forget_old() {
@@ -330,19 +253,22 @@ JsonValue SampleHistory::overview() const {
     overview.add(name, static_cast<double>(last.daemon.*member));
   }
   overview.add("errors", std::move(errors));
-  overview.add("events_total", events_total_);
   return overview;
 }
 
-JsonValue::List SampleHistory::events() const { return {events_.begin(), events_.end()}; }
-
-std::optional<std::string> SampleHistory::document(std::string_view metric) const {
+CompressibleText* SampleHistory::document(std::string_view metric) {
   const auto* const found = std::ranges::find(backend_metrics, metric, &BackendMetric::first);
-  if (found == std::end(backend_metrics)) return std::nullopt;
+  if (found == std::end(backend_metrics)) return nullptr;
+  const auto [document, is_new] = documents_.try_emplace(found->first);
+  if (is_new) document->second = CompressibleText(render(found->first, found->second));
+  return &document->second;
+}
 
-  const std::size_t count = roster_ == nullptr ? 0 : roster_->size();
+std::string SampleHistory::render(std::string_view metric,
+                                  float (*value)(const BackendSample&)) const {
+  const std::size_t count = keys_ == nullptr ? 0 : keys_->size();
   std::map<Key, std::size_t> rows;
-  for (std::size_t i = 0; i < count; ++i) rows.emplace((*roster_)[i], i);
+  for (std::size_t i = 0; i < count; ++i) rows.emplace((*keys_)[i], i);
   std::size_t step = 1;
   while (count * (max_seconds / step) > max_document_values && step < max_seconds) ++step;
   const std::size_t steps = (max_seconds + step - 1) / step;
@@ -353,12 +279,12 @@ std::optional<std::string> SampleHistory::document(std::string_view metric) cons
   std::vector<Steps> values(count, Steps(steps));
   std::vector<Steps> totals(std::size(daemon_metrics), Steps(max_seconds));
   std::vector<std::size_t> places;  // of a frame's backends in `values`; `count`: it has gone since
-  Roster roster;
+  BackendKeys keys;
   for (const Frame& frame : frames_) {
-    if (frame.roster != roster) {
-      roster = frame.roster;
+    if (frame.keys != keys) {
+      keys = frame.keys;
       places.clear();
-      for (const Key& key : *roster) {
+      for (const Key& key : *keys) {
         const auto row = rows.find(key);
         places.push_back(row == rows.end() ? count : row->second);
       }
@@ -367,8 +293,7 @@ std::optional<std::string> SampleHistory::document(std::string_view metric) cons
     const auto second = static_cast<std::size_t>(frame.second - daemon_begin);
     for (std::size_t i = 0; i < frame.backends.size(); ++i) {
       const BackendSample& sample = frame.backends[i];
-      if (places[i] < count && takes_part(sample.state))
-        values[places[i]].add(at, found->second(sample));
+      if (places[i] < count && takes_part(sample.state)) values[places[i]].add(at, value(sample));
     }
     for (std::size_t i = 0; i < totals.size(); ++i) {
       totals[i].add(second, frame.daemon.*daemon_metrics[i].second);
@@ -386,9 +311,9 @@ std::optional<std::string> SampleHistory::document(std::string_view metric) cons
   text += R"(},"backends":[)";
   for (std::size_t i = 0; i < count; ++i) {
     if (i > 0) text += ',';
-    append_row(text, (*roster_)[i].first, (*roster_)[i].second, values[i]);
+    append_row(text, (*keys_)[i].first, (*keys_)[i].second, values[i]);
   }
-  return text + "]}";
+  return text + "]}\n";
 }
 
 }  // namespace evenkeel

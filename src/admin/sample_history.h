@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,11 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "admin/compressible_text.h"
 #include "admin/documents.h"
 #include "evenkeel/base/clock.h"
-#include "evenkeel/base/result.h"
 #include "evenkeel/json/value.h"
-#include "evenkeel/stats/histogram.h"
+#include "evenkeel/stats/request_totals.h"
 
 namespace evenkeel {
 
@@ -59,69 +60,50 @@ class SampleHistory {
  public:
   static constexpr std::size_t max_seconds = 900;
   static constexpr std::size_t max_bytes = 32 * 1024 * 1024;
-  static constexpr std::size_t max_events = 256;
   /// A document has longer steps than a second rather than more values.
   static constexpr std::size_t max_document_values = 256 * 1024;
 
-  /// Takes the sample of this second. Seconds without one are gaps.
+  /// Takes the sample of this second. Seconds without one are gaps. Where the clock was set back,
+  /// forgets the seconds that are yet to come.
   void sample(const RuntimeView& view, std::chrono::system_clock::time_point time);
 
-  /// Returns the newest sample of the daemon, errors of the whole time by reason, and how many
-  /// events there were.
+  /// Returns the newest sample of the daemon, and errors of the whole time by reason.
   JsonValue overview() const;
-  /// Returns changes of backends' states and reloads, the last one first.
-  JsonValue::List events() const;
-  /// Returns one metric of the backends that there are now, and those of the daemon, as JSON.
-  /// Nothing: no such metric.
-  std::optional<std::string> document(std::string_view metric) const;
+  /// Returns one metric of the backends that there are now, and those of the daemon, as JSON, which
+  /// is valid until the next sample. Null: no such metric.
+  CompressibleText* document(std::string_view metric);
 
  private:
   using Key = std::pair<std::string, std::string>;  // pool, id
-  using Roster = std::shared_ptr<const std::vector<Key>>;
-  using ErrorCounts = std::array<std::uint64_t, fault_count>;
-
+  using BackendKeys = std::shared_ptr<const std::vector<Key>>;
   struct Frame {
     std::int64_t second = 0;  // since 1970
     DaemonSample daemon;
-    ErrorCounts errors{};  // up to this second
-    Roster roster;
+    decltype(RequestTotals::errors) errors{};  // up to this second
+    BackendKeys keys;
     std::vector<BackendSample> backends;
-    std::size_t bytes = 0;  // of these samples, and of the roster in the first frame that has it
+    std::size_t bytes = 0;  // of these samples, and of the keys in the first frame that has them
   };
-  /// Counters of a backend at the last sample, and its state then.
+  /// Counters of a backend at the last sample.
   struct Previous {
     std::uint64_t picks = 0;
     std::uint64_t errors = 0;
-    std::uint8_t state = 0;
-    bool known = false;
-  };
-  /// Counters of the daemon at a sample.
-  struct Totals {
-    std::uint64_t requests = 0;
-    std::uint64_t output_tokens = 0;
-    HistogramTotals first_token;
-    ErrorCounts errors{};
   };
 
   void follow(const PoolSet& pool_set);
   void sample_backends(const RuntimeView& view, Frame& frame);
   void sample_daemon(const RuntimeView& view, Frame& frame);
-  void note_reload(const RuntimeStatus& status, std::int64_t second);
-  void add_event(JsonValue event);
+  void forget_from(std::int64_t second);
   void forget_old();
-
-  static Totals read_totals(const RuntimeView& view);
+  std::string render(std::string_view metric, float (*value)(const BackendSample&)) const;
 
   std::deque<Frame> frames_;
   std::size_t bytes_ = 0;  // of all frames
   std::shared_ptr<const PoolSet> pool_set_;
-  Roster roster_;
-  std::vector<Previous> previous_;  // by place in the roster
-  std::deque<Totals> totals_;       // of the last ten seconds
-  std::deque<JsonValue> events_;
-  std::uint64_t events_total_ = 0;
-  std::chrono::system_clock::time_point loaded_at_{};
-  std::string reload_problem_;  // the first one of the last reload
+  BackendKeys keys_;
+  std::vector<std::optional<Previous>> previous_;           // by place in `keys_`; empty: it is new
+  std::deque<RequestTotals> totals_;                        // of the last ten seconds
+  std::map<std::string_view, CompressibleText> documents_;  // of the last sample, by metric
 };
 
 }  // namespace evenkeel

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "cli/duration_text.h"
-#include "cli/text_table.h"
 #include "evenkeel/base/rfc3339.h"
+#include "evenkeel/base/text_table.h"
 
 namespace evenkeel {
 namespace {

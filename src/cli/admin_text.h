@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/text_table.h"
+#include "evenkeel/base/text_table.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {

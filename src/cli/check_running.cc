@@ -7,8 +7,8 @@
 
 #include "cli/admin_text.h"
 #include "cli/exit_codes.h"
-#include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
+#include "evenkeel/base/text_table.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel {

@@ -10,10 +10,10 @@
 #include <system_error>
 
 #include "cli/exit_codes.h"
-#include "cli/text_table.h"
 #include "cli/verbs.h"
 #include "evenkeel/base/out_of_memory.h"
 #include "evenkeel/base/refusal_text.h"
+#include "evenkeel/base/text_table.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel {

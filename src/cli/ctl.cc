@@ -22,9 +22,9 @@
 #include "cli/exit_codes.h"
 #include "cli/requests_text.h"
 #include "cli/terminal.h"
-#include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
 #include "evenkeel/base/path.h"
+#include "evenkeel/base/text_table.h"
 #include "evenkeel/config/spelling.h"
 #include "evenkeel/json/value.h"
 

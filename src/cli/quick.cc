@@ -9,7 +9,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/quick_draft.h"
-#include "cli/text_table.h"
+#include "evenkeel/base/text_table.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/config/spelling.h"
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/text_table.h"
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/glob.h"
+#include "evenkeel/base/text_table.h"
 #include "evenkeel/base/utf8.h"
 #include "evenkeel/inference/engine.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/text_table.h"
+#include "evenkeel/base/text_table.h"
 
 namespace evenkeel {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/text_table.h"
+#include "evenkeel/base/text_table.h"
 
 namespace evenkeel {
 namespace {

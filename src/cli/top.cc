@@ -15,10 +15,10 @@
 #include "cli/exit_codes.h"
 #include "cli/requests_text.h"
 #include "cli/terminal.h"
-#include "cli/text_table.h"
 #include "cli/top_source.h"
 #include "cli/top_view.h"
 #include "evenkeel/admin/client.h"
+#include "evenkeel/base/text_table.h"
 
 namespace evenkeel {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/text_table.h"
+#include "evenkeel/base/text_table.h"
 
 namespace evenkeel {
 namespace {

@@ -277,6 +277,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     if (change.hash.empty()) return;
     status.config_hash = change.hash;
     status.loaded_at = std::chrono::system_clock::now();
+    ++status.reloads;
     status.admin_tls = std::move(change.admin_tls);
     status.reload_problems.clear();
   });
@@ -415,7 +416,10 @@ Task<std::vector<Problem>> Reloader::run_reload() {
 void Reloader::report(const CheckedFile& file) {
   const bool refused = !file.problems.empty();
   if (refused) {
-    process_.status.update([&](RuntimeStatus& status) { status.reload_problems = file.problems; });
+    process_.status.update([&](RuntimeStatus& status) {
+      ++status.rejected_reloads;
+      status.reload_problems = file.problems;
+    });
     std::string problems = render_problems(file.problems, file.text);
     problems.pop_back();  // the log adds the last line end
     log::error("reload rejected; the previous configuration stays active:\n" + problems);

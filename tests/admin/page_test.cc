@@ -116,6 +116,26 @@ TEST_F(Page, IsKeptFromOtherNamesAsTheApiIs) {
   EXPECT_EQ(get("/ui/", "origin: http://evil.example\r\n").status, 403);
 }
 
+TEST_F(Page, IsNoPartOfAnotherSitesPage) {
+  start();
+  const std::string image = "sec-fetch-site: cross-site\r\nsec-fetch-mode: no-cors\r\n";
+  const std::string link = "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n";
+
+  EXPECT_EQ(get("/api/v1/history", image).status, 403);
+  EXPECT_EQ(get("/ui/", link).status, 200);
+}
+
+TEST(PlainPage, MovesNoTerminalsCursor) {
+  const JsonValue status = JsonValue::Object{{"version", "1"}, {"uptime_seconds", 2}};
+  const JsonValue backend = JsonValue::Object{{"pool", "chat"}, {"reason", "bad\x1b[2J\r\ntext"}};
+
+  const AdminReply reply = plain_page_reply(status, {backend});
+
+  EXPECT_THAT(*reply.body, HasSubstr("POOL"));
+  EXPECT_THAT(*reply.body, Not(AnyOf(HasSubstr("\x1b"), HasSubstr("\r"))));
+  EXPECT_THAT(*reply.body, HasSubstr("text\n"));
+}
+
 TEST_F(Page, NeedsNoTokenButEverythingThatItShowsDoes) {
   const std::string file = ::testing::TempDir() + "evenkeel-page-token-" + std::to_string(getpid());
   std::ofstream(file) << "0123456789abcdef\n";
@@ -138,7 +158,7 @@ TEST_F(Page, ClientsAreToldWhetherTheyMayMakeChanges) {
             "{\"changes\":false,\"reason\":\"changes need authorization: Bearer TOKEN\"}\n");
   EXPECT_EQ(get("/api/v1/access", "authorization: Bearer 0123456789abcdef\r\n").body,
             "{\"changes\":true,\"reason\":null}\n");
-  EXPECT_THAT(get("/api/v1/access", "sec-fetch-site: cross-site\r\n").body,
+  EXPECT_THAT(get("/api/v1/access", "sec-fetch-site: same-site\r\n").body,
               HasSubstr("\"changes\":false"));
 }
 

@@ -1,7 +1,12 @@
 // What the daemon remembers of the last 15 minutes, and the documents of it.
 #include "admin/sample_history.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "admin/running_admin.h"
@@ -21,8 +26,24 @@ class History : public RunningAdmin {
     const RuntimeView view(runtime_);
     history_.sample(view, std::chrono::system_clock::time_point(std::chrono::seconds(second)));
   }
-  JsonValue document(std::string_view metric) const {
-    return *parse_json(*history_.document(metric));
+  JsonValue document(std::string_view metric) {
+    return *parse_json(*history_.document(metric)->reply_to({}, "application/json").body);
+  }
+  /// Replaces the pools by one with these backends.
+  void reload(std::span<const std::string> addresses) {
+    const std::string file =
+        fmt::format("pools: [{{name: chat, backends: ['{}']}}]", fmt::join(addresses, "', '"));
+    const auto pools = build_pools(read_config(file, "test.yaml", {}).config);
+    ASSERT_TRUE(pools.ok());
+    status_.update([&](RuntimeStatus& status) { status.pool_set = *pools; });
+  }
+  /// Replaces the pools by one with so many backends.
+  void reload(std::size_t count) {
+    std::vector<std::string> addresses;
+    for (std::size_t i = 0; i < count; ++i) {
+      addresses.push_back(fmt::format("127.0.{}.{}:8000", i / 250, i % 250 + 1));
+    }
+    reload(addresses);
   }
   static std::vector<double> last_values(const JsonValue& series, std::size_t count) {
     std::vector<double> values;
@@ -57,7 +78,7 @@ TEST_F(History, HasTheLoadOfEachSecondAndGapsBetween) {
   EXPECT_THAT(last_values(document("picks_per_second")["backends"].items()[0]["values"], 4),
               ElementsAre(0, 2, -1, 0));
   EXPECT_THAT(last_values(load["daemon"]["in_flight"], 4), ElementsAre(0, 2, -1, 2));
-  EXPECT_FALSE(history_.document("nonsense").has_value());
+  EXPECT_EQ(history_.document("nonsense"), nullptr);
 }
 
 TEST_F(History, HasNoValueForABackendThatIsOutOfRotation) {
@@ -69,36 +90,23 @@ TEST_F(History, HasNoValueForABackendThatIsOutOfRotation) {
               ElementsAre(0, -1));
 }
 
-TEST_F(History, RemembersChangesOfStateAndReloads) {
-  sample(1000);
-  backend(0, 0).state().take_out(OutOfRotation::draining);
-  sample(1001);
-  status_.update([](RuntimeStatus& status) {
-    status.loaded_at = std::chrono::system_clock::time_point(std::chrono::hours(1));
-  });
-  sample(1002);
-  status_.update([](RuntimeStatus& status) {
-    status.loaded_at += std::chrono::hours(1);
-    status.reload_problems = {{.message = "no such key"}};
-  });
-  sample(1003);
+TEST_F(History, ForgetsTheFutureWhenTheClockIsSetBack) {
+  slots(0, 0).try_acquire();
+  sample(5000);
+  sample(5001);
+  slots(0, 0).release();
+  sample(4000);
 
-  EXPECT_EQ(json_text(history_.events()),
-            R"([{"second":1003,"kind":"reload_rejected","reason":"no such key"},)"
-            R"({"second":1003,"kind":"reload"},)"
-            R"({"second":1001,"kind":"state","pool":"chat","backend":"127.0.0.1:8001",)"
-            R"("from":"up","to":"draining","reason":"drained by an operator"}])");
-  EXPECT_EQ(history_.overview()["events_total"].number_text(), "3");
+  const JsonValue load = document("in_flight");
+
+  EXPECT_EQ(load["end"].number_text(), "4001");
+  EXPECT_THAT(last_values(load["backends"].items()[0]["values"], 2), ElementsAre(-1, 0));
 }
 
 TEST_F(History, HasNoRowForABackendThatAReloadRemoves) {
   slots(0, 0).try_acquire();
   sample(1000);
-  const LoadResult changed = read_config(
-      "pools: [{name: chat, backends: ['127.0.0.1:9', '127.0.0.1:8001']}]\n", "test.yaml", {});
-  const auto pools = build_pools(changed.config);
-  ASSERT_TRUE(pools.ok());
-  status_.update([&](RuntimeStatus& status) { status.pool_set = *pools; });
+  reload(std::vector<std::string>{"127.0.0.1:9", "127.0.0.1:8001"});
   sample(1001);
 
   const JsonValue rows = document("in_flight")["backends"];
@@ -143,10 +151,43 @@ TEST_F(History, KnowsRatesErrorsAndTimesToTheFirstToken) {
             R"({"reason":"client_gone","side":"client","count":1}])");
 }
 
+TEST_F(History, HasLongerStepsForManyBackends) {
+  constexpr std::size_t count = 600;
+  reload(count);
+  slots(0, 0).try_acquire();
+  slots(0, 0).try_acquire();
+  sample(1000);
+  slots(0, 0).release();
+  sample(1001);
+
+  const JsonValue load = document("in_flight");
+  const JsonValue& values = load["backends"].items()[0]["values"];
+
+  EXPECT_EQ(load["step_seconds"].number_text(), "3");
+  EXPECT_LE(count * values.items().size(), SampleHistory::max_document_values);
+  EXPECT_THAT(last_values(values, 2), ElementsAre(-1, 1.5));
+}
+
+TEST_F(History, KeepsLessTimeOfMoreBackends) {
+  constexpr std::size_t count = 12'000;
+  constexpr std::size_t kept = SampleHistory::max_bytes / (count * sizeof(BackendSample));
+  reload(count);
+  slots(0, 0).try_acquire();
+  for (std::size_t i = 0; i < kept + 10; ++i) sample(1000 + static_cast<std::int64_t>(i));
+
+  const JsonValue load = document("in_flight")["daemon"]["in_flight"];
+  const auto known = std::ranges::count_if(
+      load.items(), [](const JsonValue& value) { return value.number().has_value(); });
+
+  EXPECT_LE(known, kept);
+  EXPECT_GE(known, kept - 20) << "the names take room too";
+}
+
 TEST_F(History, IsServedByTheApi) {
   EXPECT_THAT(get("/api/v1/history?metric=kv_cache_ratio").body,
               HasSubstr(R"({"metric":"kv_cache_ratio","end":)"));
   EXPECT_EQ(get("/api/v1/history", "accept-encoding: gzip\r\n").fields["content-encoding"], "gzip");
+  EXPECT_EQ(get("/api/v1/history").fields.count("content-encoding"), 0U);
   EXPECT_EQ(get("/api/v1/history?metric=nonsense").status, 404);
   EXPECT_EQ(get("/api/v1/events").body, "[]\n");
 }

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/text_table.h"
 #include "evenkeel/admin/client.h"
 #include "evenkeel/base/path.h"
+#include "evenkeel/base/text_table.h"
 
 namespace evenkeel {
 namespace {

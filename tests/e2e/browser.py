@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -17,6 +18,13 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGUMENTS = ("--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage",
              "--disable-background-networking", "--disable-component-update", "--disable-extensions", "--hide-scrollbars",
              "--window-size=1400,1000")
+
+
+KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowDown": 40}
+
+
+class ProtocolError(Exception):
+    """The browser has refused a command."""
 
 
 class Browser:
@@ -53,7 +61,7 @@ class Browser:
     session = None
 
     def close(self):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
         os.close(self._out)
         self.folder.cleanup()
@@ -78,13 +86,19 @@ class Browser:
         os.write(self._out, json.dumps(message).encode() + b"\0")
         reply = self._replies[number].get(timeout=within)
         del self._replies[number]
-        assert "error" not in reply, (method, reply)
+        if "error" in reply:
+            raise ProtocolError(f"{method}: {reply['error']}")
         return reply["result"]
 
     # ---- the page ----
 
     def open(self, url):
+        """Goes to the URL; no element of the page before is left."""
+        begun = len(self.events)
         self.call("Page.navigate", url=url)
+        wait_until(lambda: any(method in ("Page.frameNavigated", "Page.navigatedWithinDocument")
+                               for method, _ in self.events[begun:]), what=f"the browser to open {url}")
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
 
     def evaluate(self, expression):
         """The value of a JavaScript expression; promises are awaited."""
@@ -94,7 +108,13 @@ class Browser:
 
     def wait(self, expression, within=PATIENCE):
         """Waits until the expression is true, and returns its value."""
-        return wait_until(lambda: self.evaluate(expression), within=within, what=expression)
+        def value():
+            try:
+                return self.evaluate(expression)
+            except ProtocolError:  # the page is being replaced
+                return None
+
+        return wait_until(value, within=within, what=expression)
 
     def text(self, selector):
         return self.evaluate(f"document.querySelector({json.dumps(selector)})?.textContent ?? ''")
@@ -110,9 +130,9 @@ class Browser:
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def press(self, key):
+    def press(self, key, text=""):
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key], text=text)
 
     def type(self, text):
         self.call("Input.insertText", text=text)

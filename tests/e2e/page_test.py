@@ -103,15 +103,14 @@ class Page(case.Case):
             browser.click("#token-open")
         browser.click("#token")
         browser.type(TOKEN)
-        browser.press("Enter")
-        browser.call("Input.dispatchKeyEvent", type="char", text="\r")
+        browser.press("Enter", text="\r")
 
     def test_values_change_as_requests_pass(self):
         servers = self.simulators("--model", "llama", count=2)
         daemon = self.start_daemon(*servers.addresses, pool={"picker": "expected-time", "inspect": True, "engine": "vllm",
                                                               "debug_headers": True})
         browser = self.live(daemon)
-        chat = json.dumps({"model": "llama", "stream": True, "max_tokens": 8, "stream_options": {"include_usage": True},
+        chat = json.dumps({"model": "llama", "stream": True, "max_tokens": 64, "stream_options": {"include_usage": True},
                            "messages": [{"role": "user", "content": "hello"}]})
         stop = threading.Event()
 
@@ -121,7 +120,7 @@ class Page(case.Case):
                          [("content-type", "application/json"), ("x-evenkeel-explain", "1")], chat.encode())
                 stop.wait(0.02)
 
-        sending = self.spawn(load)
+        sending = [self.spawn(load) for _ in range(4)]
         try:
             legend = '[...document.querySelectorAll("figure")].find((each) => each.textContent.includes("{}")).querySelector("b").textContent'
             browser.wait(f'parseFloat({legend.format("Requests per second")}) > 0')
@@ -136,7 +135,8 @@ class Page(case.Case):
             self.assertEqual(browser.evaluate('document.querySelectorAll("#decision tbody tr").length'), 2)
         finally:
             stop.set()
-            sending.join()
+            for each in sending:
+                each.join()
 
     def test_a_drain_by_click_needs_the_token(self):
         backend = self.backend()
@@ -219,12 +219,37 @@ class Page(case.Case):
         self.assertEqual(browser.evaluate('document.querySelector("#metric").value'), "picks_per_second")
         drawn = """(() => {
             const map = document.querySelector("#map");
-            const data = map.getContext("2d").getImageData(0, 0, map.width, 1).data;
+            if (!map.width) return 0;
+            const copy = new OffscreenCanvas(map.width, 1).getContext("2d", {willReadFrequently: true});
+            copy.drawImage(map, 0, 0);
+            const data = copy.getImageData(0, 0, map.width, 1).data;
             let drawn = 0;
             for (let i = 3; i < data.length; i += 4) drawn += data[i] === 255;
             return drawn / map.width;
         })()"""
         browser.wait(f"{drawn} > 3 / 120 * 0.5")
+
+    def test_each_metric_has_a_past(self):
+        daemon = self.start_daemon(self.backend())
+        browser = self.live(daemon)
+        answers = browser.evaluate("""import("/ui/samples.js").then(({metrics}) => Promise.all(Object.keys(metrics).map(
+            async (name) => [name, (await fetch("/api/v1/history?metric=" + name)).status])))""")
+        self.assertGreater(len(answers), 5)
+        self.assertEqual([name for name, status in answers if status != 200], [])
+
+    def test_a_click_does_not_stop_the_table(self):
+        servers = self.simulators(count=2)
+        daemon = self.start_daemon(*servers.addresses)
+        browser = self.live(daemon, "#filter=" + servers.addresses[0])
+        browser.wait('document.querySelector("#count").textContent === "1 of 2"')
+        browser.click("tbody .name")
+        browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
+        self.assertTrue(browser.evaluate('document.querySelector("#table tbody").matches(":focus-within")'))
+        config = json.loads(daemon.config_path.read_text())
+        del config["pools"][0]["backends"][0]
+        daemon.config_path.write_text(json.dumps(config))
+        self.assertEqual(daemon.ask_admin("/api/v1/reload", method="POST").status, 200)
+        browser.wait('document.querySelector("#count").textContent === "0 of 1"')
 
     def test_hostile_names_are_text(self):
         backend = self.backend()
@@ -241,14 +266,13 @@ class Page(case.Case):
         browser = self.live(daemon)
         reached = []
         for _ in range(30):
-            browser.call("Input.dispatchKeyEvent", type="rawKeyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
-            browser.call("Input.dispatchKeyEvent", type="keyUp", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+            browser.press("Tab")
             reached.append(browser.evaluate("document.activeElement.id || document.activeElement.className || document.activeElement.textContent"))
         for wanted in ("skip", "token-open", "theme", "metric", "map", "filter", "State", "name", "Drain", "request-order"):
             self.assertIn(wanted, reached)
         browser.evaluate('document.querySelector("#map").focus()')
-        for key, code in (("ArrowDown", 40), ("ArrowLeft", 37)):
-            browser.call("Input.dispatchKeyEvent", type="rawKeyDown", key=key, code=key, windowsVirtualKeyCode=code)
+        for key in ("ArrowDown", "ArrowLeft"):
+            browser.press(key)
         self.assertRegex(browser.text("#cell"), r"^pool / 127\.0\.0\.1:\d+, [\d:]+: ")
         for theme in ("light", "dark"):
             browser.evaluate(f'document.documentElement.dataset.theme = "{theme}"')

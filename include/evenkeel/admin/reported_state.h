@@ -34,8 +34,17 @@ class BackendStateHistory {
  public:
   using Time = std::chrono::system_clock::time_point;
 
-  /// Compares with the states of the last call. A backend keeps its time when the pool set changes.
-  void update(const std::shared_ptr<const PoolSet>& pool_set, Instant now, Time time);
+  /// A backend that has entered another state, by its position in the pool set.
+  struct Change {
+    std::size_t pool = 0;
+    std::size_t backend = 0;
+    std::string_view from;  ///< never empty: a new backend has not changed
+    std::string_view to;
+  };
+
+  /// Returns what differs from the last call. A backend keeps its time when the pool set changes.
+  std::vector<Change> update(const std::shared_ptr<const PoolSet>& pool_set, Instant now,
+                             Time time);
 
   /// Returns the time by position in the pool set of the last `update`.
   Time since(std::size_t pool, std::size_t backend) const { return entries_[pool][backend].since; }

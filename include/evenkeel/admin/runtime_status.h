@@ -51,6 +51,8 @@ struct RuntimeStatus {
   std::shared_ptr<const Config> config;     ///< the active configuration
   std::shared_ptr<const PoolSet> pool_set;  ///< what is built from it; null only before the start
   AdminTls admin_tls;                       ///< of that file
+  std::uint64_t reloads = 0;                ///< that were accepted
+  std::uint64_t rejected_reloads = 0;
   std::vector<Problem> reload_problems;     ///< of the last reload; empty: it was accepted
   std::string upgrade_problem;              ///< why the last upgrade failed; empty: none did
   std::int32_t successor = 0;               ///< the process that has taken over; 0: none

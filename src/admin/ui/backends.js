@@ -1,13 +1,12 @@
 // The table of backends, of which only the rows in view exist, and the card of one of them.
 import {ask, keyOf} from "./live.js";
-import {bytes, count, el, percent, seconds, setText, span} from "./format.js";
+import {bytes, count, el, inUse, percent, seconds, setText, span} from "./format.js";
 import {contextOf, drawLine, niceMax} from "./charts.js";
 import {metrics} from "./samples.js";
 
 const rowHeight = 30;
 const maxSparkSeconds = 300;
 
-const age = (backend) => (Date.now() - Date.parse(backend.since)) / 1000;
 const labelsOf = (backend) => Object.entries(backend.labels ?? {}).map(([name, value]) => `${name}=${value}`).join(" ");
 
 /** The columns: `text` shows a backend, `by` sorts it (largest first for numbers). */
@@ -15,7 +14,7 @@ const columns = [
   {title: "State", text: (b) => b.state, by: (b) => b.state},
   {title: "Pool", text: (b) => b.pool, by: (b) => b.pool},
   {title: "Backend", by: (b) => b.id},
-  {title: "For", text: (b) => span(age(b)), by: age, number: true},
+  {title: "For", text: (b) => span(b.ageSeconds), by: (b) => b.ageSeconds, number: true},
   {title: "In flight", text: (b) => count(b.in_flight), by: (b) => b.in_flight, number: true},
   {title: "Waiting", text: (b) => count(b.waiting), by: (b) => b.waiting, number: true},
   {title: "KV", text: (b) => percent(b.polled?.kv_cache_ratio), by: (b) => b.polled?.kv_cache_ratio, number: true},
@@ -42,6 +41,7 @@ export class BackendTable {
   #sort = null;  // {column, descending}
   #filter = "";
   #selected = null;
+  #busy = new Set();  // keys of backends that are being drained or undrained
 
   /** `failed` gets what went wrong with a change, or ""; `counted` how many are shown, and how many there are. */
   constructor({table, card, samples, failed, counted}) {
@@ -58,12 +58,12 @@ export class BackendTable {
     this.update(this.state, true);
   }
 
-  /** Orders and fills the table again. The order stays while the pointer or the focus is in it, so that no click hits
-   *  another backend than the one that was aimed at. */
+  /** Orders and fills the table again. The order stays while the pointer or the keyboard's focus is in it, so that no
+   *  click hits another backend than the one that was aimed at. */
   update(state, now = false) {
     this.state = state;
     if (!state) return;
-    if (now || !this.body.matches(":hover, :focus-within")) this.#reorder();
+    this.#reorder(!now && inUse(this.body));
     this.#fill();
     this.#fillCard();
   }
@@ -95,11 +95,16 @@ export class BackendTable {
     return text.toLowerCase().includes(this.#filter);
   }
 
-  #reorder() {
+  /** `stays`: what is shown keeps its order, and what is new comes after it. */
+  #reorder(stays) {
     const {backends} = this.state;
+    const places = new Map(stays ? this.#order.map((key, i) => [key, i]) : []);
+    const place = (backend) => places.get(keyOf(backend)) ?? places.size;
     let list = [...backends.values()];
-    if (this.#filter) list = list.filter((each) => this.#matches(each));
-    if (this.#sort) {
+    if (this.#filter) list = list.filter((each) => place(each) < places.size || this.#matches(each));
+    if (stays) {
+      list.sort((a, b) => place(a) - place(b));
+    } else if (this.#sort) {
       const {by, number} = columns[this.#sort.column], sign = this.#sort.descending ? -1 : 1;
       const value = (backend) => by(backend) ?? (number ? -Infinity : "");
       list.sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
@@ -143,6 +148,7 @@ export class BackendTable {
 
   #show(row, key, index) {
     const backend = this.state.backends.get(key);
+    if (row.key !== key && row.element.contains(document.activeElement)) document.activeElement.blur();
     row.key = key;
     row.element.setAttribute("aria-rowindex", String(index + 2));
     row.element.hidden = !backend;
@@ -155,6 +161,7 @@ export class BackendTable {
     setText(row.labels, " " + labelsOf(backend));
     const drained = backend.state === "draining";
     row.action.hidden = !this.mayChange;
+    row.action.disabled = this.#busy.has(key);
     setText(row.action, drained ? "Undrain" : "Drain");
     row.action.setAttribute("aria-label", `${drained ? "Undrain" : "Drain"} ${backend.id} of pool ${backend.pool}`);
     this.#drawSpark(row.spark, key, 90, 20);
@@ -170,10 +177,12 @@ export class BackendTable {
   }
 
   async #toggle(row) {
-    const backend = this.state.backends.get(row.key);
+    const {key} = row, backend = this.state.backends.get(key);
     row.action.disabled = true;
+    this.#busy.add(key);
     await this.#change(backend, backend.state === "draining" ? "undrain" : "drain");
-    row.action.disabled = false;
+    this.#busy.delete(key);
+    this.#fill();
   }
 
   async #change(backend, action, body) {
@@ -236,7 +245,7 @@ function sourceText(source) {
 function cardRows(b) {
   const {polled = {}, latency = {}} = b;
   const rows = [
-    ["state", b.state + (b.reason ? ": " + b.reason : "")], ["for", `${span(age(b))}, since ${b.since}`],
+    ["state", b.state + (b.reason ? ": " + b.reason : "")], ["for", `${span(b.ageSeconds)}, since ${b.since}`],
     ["pool", b.pool], ["address", b.address], ["engine", b.engine || "–"], ["models", (b.models ?? []).join(", ") || "–"],
     ["zone", b.zone || "–"], ["labels", labelsOf(b) || "–"], ["weight", String(b.weight)],
     ["in flight", count(b.in_flight)], ["picks", count(b.picks_total)], ["errors", count(b.errors_total)],

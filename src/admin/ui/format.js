@@ -16,6 +16,9 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** True if the pointer or the keyboard's focus is in the node, as after a click it is not. */
+export const inUse = (node) => node.matches(":hover, :has(:focus-visible)");
+
 export const byId = (id) => document.getElementById(id);
 
 const known = (value) => value != null && Number.isFinite(value);
@@ -53,5 +56,5 @@ export function span(total) {
 }
 
 export function clock(second) {
-  return new Date(second * 1000).toLocaleTimeString([], {hour12: false});
+  return new Date(second * 1000).toLocaleTimeString([], {hourCycle: "h23"});
 }

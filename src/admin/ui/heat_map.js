@@ -23,10 +23,12 @@ export function drawScale(canvas) {
 }
 
 const labelWidth = 180;
+const maxCanvasHeight = 8192;  // pixels, as every browser can have
 
 export class HeatMap {
   #cursor = null;  // {row, column} of the cell that is described
   #bitmap = document.createElement("canvas");
+  #due = false;  // a frame is asked for
   keys = [];
 
   /** `describe` gets the text of the cell under the cursor; `scaled` the largest value of the scale. */
@@ -53,16 +55,35 @@ export class HeatMap {
     });
   }
 
-  #rowHeight() { return Math.max(3, Math.min(20, Math.floor(360 / Math.max(1, this.keys.length)))); }
+  #rowHeight() {
+    const rows = Math.max(1, this.keys.length);
+    const wanted = Math.max(3, Math.min(20, Math.floor(360 / rows)));
+    return Math.min(wanted, maxCanvasHeight / (devicePixelRatio || 1) / rows);
+  }
   #left() { return this.#rowHeight() >= 12 ? labelWidth : 0; }
 
   #move(row, column) {
     const inside = row >= 0 && row < this.keys.length && column >= 0 && column < this.samples.window;
     this.#cursor = inside ? {row, column} : null;
+    this.describe(inside ? this.#description() : "");
     this.draw();
   }
 
+  #description() {
+    const {samples, keys} = this, {row, column} = this.#cursor;
+    const second = samples.end - samples.window + 1 + column;
+    const [pool, id] = keys[row].split("\n");
+    const value = samples.ring(keys[row]).at(second);
+    return `${pool} / ${id}, ${clock(second)}: ${Number.isNaN(value) ? "no value" : metrics[samples.metric].text(value)}`;
+  }
+
+  /** Draws with the next frame, however often it is called before. */
   draw() {
+    if (!this.#due) requestAnimationFrame(() => { this.#due = false; this.#paint(); });
+    this.#due = true;
+  }
+
+  #paint() {
     const {samples, keys, canvas} = this;
     const width = canvas.parentElement.clientWidth, rowHeight = this.#rowHeight(), left = this.#left();
     const height = Math.max(1, keys.length * rowHeight);
@@ -71,7 +92,7 @@ export class HeatMap {
     canvas.style.height = height + "px";
     const length = samples.window, begin = samples.end - length + 1;
     const rings = keys.map((key) => samples.ring(key));
-    const {max: fixed, text} = metrics[samples.metric];
+    const {max: fixed} = metrics[samples.metric];
     let top = 0;
     if (!fixed) for (const ring of rings) for (let i = 0; i < length; ++i) top = Math.max(top, ring.at(begin + i) || 0);
     const max = fixed ?? niceMax(top);
@@ -102,11 +123,6 @@ export class HeatMap {
       const x = left + column / length * (width - left);
       context.fillRect(x, 0, 1, height);
       context.strokeRect(left + 0.5, row * rowHeight + 0.5, width - left - 1, rowHeight - 1);
-      const value = rings[row]?.at(begin + column);
-      const [pool, id] = (keys[row] ?? "\n").split("\n");
-      this.describe(`${pool} / ${id}, ${clock(begin + column)}: ${Number.isNaN(value) ? "no value" : text(value)}`);
-    } else {
-      this.describe("");
     }
   }
 }

@@ -122,6 +122,15 @@ export class Feed {
     this.#controller?.abort();
   }
 
+  /** What fails in the views is no fault of the connection. */
+  #report(event) {
+    try {
+      this.on[event]?.(this.state);
+    } catch (error) {
+      reportError(error);
+    }
+  }
+
   async #follow(works) {
     const controller = this.#controller = new AbortController();
     let timer;
@@ -137,7 +146,7 @@ export class Feed {
         works();
         this.#lastId = id;
         this.state.apply(event, JSON.parse(data));
-        this.on[event]?.(this.state);
+        this.#report(event);
       }
     } finally {
       clearTimeout(timer);

@@ -5,7 +5,7 @@ import {metrics, Samples} from "./samples.js";
 import {Chart} from "./charts.js";
 import {drawScale, HeatMap} from "./heat_map.js";
 import {BackendTable} from "./backends.js";
-import {RequestList} from "./requests.js";
+import {orders, RequestList} from "./requests.js";
 
 const staleAfter = 3000;    // ms
 const hiddenAfter = 60_000;  // ms in the background before the stream is closed
@@ -59,9 +59,9 @@ function draw() {
 
 function showPools(state) {
   const cards = [...state.pools.values()].map((pool) => {
-    const keys = [...state.backends.values()].filter((each) => each.pool === pool.name).map(keyOf);
+    const keys = [...state.backends.values()].filter((each) => each.pool === pool.name && each.state === "up").map(keyOf);
     const even = samples.evenness(keys);
-    const score = even ? `CV ${even.cv.toFixed(2)}, largest ${even.worst.toFixed(2)}x the mean` : "no evenness: fewer than two values";
+    const score = even ? `CV ${even.cv.toFixed(2)}, the largest ${even.worst.toFixed(2)}x the mean` : "no evenness: fewer than two values";
     return el("p", {className: pool.unavailable ? "pool failed" : "pool"}, el("b", {}, pool.name),
       ` ${pool.backends?.up} of ${pool.backends?.total} up, ${count(pool.in_flight)} in flight, ${count(pool.waiting)} waiting · ` +
       `${pool.picker} · ${score}` + (pool.unavailable ? " · " + pool.unavailable : ""));
@@ -85,8 +85,8 @@ function eventText(event) {
 let eventsShown = -1;
 async function showEvents(total) {
   if (total === undefined || total === eventsShown) return;
-  eventsShown = total;
   const events = await askJson("/api/v1/events");
+  eventsShown = total;
   const items = events.map((event) => el("li", {className: "state-" + (event.to ?? event.kind)},
     el("time", {}, clock(event.second)), " ", eventText(event)));
   byId("events").replaceChildren(...(items.length ? items : [el("li", {className: "note"}, "None since the daemon started.")]));
@@ -137,7 +137,7 @@ const feed = new Feed({
     eventsShown = -1;
     checkAccess();
     samples.beginRates(state);
-    await samples.load(samples.metric).catch(() => {});
+    await samples.load(samples.metric).catch((error) => showMessage(error.message));
     show(state);
     requests.refresh().catch(() => {});
   },
@@ -177,12 +177,11 @@ function openToken(open) {
   if (open) byId("token").focus();
 }
 
-async function useToken(value) {
+function useToken(value) {
   token.set(value);
   byId("token").value = "";
   openToken(false);
   showMessage("");
-  await checkAccess();
   feed.restart();
 }
 
@@ -196,11 +195,11 @@ byId("token-form").addEventListener("submit", (event) => {
 // ---- controls ----
 
 for (const [name, {label}] of Object.entries(metrics)) byId("metric").append(el("option", {value: name}, label));
-if (metrics[remembered.get("metric")]) samples.metric = remembered.get("metric");
+if (Object.hasOwn(metrics, remembered.get("metric"))) samples.metric = remembered.get("metric");
 byId("metric").value = samples.metric;
 byId("metric").addEventListener("change", async () => {
   remember("metric", byId("metric").value);
-  await samples.load(byId("metric").value).catch((error) => showMessage(error.message));
+  await samples.load(byId("metric").value).then(() => showMessage(""), (error) => showMessage(error.message));
   showPools(feed.state);
   table.update(feed.state);
   draw();
@@ -213,7 +212,12 @@ byId("filter").addEventListener("input", () => {
   table.filter = byId("filter").value;
 });
 
-byId("request-order").addEventListener("change", () => { requests.order = byId("request-order").value; });
+if (Object.hasOwn(orders, remembered.get("requests"))) byId("request-order").value = remembered.get("requests");
+requests.order = byId("request-order").value;
+byId("request-order").addEventListener("change", () => {
+  remember("requests", byId("request-order").value);
+  requests.order = byId("request-order").value;
+});
 
 let requestsInView = false;
 new IntersectionObserver(([entry]) => { requestsInView = entry.isIntersecting; }).observe(byId("requests"));

@@ -1,10 +1,10 @@
 // The last requests as a waterfall, and the decision about one of them.
 import {askJson} from "./live.js";
-import {count, el, seconds} from "./format.js";
+import {count, el, inUse, seconds} from "./format.js";
 
 const shown = 40;
 
-const orders = {
+export const orders = {
   recent: (list) => list,
   slow: (list) => list.toSorted((a, b) => b.duration_seconds - a.duration_seconds),
   failed: (list) => list.filter((each) => each.reason || each.status >= 400),
@@ -36,9 +36,10 @@ const tokens = (exact, estimated) => exact != null ? count(exact) : estimated ? 
 export class RequestList {
   #requests = [];
   #order = "recent";
+  #asking = false;
 
-  constructor({list, panel, failed}) {
-    Object.assign(this, {list, panel, failed});
+  constructor({list, panel}) {
+    Object.assign(this, {list, panel});
   }
 
   set order(order) {
@@ -46,14 +47,16 @@ export class RequestList {
     this.#render();
   }
 
-  /** Asks for the last requests. What the pointer or the focus is in stays as it is. */
+  /** Asks for the last requests. What the pointer or the keyboard's focus is in stays as it is. */
   async refresh() {
-    const inUse = () => this.list.matches(":hover, :focus-within");
-    if (inUse()) return;
-    const requests = await askJson("/api/v1/requests/recent");
-    if (inUse()) return;
-    this.#requests = requests;
-    this.#render();
+    if (inUse(this.list) || this.#asking) return;
+    this.#asking = true;
+    try {
+      this.#requests = await askJson("/api/v1/requests/recent");
+      if (!inUse(this.list)) this.#render();
+    } finally {
+      this.#asking = false;
+    }
   }
 
   #render() {
@@ -65,7 +68,7 @@ export class RequestList {
     const longest = Math.max(...requests.map((each) => each.duration_seconds ?? 0), 1e-6);
     const titles = ["Time", "Request", "Pool, tenant", "Model", "Status", "Tokens in, out", "Total", "Waterfall", "Attempts"];
     const rows = requests.map((each) => el("tr", {className: each.reason ? "failed" : ""},
-      el("td", {}, new Date(each.time).toLocaleTimeString([], {hour12: false})),
+      el("td", {}, new Date(each.time).toLocaleTimeString([], {hourCycle: "h23"})),
       el("td", {}, el("button", {type: "button", className: "name", onclick: () => this.#explain(each)}, each.request_id || "–")),
       el("td", {}, (each.pool ?? "–") + (each.tenant ? ", " + each.tenant : "")), el("td", {}, each.model ?? "–"),
       el("td", {}, each.status + (each.reason ? " " + each.reason : "")),

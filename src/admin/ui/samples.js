@@ -79,9 +79,13 @@ export class Samples {
   /** Takes the newest values, also for a second or two that the stream has skipped; longer gaps stay open. */
   advance(state) {
     const second = state.overview.second;
-    if (second === undefined || second <= this.end) return;
+    if (second === undefined) return;
+    for (const backend of state.backends.values()) backend.ageSeconds = second - Date.parse(backend.since) / 1000;
+    if (second < this.end) this.load(this.metric).catch(reportError);  // the daemon's clock was set back
+    if (second <= this.end) return;
     const passed = this.end ? second - this.end : 1;
     for (const backend of state.backends.values()) this.#count(backend, passed);
+    for (const key of this.#before.keys()) if (!state.backends.has(key)) this.#before.delete(key);
     const first = Math.max(this.end + 1, second - length + 1);
     const set = (ring, value) => {
       for (let each = first; each <= second; ++each) ring.set(each, each === second || passed <= maxSkipped ? value : NaN);
