@@ -35,6 +35,9 @@ void add_daemon(MetricsPage& page, const RuntimeView& view) {
   page.gauges("evenkeel_event_loop_lag_seconds",
               "Longest iteration of any worker's event loop since the last scrape.");
   page.add({}, seconds_of(lag));
+  page.gauges("evenkeel_control_loop_lag_seconds",
+              "Longest iteration of the control loop since the last scrape.");
+  page.add({}, seconds_of(view.runtime.control_loop->take_max_iteration_time()));
   page.counters("evenkeel_access_log_dropped_total", "Access log lines that were lost.");
   page.add({}, access_log == nullptr ? 0 : access_log->dropped());
   page.counters("evenkeel_log_dropped_total", "Lines of the daemon's own log that were lost.");
@@ -54,6 +57,21 @@ void add_daemon(MetricsPage& page, const RuntimeView& view) {
   }
   page.gauges("evenkeel_build_info", "1; its labels name the version and the compiler.");
   page.add({{"version", status.version}, {"compiler", compiler}}, std::uint64_t{1});
+}
+
+void add_certificates(MetricsPage& page, const RuntimeStatus& status) {
+  page.gauges("evenkeel_tls_certificate_expiry_timestamp_seconds",
+              "When a certificate of a listener expires.");
+  for (const ListenerConfig& listener : status.config->listeners) {
+    const auto tls = status.pool_set->tls_of(listener.name);
+    if (tls == nullptr) continue;
+    for (std::size_t i = 0; i < tls->certificates().size(); ++i) {
+      const PresentedCertificate& each = tls->certificates()[i];
+      const std::chrono::duration<double> expires = each.expires.time_since_epoch();
+      page.add({{"listener", listener.name}, {"number", std::to_string(i)}, {"name", each.name}},
+               expires.count());
+    }
+  }
 }
 
 void add_memory(MetricsPage& page, const MemoryFigures* memory) {
@@ -78,6 +96,7 @@ std::string render_metrics(const RuntimeAccess& runtime) {
   add_pool_families(page, view);
   add_backend_families(page, view);
   add_daemon(page, view);
+  add_certificates(page, *view.status);
   add_memory(page, runtime.memory);
   add_process_families(page);
   return page.take_text();

@@ -1,5 +1,8 @@
 #include "admin/pool_families.h"
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -137,6 +140,35 @@ void add_shadows(MetricsPage& page, const RuntimeView& view) {
   for (const auto& [labels, shadow] : rows) page.add(labels, seconds_of(shadow.gain_sum));
 }
 
+/// Returns the standard deviation over the mean of the requests in flight by weight, of backends
+/// that are in rotation. Nothing: there are fewer than two, or none has a request.
+std::optional<double> balance_cv(const PoolState& pool) {
+  double sum = 0;
+  double squares = 0;
+  double count = 0;
+  for (const BackendPtr& backend : pool.backends()) {
+    if (!backend->state().in_rotation()) continue;
+    const double load = backend->slots().in_flight() /
+                        static_cast<double>(std::max(backend->spec().config.weight, 1u));
+    sum += load;
+    squares += load * load;
+    ++count;
+  }
+  if (count < 2 || sum == 0) return std::nullopt;
+  const double mean = sum / count;
+  return std::sqrt(std::max(0.0, squares / count - mean * mean)) / mean;
+}
+
+void add_balance(MetricsPage& page, const RuntimeView& view) {
+  page.gauges("evenkeel_balance_cv",
+              "How uneven the requests in flight by weight are: their standard deviation over "
+              "their mean.");
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    const auto cv = balance_cv(*pool.state);
+    if (cv) page.add({{"pool", pool.state->config().name}}, *cv);
+  }
+}
+
 }  // namespace
 
 void add_panic_family(MetricsPage& page, const RuntimeView& view) {
@@ -148,6 +180,7 @@ void add_panic_family(MetricsPage& page, const RuntimeView& view) {
 }
 
 void add_pool_families(MetricsPage& page, const RuntimeView& view) {
+  add_balance(page, view);
   add_affinity(page, view);
   add_subsets(page, view);
   add_schedulers(page, view);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <ctime>
 #include <map>
 
 #include "evenkeel/base/host.h"
@@ -18,6 +19,7 @@ struct TlsContexts {
   std::vector<OwnedContext> all;
   std::map<std::string, SSL_CTX*, std::less<>> by_name;
   std::map<std::string, SSL_CTX*, std::less<>> by_suffix;  // ".example.com" of "*.example.com"
+  std::vector<PresentedCertificate> presented;
 
   SSL_CTX* find(std::string_view name) const {
     if (const auto exact = by_name.find(name); exact != by_name.end()) return exact->second;
@@ -57,6 +59,12 @@ std::vector<std::string> names_of(X509* certificate) {
   return names;
 }
 
+std::chrono::system_clock::time_point expiry_of(const X509* certificate) {
+  std::tm parts{};
+  ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &parts);
+  return std::chrono::system_clock::from_time_t(timegm(&parts));
+}
+
 std::array<unsigned char, 32> sha256(const std::string& text) {
   std::array<unsigned char, 32> digest{};
   EVP_Digest(text.data(), text.size(), digest.data(), nullptr, EVP_sha256(), nullptr);
@@ -91,7 +99,10 @@ void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::st
       if (i == 0) problems.insert(problems.end(), found.begin(), found.end());
     }
     if (leaf != nullptr) {
-      for (const std::string& name : names_of(leaf.get())) {
+      const std::vector<std::string> names = names_of(leaf.get());
+      contexts.presented.push_back(
+          {.name = names.empty() ? "" : names.front(), .expires = expiry_of(leaf.get())});
+      for (const std::string& name : names) {
         if (name.starts_with("*.")) {
           contexts.by_suffix.emplace(name.substr(1), context.get());
         } else {
@@ -133,6 +144,7 @@ Result<std::shared_ptr<const TlsServerContext>> TlsServerContext::build(
                            problem->message + (problem->help.empty() ? "" : "; " + problem->help)};
   }
 
+  server->certificates_ = std::move(server->contexts_->presented);
   const bool required = config.client_auth == ClientAuth::require;
   int verify = SSL_VERIFY_NONE;
   if (!config.client_ca.empty()) {

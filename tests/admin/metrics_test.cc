@@ -60,9 +60,27 @@ class MetricsOfPools : public ::testing::Test {
   LabelUses uses_{metrics_registry_.label_index()};
   const std::uint32_t index_ = uses_.backend("llama", "127.0.0.1:8000");
   RuntimeStatusPublisher status_{RuntimeStatus{}};
-  const RuntimeAccess runtime_{
-      .status = &status_, .metrics_registry = &metrics_registry_, .loops = {&loop_}};
+  const RuntimeAccess runtime_{.status = &status_,
+                               .metrics_registry = &metrics_registry_,
+                               .loops = {&loop_},
+                               .control_loop = &loop_};
 };
+
+TEST_F(MetricsOfPools, TellHowUnevenTheLoadIs) {
+  configure(
+      "pools: [{name: llama, backends: [{address: '127.0.0.1:8000', weight: 2}, "
+      "'127.0.0.1:8001', '127.0.0.1:8002']}]");
+  EXPECT_THAT(page(), Not(HasSubstr("evenkeel_balance_cv{")));
+
+  const Backends& backends = pool().backends();
+  backends[2]->state().take_out(OutOfRotation::unhealthy);
+  for (int i = 0; i < 2; ++i) backends[0]->slots().try_acquire();
+  backends[1]->slots().try_acquire();
+  EXPECT_EQ(value(R"(evenkeel_balance_cv{pool="llama"})"), 0);
+
+  for (int i = 0; i < 2; ++i) backends[1]->slots().try_acquire();
+  EXPECT_EQ(value(R"(evenkeel_balance_cv{pool="llama"})"), 0.5);
+}
 
 TEST_F(MetricsOfPools, StartAtZero) {
   configure(one_backend);

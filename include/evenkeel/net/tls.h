@@ -1,6 +1,7 @@
 // TLS policies of listeners and pools, and what a handshake negotiated.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,6 +40,12 @@ struct TlsConnectionInfo {
 class TicketKeys;
 struct TlsContexts;
 
+/// A certificate that a listener presents.
+struct PresentedCertificate {
+  std::string name;  ///< the first of its names; may be empty
+  std::chrono::system_clock::time_point expires;
+};
+
 /// The TLS policy of a listener: TLS 1.3, and TLS 1.2 with ECDHE and AEAD; certificates by SNI;
 /// session tickets with keys that rotate every hour and stay valid for twelve more; no compression,
 /// no renegotiation, no early data. A session resumes only under the policy and for the server name
@@ -69,6 +76,8 @@ class TlsServerContext {
 
   /// Certificates that have expired or are not valid yet, for the log.
   const std::vector<TlsProblem>& warnings() const { return warnings_; }
+  /// Returns what it presents, in the order of the file.
+  const std::vector<PresentedCertificate>& certificates() const { return certificates_; }
 
  private:
   friend class TlsState;
@@ -77,6 +86,7 @@ class TlsServerContext {
   std::unique_ptr<TlsContexts> contexts_;
   std::shared_ptr<TicketKeys> tickets_;
   std::vector<TlsProblem> warnings_;
+  std::vector<PresentedCertificate> certificates_;
   bool http2_ = true;
 };
 
