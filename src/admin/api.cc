@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "admin/authorization.h"
-#include "admin/decision_document.h"
 #include "admin/documents.h"
+#include "admin/explanation.h"
 #include "admin/on_loop.h"
 #include "admin/page.h"
 #include "admin/requests_document.h"
@@ -35,6 +35,8 @@ enum class AdminEndpoint : std::uint8_t {
   events,
   history,
   access,
+  config,
+  explain,
   page,
   plain_page,
   reload,
@@ -48,7 +50,7 @@ namespace {
 constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop that is alive
 constexpr Duration state_update_interval = std::chrono::milliseconds(250);
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 16> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 18> endpoints = {
     {{"/", AdminEndpoint::index},
      {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
@@ -64,6 +66,8 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 16> endpoints =
      {"/api/v1/events", AdminEndpoint::events},
      {"/api/v1/history", AdminEndpoint::history},
      {"/api/v1/access", AdminEndpoint::access},
+     {"/api/v1/explain", AdminEndpoint::explain},
+     {"/api/v1/config", AdminEndpoint::config},
      {plain_page_path, AdminEndpoint::plain_page}}};
 
 constexpr std::string_view no_such_endpoint = "no such endpoint; GET / lists them";
@@ -77,10 +81,12 @@ GET  /api/v1/status                version, configuration, connections, as JSON 
 GET  /api/v1/pools                 each pool
 GET  /api/v1/backends              each backend with its state, the reason for it, and its load
 GET  /api/v1/requests/recent       the last requests to models
-GET  /api/v1/decisions/REQUEST-ID  why picker expected-time placed a request as it did
+GET  /api/v1/decisions/REQUEST-ID  why a request went where it went, or failed
+GET  /api/v1/explain?path=P&model=M where a request would go now; also method and host
 GET  /api/v1/live                  changes once a second, as server-sent events
 GET  /api/v1/history?metric=NAME   up to 15 minutes of each backend, one value a second
 GET  /api/v1/events                changes of backends' states and reloads, the last one first
+GET  /api/v1/config                the configuration in use, and what the last reload changed
 GET  /api/v1/access                whether this client may make changes
 GET  /ui/                          the live page; /ui/plain is a table without script
 POST /api/v1/backends/ID/drain     no new requests for a backend; also ID/undrain and ID/weight
@@ -273,6 +279,8 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
     case AdminEndpoint::events: return json_reply(200, json_text(events_.document()));
     case AdminEndpoint::history: return history(request);
     case AdminEndpoint::access: return access(request);
+    case AdminEndpoint::explain: return explain(request);
+    case AdminEndpoint::config: return json_reply(200, json_text(config_document(*view.status)));
     case AdminEndpoint::plain_page:
       update_events(view);
       return plain_page_reply(status_document(view), backends_document(view, events_.states()));
@@ -309,18 +317,24 @@ AdminReply AdminApi::readyz(std::string_view query) const {
 }
 
 AdminReply AdminApi::decisions(std::string_view request_id) const {
-  const RuntimeView view(runtime_);
-  JsonValue::List attempts = decisions_of(*view.status->pool_set, request_id, view.now);
-  if (attempts.empty()) {
-    return error_reply(
-        404,
-        "no decision about this request is kept: only those about some requests are, "
-        "and about those that ask for it (x-evenkeel-explain)");
-  }
-  JsonValue document;
-  document.add("request_id", request_id);
-  document.add("attempts", std::move(attempts));
-  return json_reply(200, json_text(document));
+  const auto document = explain_request(RuntimeView(runtime_), request_id);
+  if (document) return json_reply(200, json_text(*document));
+  return error_reply(
+      404,
+      "no request with this id is remembered: only the last that failed, the last of pools with "
+      "`inspect`, and those whose decision is kept (`explain_one_in`, x-evenkeel-explain)");
+}
+
+AdminReply AdminApi::explain(const AdminRequest& request) const {
+  const auto parameter = [&](std::string_view name, std::string_view otherwise) {
+    return request.parameter(name).value_or(std::string(otherwise));
+  };
+  const ImaginedRequest imagined{.method = parameter("method", "POST"),
+                                 .host = parameter("host", "localhost"),
+                                 .path = parameter("path", "/v1/chat/completions"),
+                                 .model = parameter("model", "")};
+  if (!imagined.path.starts_with('/')) return error_reply(422, "`path` begins with /");
+  return json_reply(200, json_text(explain_imagined(RuntimeView(runtime_), imagined)));
 }
 
 AdminReply AdminApi::history(const AdminRequest& request) {

@@ -39,6 +39,7 @@ class AdminApi {
   AdminReply history(const AdminRequest& request);
   AdminReply access(const AdminRequest& request) const;
   AdminReply decisions(std::string_view request_id) const;
+  AdminReply explain(const AdminRequest& request) const;
   AdminReply readyz(std::string_view query) const;
   Awaitable<AdminReply> healthz();
   JsonValue live_state();

@@ -123,6 +123,7 @@ JsonValue decision_document(const ExplainedDecision& explained, Instant now) {
     candidates.push_back(candidate_document(explained, decision.candidates[i]));
   }
   JsonValue document;
+  document.add("picker", "expected-time");
   document.add("age_seconds", seconds(now - decision.arrived_at));
   document.add("state", to_string(decision.state));
   document.add("backend", backend_or_null(explained, decision.chosen));

@@ -205,6 +205,18 @@ JsonValue status_document(const RuntimeView& view) {
   return document;
 }
 
+JsonValue config_document(const RuntimeStatus& status) {
+  std::string yaml = print_config(*status.config, false);
+  if (status.variables != nullptr) yaml = status.variables->hide(std::move(yaml));
+  JsonValue::List changes;
+  for (const std::string& change : status.last_changes) changes.emplace_back(change);
+  JsonValue document;
+  document.add("file", status.config_file);
+  document.add("yaml", std::move(yaml));
+  document.add("changes", std::move(changes));
+  return document;
+}
+
 JsonValue::List pools_document(const RuntimeView& view) {
   JsonValue::List pools;
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {

@@ -25,6 +25,9 @@ struct RuntimeView {
 JsonValue problem_document(const Problem& problem);
 
 JsonValue status_document(const RuntimeView& view);
+/// Returns the configuration in use as YAML, without the values of variables, and what the last
+/// accepted reload has changed.
+JsonValue config_document(const RuntimeStatus& status);
 JsonValue::List pools_document(const RuntimeView& view);
 
 /// REQUIRES, of this and the next: `history` was updated with the pool set of `view`.

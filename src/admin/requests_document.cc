@@ -49,7 +49,22 @@ JsonValue::List attempts_of(const RecentRequest& request) {
   return attempts;
 }
 
-JsonValue document_of(const RecentRequest& request) {
+std::int64_t ended(const RecentRequest& request) { return request.started + request.duration; }
+
+void add_refusal(JsonValue& document, const RecentRequest& request) {
+  const RecentRequest::Refusal& refusal = request.refusal;
+  const auto text = [&](std::string_view value) {
+    return request.is_refused ? text_or_null(value) : JsonValue();
+  };
+  document.add("method", text(refusal.method.view()));
+  document.add("host", text(refusal.host.view()));
+  document.add("path", text(refusal.path.view()));
+  document.add("detail", text(refusal.detail.view()));
+}
+
+}  // namespace
+
+JsonValue request_document(const RecentRequest& request) {
   JsonValue document;
   document.add("time", time_text(request.started));
   document.add("request_id", request.request_id.view());
@@ -57,10 +72,11 @@ JsonValue document_of(const RecentRequest& request) {
   document.add("pool", text_or_null(request.pool.view()));
   document.add("tenant", text_or_null(request.tenant.view()));
   document.add("model", text_or_null(request.model.view()));
-  document.add("task", request.task.view());
+  document.add("task", text_or_null(request.task.view()));
   document.add("stream", request.stream);
   document.add("status", request.status);
   document.add("reason", text_or_null(request.reason.view()));
+  add_refusal(document, request);
   document.add("attempts_total", request.attempt_count);
   document.add("attempts", attempts_of(request));
   document.add("max_tokens", count_or_null(request.max_tokens));
@@ -78,9 +94,19 @@ JsonValue document_of(const RecentRequest& request) {
   return document;
 }
 
-std::int64_t ended(const RecentRequest& request) { return request.started + request.duration; }
-
-}  // namespace
+std::optional<RecentRequest> find_request(const MetricsRegistry& registry,
+                                          std::string_view request_id) {
+  std::vector<RecentRequest> requests;
+  for (unsigned worker = 0; worker < registry.size(); ++worker) {
+    registry.worker_metrics(worker).recent_requests().append_to(requests);
+    registry.worker_metrics(worker).recent_failures().append_to(requests);
+  }
+  const std::string_view kept = request_id.substr(0, RecentRequest::max_request_id);
+  std::erase_if(requests,
+                [&](const RecentRequest& each) { return each.request_id.view() != kept; });
+  if (requests.empty()) return std::nullopt;
+  return *std::ranges::max_element(requests, {}, ended);
+}
 
 JsonValue::List recent_requests_document(const MetricsRegistry& registry) {
   std::vector<RecentRequest> requests;
@@ -92,7 +118,7 @@ JsonValue::List recent_requests_document(const MetricsRegistry& registry) {
   if (requests.size() > max_recent_requests) requests.resize(max_recent_requests);
   JsonValue::List documents;
   documents.reserve(requests.size());
-  for (const RecentRequest& each : requests) documents.push_back(document_of(each));
+  for (const RecentRequest& each : requests) documents.push_back(request_document(each));
   return documents;
 }
 

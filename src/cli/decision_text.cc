@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,18 @@ constexpr std::array<DocumentColumn, 17> candidate_columns = {{
     {{"STREAMS", right, 11}, "streams", count_text},
     {{"HEARD", right, 13}, "heard_age_seconds", seconds_text},
     {{"CONFIDENCE", left, 12}, "confidence", word_text},
+}};
+
+/// The columns of pickers that keep no queue of their own.
+constexpr std::array<DocumentColumn, 8> pick_columns = {{
+    {{"BACKEND", left}, "backend", backend_text},
+    {{"STATE", left}, "state", word_text},
+    {{"COST", right}, "cost", number_text},
+    {{"IN FLIGHT", right}, "in_flight", count_text},
+    {{"WEIGHT", right, 3}, "weight", count_text},
+    {{"RUNNING", right, 1}, "running", count_text},
+    {{"WAITING", right, 1}, "waiting", count_text},
+    {{"KV", right, 2}, "kv_cache_ratio", number_text},
 }};
 
 std::string outcome_text(const JsonValue& attempt) {
@@ -86,15 +99,71 @@ void add_fact(Lines& lines, std::string_view name, const std::string& text) {
   if (!text.empty()) lines.push_back(fmt::format("  {:<11}{}", name, text));
 }
 
-void add_candidates(Lines& lines, const JsonValue& attempt, std::optional<std::size_t> width) {
+void add_candidates(Lines& lines, const JsonValue& attempt, std::span<const DocumentColumn> columns,
+                    std::string_view others_text, std::optional<std::size_t> width) {
   const auto& candidates = attempt["candidates"].items();
   if (candidates.empty()) return add_fact(lines, "candidates", "it was not looked at");
   lines.emplace_back();
-  for (std::string& line : documents_text(candidate_columns, candidates, width))
+  for (std::string& line : documents_text(columns, candidates, width))
     lines.push_back(std::move(line));
   const double others =
       attempt["considered"].number().value_or(0) - static_cast<double>(candidates.size());
-  if (others > 0) lines.push_back(fmt::format("and {:.0f} more, which cost more", others));
+  if (others > 0) lines.push_back(fmt::format("and {:.0f} more{}", others, others_text));
+}
+
+/// An attempt that a picker has placed at once, or that took the first free slot.
+void add_pick(Lines& lines, const JsonValue& attempt, std::optional<std::size_t> width) {
+  const std::string& how = attempt["state"].text();
+  const std::string picker = printable(attempt["picker"].text());
+  const std::string text = how == "session"  ? "where its session is"
+                           : how == "waited" ? fmt::format("the first free slot, after {}",
+                                                           seconds_text(attempt["waited_seconds"]))
+                                             : "by picker " + picker;
+  lines.push_back(fmt::format("pool {}, {} ago: on {}, {}", printable(attempt["pool"].text()),
+                              seconds_text(attempt["age_seconds"]),
+                              backend_text(attempt["backend"]), text));
+  add_candidates(lines, attempt, pick_columns, "", width);
+}
+
+std::string attempts_text(const JsonValue& request) {
+  std::string text;
+  for (const JsonValue& attempt : request["attempts"].items()) {
+    if (!text.empty()) text += ", then ";
+    text += fmt::format("{} {}", printable(attempt["backend"].text()),
+                        printable(attempt["outcome"].text()));
+  }
+  return text;
+}
+
+/// How the request ended.
+void add_request(Lines& lines, const JsonValue& request) {
+  const auto word = [](const JsonValue& value) { return printable(value.text()); };
+  const std::string reason = request["reason"].is_null() ? "" : " " + word(request["reason"]);
+  lines.push_back(fmt::format("{}: {:.0f}{} after {}", word(request["time"]),
+                              request["status"].number().value_or(0), reason,
+                              seconds_text(request["duration_seconds"])));
+  if (!request["path"].is_null()) {
+    add_fact(lines, "request",
+             fmt::format("{} {} of host {}", word(request["method"]), word(request["path"]),
+                         word_text(request["host"])));
+  }
+  if (!request["detail"].is_null()) add_fact(lines, "because", word(request["detail"]));
+  add_fact(lines, "placed",
+           fmt::format("route {}, pool {}, model {}, tenant {}", word_text(request["route"]),
+                       word_text(request["pool"]), word_text(request["model"]),
+                       word_text(request["tenant"])));
+  add_fact(lines, "attempts", attempts_text(request));
+}
+
+void add_routes(Lines& lines, const JsonValue& routes) {
+  std::string text;
+  for (const JsonValue& route : routes.items()) {
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} ({})", printable(route["route"].text()),
+                        route["mismatch"].is_null() ? "takes it now, or by its header fields"
+                                                    : "other " + route["mismatch"].text());
+  }
+  add_fact(lines, "routes", text);
 }
 
 /// `requests`: with the same ID.
@@ -124,20 +193,26 @@ void add_attempt(Lines& lines, const JsonValue& attempt, double requests,
     add_fact(lines, "came true", tokens_text(attempt["outcome"]));
   }
   if (!attempt["shadow"].is_null()) add_fact(lines, "shadow", shadow_text(attempt["shadow"]));
-  add_candidates(lines, attempt, width);
+  add_candidates(lines, attempt, candidate_columns, ", which cost more", width);
 }
 
 }  // namespace
 
 Lines decision_text(const JsonValue& document, std::optional<std::size_t> width) {
   Lines lines;
+  if (!document["ended"].is_null()) add_request(lines, document["ended"]);
+  if (!document["routes"].is_null()) add_routes(lines, document["routes"]);
   double requests = 1;
   for (const JsonValue& attempt : document["attempts"].items()) {
     requests = std::max(requests, attempt["request"].number().value_or(1));
   }
   for (const JsonValue& attempt : document["attempts"].items()) {
     if (!lines.empty()) lines.emplace_back();
-    add_attempt(lines, attempt, requests, width);
+    if (attempt["held"].is_null()) {
+      add_pick(lines, attempt, width);
+    } else {
+      add_attempt(lines, attempt, requests, width);
+    }
   }
   return lines;
 }

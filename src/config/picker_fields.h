@@ -88,12 +88,12 @@ void each_key(Of<PickerConfig>, const auto& visit) {
                    "from what the engines report (`metrics`).",
             .variants = {"expected-time"}},
         &T::shared_backends, FlagForm{});
-  visit(
-      Key{.name = "explain_one_in",
-          .doc = "The decision about one request in so many is kept for a while, to be explained "
-                 "(`/api/v1/decisions/ID`) and for `shadow_picker`. 0: only of requests that ask.",
-          .variants = {"expected-time"}},
-      &T::explain_one_in, CountForm{0, 1'000'000});
+  visit(Key{.name = "explain_one_in",
+            .doc = "The decision about every Nth request is kept for a while, to be explained "
+                   "(`evenkeel ctl explain ID`) and for `shadow_picker`. 0: only of requests that "
+                   "ask.",
+            .default_text = "16 of picker expected-time, else 0"},
+        &T::explain_one_in, OptionalForm<CountForm>{{0, 1'000'000}});
   visit(Key{.name = "shadow_picker",
             .doc = "Another picker, with its own settings if it needs any: metrics tell what its "
                    "choices for the same requests would cost. It places none. It is asked about "
@@ -115,7 +115,7 @@ inline void finish(Of<PickerConfig>, Node& node, const PickerConfig& picker) {
   if (picker.shadow_picker && picker.shadow_picker->name == "expected-time") {
     shadow->fail("expected-time cannot be compared: it learns from requests that it places",
                  "name another picker");
-  } else if (picker.explain_one_in == 0) {
+  } else if (picker.explain_one_in == 0u) {
     shadow->fail("is asked about no request: `explain_one_in` is 0",
                  "let that be 1 or more, or remove the key");
   }

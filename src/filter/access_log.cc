@@ -115,6 +115,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
   if (!result) {
     Error& error = result.error();
     request.info.outcome.fault = error.fault;
+    request.info.outcome.detail = request.fields.keep(error.detail);
     if (error.fault == Fault::client_gone) co_return std::move(error);
     if (request.info.outcome.grpc_status) {
       request.info.outcome.grpc_status = static_cast<std::uint8_t>(grpc_status_of(error));
@@ -160,34 +161,41 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
   } else if (client_left) {
     worker_metrics_.count_error(identity.pool_index, Fault::client_gone);
   }
-  if (inference != nullptr) record_recent(info, ended, status);
+  if (inference != nullptr || outcome.fault) {
+    record_recent(inference != nullptr ? worker_metrics_.recent_requests()
+                                       : worker_metrics_.recent_failures(),
+                  {.method = method, .host = host, .path = path}, info, ended, status);
+  }
   write(method, host, path, info, ended, status);
 }
 
-void RequestRecorder::record_recent(const RequestInfo& info, Instant ended, int status) {
+void RequestRecorder::record_recent(RecentRequests& requests, const Target& target,
+                                    const RequestInfo& info, Instant ended, int status) {
+  static const InferenceInfo none;
   const auto& [identity, timings, outcome, plan, inference] = info;
-  const InferenceRequest& request = inference->request;
-  const InferenceResponse& response = inference->response;
+  const InferenceRequest& request = (inference != nullptr ? *inference : none).request;
+  const InferenceResponse& response = (inference != nullptr ? *inference : none).response;
   const WallClock::System::time_point started = wall_time_.at(timings.started);
-  RecentRequest record{.started = microseconds(started.time_since_epoch()),
-                       .request_id = identity.request_id,
-                       .model = std::string_view(request.model),
-                       .task = std::string_view(to_string(request.task)),
-                       .route = identity.route,
-                       .pool = identity.pool,
-                       .tenant = identity.tenant.name,
-                       .finish_reason = std::string_view(response.finish_reason),
-                       .status = status,
-                       .stream = request.stream,
-                       .attempt_count = static_cast<std::uint8_t>(outcome.attempts.size()),
-                       .max_tokens = count_or_none(request.max_tokens),
-                       .prompt_bytes = request.prompt_bytes,
-                       .estimated_prompt_tokens = request.estimated_prompt_tokens,
-                       .prompt_tokens = count_or_none(response.prompt_tokens),
-                       .completion_tokens = count_or_none(response.completion_tokens),
-                       .cached_tokens = count_or_none(response.cached_tokens),
-                       .duration = microseconds(ended - timings.started),
-                       .waited = microseconds(timings.waited)};
+  RecentRequest record{
+      .started = microseconds(started.time_since_epoch()),
+      .request_id = identity.request_id,
+      .model = std::string_view(request.model),
+      .task = std::string_view(inference != nullptr ? to_string(request.task) : ""),
+      .route = identity.route,
+      .pool = identity.pool,
+      .tenant = identity.tenant.name,
+      .finish_reason = std::string_view(response.finish_reason),
+      .status = status,
+      .stream = request.stream,
+      .attempt_count = static_cast<std::uint8_t>(outcome.attempts.size()),
+      .max_tokens = count_or_none(request.max_tokens),
+      .prompt_bytes = request.prompt_bytes,
+      .estimated_prompt_tokens = request.estimated_prompt_tokens,
+      .prompt_tokens = count_or_none(response.prompt_tokens),
+      .completion_tokens = count_or_none(response.completion_tokens),
+      .cached_tokens = count_or_none(response.cached_tokens),
+      .duration = microseconds(ended - timings.started),
+      .waited = microseconds(timings.waited)};
   const std::string_view reason = reason_of(outcome, status);
   record.reason = reason;
   const std::size_t count = outcome.attempts.size();
@@ -206,7 +214,14 @@ void RequestRecorder::record_recent(const RequestInfo& info, Instant ended, int 
   if (const auto time = response.time_per_output_token()) {
     record.per_output_token = microseconds(*time);
   }
-  worker_metrics_.recent_requests().record(record);
+  record.is_refused = outcome.fault.has_value();
+  if (record.is_refused) {
+    record.refusal = {.method = target.method,
+                      .host = target.host,
+                      .path = std::string_view(target_with_hidden_credentials(target.path)),
+                      .detail = outcome.detail};
+  }
+  requests.record(record);
 }
 
 void RequestRecorder::refused(std::string_view method, std::string_view host, std::string_view path,
@@ -217,7 +232,11 @@ void RequestRecorder::refused(std::string_view method, std::string_view host, st
   const int status = client_left ? 499 : outcome.status;
   worker_metrics_.count(
       {.status = status, .grpc_status = outcome.grpc_status, .duration = ended - timings.started});
-  if (outcome.fault) worker_metrics_.count_error(0, *outcome.fault);
+  if (outcome.fault) {
+    worker_metrics_.count_error(0, *outcome.fault);
+    record_recent(worker_metrics_.recent_failures(), {.method = method, .host = host, .path = path},
+                  info, ended, status);
+  }
   write(method, host, path, info, ended, status);
 }
 

@@ -162,7 +162,7 @@ Task<Result<Response>> ForwardingHeadersFilter::handle(Request& request, Handler
   bool asks_why = false;
   remove_forged(fields, listener != nullptr, believed, asks_why);
   if (asks_why) [[unlikely]] {
-    fields.add("x-evenkeel-explain", listener != nullptr ? "proxy" : "client");
+    identity.asker = listener != nullptr ? Asker::proxy : Asker::client;
   }
   if (!tenant_headers_.empty()) {
     remove_forged_tenants(fields, listener != nullptr, tenant_headers_);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,12 @@ class SampledPicker final : public CandidatePicker {
                 std::uint64_t seed)
       : CandidatePicker(options, seed), by_weight_(std::move(by_weight)), cost_(candidates_) {}
 
+  std::optional<double> compared_cost(std::size_t index, Instant now) override {
+    const auto number = static_cast<std::uint32_t>(index);
+    if (!scanned_ && number != drawn_.first && number != drawn_.second) return std::nullopt;
+    return cost_(number, now);
+  }
+
  private:
   static constexpr std::uint32_t full_scan_limit = 32;
   static constexpr int max_draws = 16;
@@ -43,9 +50,15 @@ class SampledPicker final : public CandidatePicker {
     for (int draws = 0; draws < max_draws; ++draws) {
       const std::uint32_t drawn = by_weight_->draw(rng_);
       if (drawn == first || !eligible(drawn)) continue;
-      if (first != none) return cost_(drawn, now) < cost_(first, now) ? drawn : first;
+      if (first != none) {
+        scanned_ = false;
+        drawn_ = {first, drawn};
+        return cost_(drawn, now) < cost_(first, now) ? drawn : first;
+      }
       first = drawn;
     }
+    scanned_ = first == none;
+    drawn_ = {first, none};
     return first != none ? first : cheapest(eligible);
   }
 
@@ -69,6 +82,8 @@ class SampledPicker final : public CandidatePicker {
 
   std::shared_ptr<const AliasTable> by_weight_;
   Cost cost_;
+  bool scanned_ = true;  // the last pick has looked at every backend, not only at those drawn
+  std::pair<std::uint32_t, std::uint32_t> drawn_{none, none};
 };
 
 template <class Cost>

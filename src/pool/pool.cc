@@ -38,6 +38,7 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
   keep(&PoolState::retry_budget_);
   keep(&PoolState::wait_forecast_);
   keep(&PoolState::maintenance_);
+  keep(&PoolState::picks_);
 
   std::unordered_map<std::string_view, const BackendPtr*> known;
   if (predecessor != nullptr) {
@@ -225,9 +226,17 @@ const BackendPtr* Pool::pick_backend(const Hint& hint) {
   Hint timed = hint;
   timed.now = loop_.now();
   for (int pick = 0; pick < max_pick_attempts; ++pick) {
-    const BackendPtr* backend = picker_for(timed).pick(timed);
+    Picker& picker = picker_for(timed);
+    const BackendPtr* backend = picker.pick(timed);
     if (backend == nullptr || admission.is_awaited((*backend)->shared())) return nullptr;
-    if ((*backend)->try_acquire(timed.now)) return backend;
+    if (hint.explained.empty()) [[likely]] {
+      if ((*backend)->try_acquire(timed.now)) return backend;
+      continue;
+    }
+    PickRecord record = describe_pick(*state_, timed, &picker, **backend, "picked");
+    if (!(*backend)->try_acquire(timed.now)) continue;
+    state_->picks().add(std::move(record));
+    return backend;
   }
   return nullptr;
 }

@@ -46,6 +46,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
         return wait_for_pinned(hint, backend.shared(), deadline);
       }
       affinity.count_hit(*hint.session);
+      explain_session(hint, backend);
       Lease lease = Lease::adopt(*pin.backend);
       if (pin.confirmed) lease.set_session_confirmed();
       return lease;
@@ -63,6 +64,15 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
   // Another request of the session was placed meanwhile.
   lease.release();
   return acquire_for_session(hint, deadline);
+}
+
+/// Records that the request went where its session is, if it is recorded at all.
+void Pool::explain_session(const Hint& hint, const Backend& backend) const {
+  if (hint.explained.empty()) [[likely]]
+    return;
+  Hint timed = hint;
+  timed.now = loop_.now();
+  state_->picks().add(describe_pick(*state_, timed, nullptr, backend, "session"));
 }
 
 void Pool::confirm_session(const SessionHint& session, const Backend& backend) {
@@ -107,6 +117,7 @@ Task<Result<Lease>> Pool::acquire_for_soft_session(Hint hint, Instant deadline) 
   if (home != nullptr && state_->schedules(hint)) {
     hint.preferred = &(*home)->shared();
   } else if (home != nullptr && !is_saturated(**home) && (*home)->try_acquire(loop_.now())) {
+    explain_session(hint, **home);
     return followed(Lease::adopt(*home), session);
   }
   auto placed = acquire(hint, deadline);

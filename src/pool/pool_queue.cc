@@ -38,6 +38,17 @@ Error queue_error(Fault fault, const char* why, const AdmissionTicket& ticket, I
   return refusal(fault, pool.config().name, why, retry_after);
 }
 
+/// Records that the request has the first slot that became free for it.
+void explain_wait(const AdmissionTicket& ticket, Instant now) {
+  Hint hint = ticket.hint;
+  hint.now = now;
+  const bool is_pinned = hint.pinned != nullptr;
+  PickRecord record =
+      describe_pick(*ticket.pool, hint, nullptr, *ticket.backend, is_pinned ? "session" : "waited");
+  record.waited = ticket.waited();
+  ticket.pool->picks().add(std::move(record));
+}
+
 /// `stage`: in which its wait has ended.
 Result<Lease> outcome_of(const std::shared_ptr<AdmissionTicket>& ticket, Stage stage, Instant now) {
   const bool is_scheduled = ticket->is_scheduled();
@@ -62,6 +73,8 @@ Result<Lease> outcome_of(const std::shared_ptr<AdmissionTicket>& ticket, Stage s
   }
   std::shared_ptr<PlacedRequest> placed;
   if (is_scheduled) placed = {ticket, &*ticket->placed};
+  if (!is_scheduled && !ticket->hint.explained.empty()) [[unlikely]]
+    explain_wait(*ticket, now);
   return Lease::adopt(std::move(ticket->backend), ticket->waited(), std::move(placed));
 }
 
@@ -109,7 +122,7 @@ Task<void> Pool::keep_pace() {
 /// One request in so many is recorded, with the choice of the shadow picker, if there is one. That
 /// one chooses among all backends of the pool, as if it stood in the scheduler's place.
 void Pool::sample(AdmissionTicket& ticket) {
-  const std::uint32_t interval = state_->config().picker.explain_one_in;
+  const std::uint32_t interval = state_->config().picker.explained_interval();
   if (interval > 0 && ++unsampled_ >= interval) {
     unsampled_ = 0;
     ticket.is_sample = true;

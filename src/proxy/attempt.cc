@@ -134,10 +134,8 @@ AttemptResult Attempt::complete(Response& response) {
     response.fields.add("x-evenkeel-backend", backend_.spec().address);
     response.fields.add("x-evenkeel-pool", config.name);
   }
-  if (lease_.placed() != nullptr && wants_explanation(request_, config.debug_headers))
-      [[unlikely]] {
-    add_explanation(*lease_.placed(), response);
-  }
+  if (wants_explanation(request_, config.debug_headers)) [[unlikely]]
+    add_explanation(context_.pool, lease_, request_, response);
   const bool finds_errors =
       context_.options.finds_stream_errors || backend_.findings().detected_engine() != 0;
   response.body =

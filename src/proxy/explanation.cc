@@ -3,19 +3,21 @@
 namespace evenkeel {
 
 bool wants_explanation(const Request& request, bool names_backends) {
-  constexpr std::string_view name = "x-evenkeel-explain";
-  for (const Field& field : request.fields) {
-    if (field.name_size != name.size() || !equals_ignore_case(field.name(), name)) [[likely]]
-      continue;
-    return field.value() == "proxy" || names_backends;
-  }
-  return false;
+  const Asker asker = request.info.identity.asker;
+  return asker == Asker::proxy || (asker == Asker::client && names_backends);
 }
 
-void add_explanation(const PlacedRequest& placed, Response& response) {
-  const auto explanation = placed.explanation();
-  if (!explanation) return;
-  response.fields.add("x-evenkeel-decision", response.fields.keep(compact_text(*explanation)));
+void add_explanation(const PoolState& pool, const Lease& lease, const Request& request,
+                     Response& response) {
+  std::string text;
+  if (lease.placed() != nullptr) {
+    const auto explanation = lease.placed()->explanation();
+    if (explanation) text = compact_text(*explanation);
+  } else {
+    const auto picks = pool.picks().find(request.info.identity.request_id);
+    if (!picks.empty()) text = compact_text(picks.back(), pool.config().picker.name);
+  }
+  if (!text.empty()) response.fields.add("x-evenkeel-decision", response.fields.keep(text));
 }
 
 void explain_refusal(const PoolState& pool, Request& request) {

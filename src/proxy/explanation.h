@@ -7,12 +7,13 @@
 
 namespace evenkeel {
 
-/// True if the client asks for the decision of its pool's scheduler and may know of backends: it is
+/// True if the client asks why its request goes where it goes and may know of backends: it is
 /// behind a trusted proxy, or `names_backends`: the pool names them to all.
 bool wants_explanation(const Request& request, bool names_backends);
 
 /// Adds the decision that has placed the request, if it was recorded.
-void add_explanation(const PlacedRequest& placed, Response& response);
+void add_explanation(const PoolState& pool, const Lease& lease, const Request& request,
+                     Response& response);
 
 /// Notes the last decision on a request that no backend got; nothing if it did not reach the
 /// scheduler. REQUIRES: `request.info.inference`.

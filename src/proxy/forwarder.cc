@@ -134,13 +134,15 @@ const RouteRules* Forwarder::rules_of(const RequestIdentity& identity) const {
   return rules.route == identity.route ? &rules : nullptr;
 }
 
-Hint Forwarder::hint_of(const Request& request) const {
+Hint Forwarder::hint_of(const Request& request) {
   const RequestIdentity& identity = request.info.identity;
   Hint hint{.subset = identity.subset,
             .session_subset = identity.session_subset,
             .priority = identity.priority,
             .tenant = sharing_tenant(identity),
             .client = identity.client};
+  if (is_explained(request)) [[unlikely]]
+    hint.explained = identity.request_id;
   if (options_.hash_header) {
     if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
   } else if (request.info.inference != nullptr) {
@@ -149,6 +151,16 @@ Hint Forwarder::hint_of(const Request& request) const {
         pool_.key_of(hint, {.blocks = asked.prefix_blocks, .conversation = asked.conversation});
   }
   return hint;
+}
+
+/// True if the pick of the request is recorded: its client asks for it, or it is a sample.
+/// Schedulers take samples of their own.
+bool Forwarder::is_explained(const Request& request) {
+  const PoolConfig& config = state().config();
+  if (wants_explanation(request, config.debug_headers)) [[unlikely]]
+    return true;
+  const std::uint32_t interval = config.picker.explain_one_in.value_or(0);
+  return interval > 0 && picks_ % interval == 0;
 }
 
 /// What the scheduler is to know of the request; nothing in pools without one, and of a request

@@ -294,6 +294,39 @@ PossibleRoutes Router::possible_routes(const Request& request) const {
   return possible;
 }
 
+std::string_view to_string(Mismatch mismatch) {
+  switch (mismatch) {
+    case Mismatch::none: return "none";
+    case Mismatch::host: return "host";
+    case Mismatch::path: return "path";
+    case Mismatch::header: return "header";
+    case Mismatch::method: return "method";
+    case Mismatch::body: return "body";
+  }
+  return "unknown";
+}
+
+std::vector<Mismatch> Router::mismatches(const Request& request) const {
+  std::string storage;
+  const auto normalised = normalised_path(request.path, storage);
+  if (!normalised) return std::vector<Mismatch>(rules_.size(), Mismatch::path);
+  const std::string_view path = *normalised;
+  const InferenceInfo* const info = request.info.inference.get();
+  const auto mismatch_of = [&](const Rule& rule) {
+    if (!rule.has_host(request)) return Mismatch::host;
+    if (!rule.has_path(request, path)) return Mismatch::path;
+    if (!rule.has_method(request)) return Mismatch::method;
+    if (!rule.has_fields(request)) return Mismatch::header;
+    const bool takes_body = rule.body == nullptr ||
+                            (info != nullptr ? rule.body->matches(info->request, info->rest_unread)
+                                             : claims_of(request, path, false).meet(*rule.body));
+    return takes_body ? Mismatch::none : Mismatch::body;
+  };
+  std::vector<Mismatch> mismatches;
+  for (const Rule& rule : rules_) mismatches.push_back(mismatch_of(rule));
+  return mismatches;
+}
+
 /// The first thing that is wrong with the request counts: its body where a route would take it by
 /// its head, its method where one would take it by the rest.
 RouteRefusal Router::refusal_of(const Request& request) const {

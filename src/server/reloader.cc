@@ -275,6 +275,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     status.config = config_;
     status.pool_set = pool_set_;
     if (change.hash.empty()) return;
+    status.variables = variables_;
     status.config_hash = change.hash;
     status.loaded_at = std::chrono::system_clock::now();
     ++status.reloads;
@@ -424,6 +425,7 @@ void Reloader::report(const CheckedFile& file) {
     problems.pop_back();  // the log adds the last line end
     log::error("reload rejected; the previous configuration stays active:\n" + problems);
   } else {
+    process_.status.update([&](RuntimeStatus& status) { status.last_changes = file.changes; });
     log::info(fmt::format("reloaded {}{}: {} change{}; {}", file_,
                           file.takeover.empty() ? "" : " by another process", file.changes.size(),
                           file.changes.size() == 1 ? "" : "s", summary()));

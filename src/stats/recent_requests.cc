@@ -13,9 +13,10 @@ void RecentRequests::record(const RecentRequest& request) {
   }
   const std::size_t attempts =
       std::min<std::size_t>(request.attempt_count, RecentRequest::max_attempts);
-  const std::size_t used = (offsetof(RecentRequest, attempts) +
-                            attempts * sizeof(RecentRequest::Attempt) + sizeof(std::uint64_t) - 1) /
-                           sizeof(std::uint64_t);
+  const std::size_t size = request.is_refused ? sizeof request
+                                              : offsetof(RecentRequest, attempts) +
+                                                    attempts * sizeof(RecentRequest::Attempt);
+  const std::size_t used = (size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
   const auto* const bytes = reinterpret_cast<const char*>(&request);
   Slot& slot = (*slots)[next_];
   next_ = (next_ + 1) % capacity;

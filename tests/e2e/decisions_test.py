@@ -135,8 +135,55 @@ class Explaining(case.Case):
         self.start(self.simulators("--model", "llama").addresses[0])
         answer = self.daemon_.ask_admin("/api/v1/decisions/unknown")
         self.assertEqual(answer.status, 404)
-        self.assertIn("no decision about this request is kept", json.loads(answer.body)["error"])
+        self.assertIn("no request with this id is remembered", json.loads(answer.body)["error"])
         self.assertEqual(self.daemon_.ask_admin("/api/v1/decisions/unknown", method="POST").status, 405)
+
+    def test_any_picker_tells_why(self):
+        servers = [self.backend(), self.backend()]
+        for picker in ("least-connections", "round-robin", "consistent-hash"):
+            self.start(*servers, pool={"picker": picker}, **self.trusting())
+            told = self.ask(picker, EXPLAIN).field("x-evenkeel-decision")
+            attempt, = self.kept(picker)
+            self.assertEqual((attempt["picker"], attempt["state"], attempt["considered"]), (picker, "picked", 2))
+            self.assertIn(f'backend="{attempt["backend"]}", picker={picker}', told)
+            self.assertEqual({each["backend"] for each in attempt["candidates"]}, {each.address for each in servers})
+            self.assertEqual(attempt["candidates"][0]["cost"], 1 if picker == "least-connections" else None)
+            shown = command("ctl", "explain", picker, "--admin", self.daemon_.admin).stdout
+            self.assertIn(f"on {attempt['backend']}, by picker {picker}", shown)
+
+    def test_every_second_request_is_kept_if_the_file_says_so(self):
+        self.start(self.backend(), pool={"picker": {"name": "least-connections", "explain_one_in": 2}})
+        for number in range(6):
+            self.ask(f"r{number}")
+        self.assertEqual(sum(bool(self.kept(f"r{number}")) for number in range(6)), 3)
+
+    def test_what_failed_is_explained_too(self):
+        daemon = self.daemon({"pools": [{"name": "pool", "backends": [self.backend().address]}],
+                              "routes": [{"name": "chat", "match": {"path": "/v1/**"}, "pool": "pool"},
+                                         {"name": "other", "match": {"host": "other.example"}, "pool": "pool"}]})
+        answer = exchange(daemon.address, "GET", "/v2/models?api_key=secret", (("x-request-id", "lost"),))
+        self.assertEqual(answer.status, 404)
+        explained = daemon.api("decisions/lost")
+        self.assertEqual(explained["routes"], [{"route": "chat", "mismatch": "path"}, {"route": "other", "mismatch": "host"}])
+        self.assertEqual(explained["ended"]["reason"], "no_route")
+        shown = command("ctl", "explain", "lost", "--admin", daemon.admin).stdout
+        for text in ("404 no_route", "GET /v2/models?api_key=*** of host", "none with its host has this path",
+                     "chat (other path), other (other host)"):
+            self.assertIn(text, shown)
+        self.assertNotIn("secret", shown)
+
+    def test_a_request_that_was_not_sent_is_explained(self):
+        servers = [self.backend(), self.backend()]
+        daemon = self.daemon({"pools": [{"name": "pool", "backends": [each.address for each in servers]}],
+                              "routes": [{"name": "large", "match": {"model": ["large"]}, "pool": "pool"},
+                                         {"name": "rest", "match": {"path": "/v1/**"}, "pool": "pool"}]})
+        found = daemon.api("explain?path=/v1/chat/completions&model=small")
+        self.assertEqual(found["route"], "rest")
+        self.assertEqual(found["routes"], [{"route": "large", "mismatch": "body"}, {"route": "rest", "mismatch": None}])
+        self.assertEqual(found["pools"][0]["pick"]["considered"], 2)
+        self.assertEqual(daemon.api("explain?path=/v1/x&model=large")["route"], "large")
+        self.assertIsNone(daemon.api("explain?path=/other&model=small")["route"])
+        self.assertEqual(daemon.ask_admin("/api/v1/explain?path=x").status, 422)
 
     def test_a_held_request_tells_what_held_it(self):
         server = self.backend(lambda request: request.wait_disconnected())
@@ -236,7 +283,7 @@ class Explaining(case.Case):
         self.eventually(lambda: prompts(busy))
         answer = self.ask("moved", EXPLAIN)
         self.assertEqual((answer.status, answer.field("x-evenkeel-fallback")), (200, "other"))
-        self.assertIsNone(answer.field("x-evenkeel-decision"))
+        self.assertRegex(answer.field("x-evenkeel-decision"), f'^backend="{server}", picker=round-robin, ')
         self.assertEqual(self.kept("moved")[0]["state"], "left")
 
     def test_ctl_explains_it(self):
@@ -247,7 +294,8 @@ class Explaining(case.Case):
         done = command("ctl", "explain", "first", "--admin", self.daemon_.admin)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
-        self.assertRegex(lines[0], f"^pool pool, .* ago: finished, on {self.kept('first')[0]['backend']}$")
+        self.assertRegex(lines[0], r"^[-\d]+T[:.\d]+Z: 200 after ")
+        self.assertRegex(done.stdout, f"\npool pool, .* ago: finished, on {self.kept('first')[0]['backend']}\n")
         for fact in ("request", "targets", "predicted", "came true", "shadow"):
             self.assertTrue(any(line.startswith(f"  {fact} ") for line in lines), done.stdout)
         self.assertEqual({line.split()[0] for line in lines[-2:]}, set(servers.addresses))

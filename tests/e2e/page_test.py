@@ -229,6 +229,27 @@ class Page(case.Case):
         })()"""
         browser.wait(f"{drawn} > 3 / 120 * 0.5")
 
+    def test_the_form_says_where_a_request_would_go(self):
+        backend = self.backend()
+        browser = self.live(self.start_daemon(backend))
+        browser.evaluate('document.querySelector("#explain-form").scrollIntoView()')
+        browser.click("#explain-form button")
+        browser.wait(f'document.querySelector("#explained").textContent.includes("pool: {backend.address}, by picker least-connections")')
+
+    def test_the_configuration_is_shown_without_secrets(self):
+        backend = self.backend()
+        daemon = self.daemon({"pools": [{"name": "pool", "backends": ["${HIDDEN}"]}]}, env={"HIDDEN": backend.address})
+        browser = self.live(daemon)
+        browser.evaluate('document.querySelector("#config").scrollIntoView()')
+        browser.click("#config summary")
+        browser.wait('document.querySelector("#config-body pre")?.textContent.includes("${HIDDEN}")')
+        self.assertNotIn(backend.address, browser.text("#config-body"))
+        config = json.loads(daemon.config_path.read_text())
+        config["pools"][0]["picker"] = "round-robin"
+        daemon.config_path.write_text(json.dumps(config))
+        self.assertEqual(daemon.ask_admin("/api/v1/reload", method="POST").status, 200)
+        browser.wait('document.querySelector("#config-body").textContent.includes("pool pool: picker: least-connections -> round-robin")')
+
     def test_each_metric_has_a_past(self):
         daemon = self.start_daemon(self.backend())
         browser = self.live(daemon)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,6 +48,28 @@ TEST(PathPattern, MatchesAnyRestWithTwoFinalStars) {
   for (const std::string_view path : {"/", "/a", "*"}) EXPECT_TRUE(matches("/**", path)) << path;
   EXPECT_TRUE(matches("/*/b/**", "/a/b/c/d"));
   EXPECT_FALSE(matches("/*/b/**", "/a/c"));
+}
+
+TEST(Router, SaysWhatEachRouteLacks) {
+  std::vector<RouteConfig> routes(6);
+  routes[0].match = {.host = "other"};
+  routes[1].match = {.path = "/v2/**"};
+  routes[2].match = {.path = "/v1/**", .method = {"PUT"}};
+  routes[3].match = {.header = {{"x-tenant", "gold"}}};
+  routes[4].match = {.model = {"large"}};
+  routes[5].match = {.path = "/v1/**"};
+  Request request;
+  request.method = "POST";
+  request.authority = "a";
+  request.path = "/v1/chat/completions";
+  request.info.inference = std::make_unique<InferenceInfo>();
+  request.info.inference->request.model = "small";
+
+  std::vector<std::string> words;
+  for (const Mismatch each : Router(routes).mismatches(request)) {
+    words.emplace_back(to_string(each));
+  }
+  EXPECT_EQ(words, (std::vector<std::string>{"host", "path", "method", "header", "body", "none"}));
 }
 
 class Routes : public testing::Test {

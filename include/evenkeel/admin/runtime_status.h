@@ -48,7 +48,9 @@ struct RuntimeStatus {
   std::string config_hash;
   Instant started{};
   std::chrono::system_clock::time_point loaded_at{};
-  std::shared_ptr<const Config> config;     ///< the active configuration
+  std::shared_ptr<const Config> config;            ///< the active configuration
+  std::shared_ptr<const VariablesUsed> variables;  ///< what of it must not be shown; null: nothing
+  std::vector<std::string> last_changes;           ///< that the last accepted reload has made
   std::shared_ptr<const PoolSet> pool_set;  ///< what is built from it; null only before the start
   AdminTls admin_tls;                       ///< of that file
   std::uint64_t reloads = 0;                ///< that were accepted

@@ -283,8 +283,7 @@ struct ExpectedTimeConfig {
   SloConfig slo;
   double shed = 0;  // requests are refused that would take so many times their `ttft`; 0: none
   std::uint64_t index_bytes = 64UL << 20;
-  bool shared_backends = false;       // others send requests to them too
-  std::uint32_t explain_one_in = 16;  // requests of which the decision is recorded; 0: none
+  bool shared_backends = false;  // others send requests to them too
 
   bool operator==(const ExpectedTimeConfig&) const = default;
 };
@@ -292,9 +291,14 @@ struct ExpectedTimeConfig {
 // The picker of a pool.
 struct PickerConfig : PickerChoice, ExpectedTimeConfig {
   std::optional<PickerChoice> shadow_picker;  // compared with it; none: nothing is compared
+  // Requests of which the decision about one is recorded; 0: none, nothing: see below.
+  std::optional<std::uint32_t> explain_one_in;
 
   // True if a scheduler places the requests.
   bool has_scheduler() const { return name == "expected-time"; }
+  std::uint32_t explained_interval() const {
+    return explain_one_in.value_or(has_scheduler() ? 16 : 0);
+  }
 
   bool operator==(const PickerConfig&) const = default;
 };

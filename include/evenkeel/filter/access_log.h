@@ -31,7 +31,15 @@ class RequestRecorder {
                const RequestInfo& info);
 
  private:
-  void record_recent(const RequestInfo& info, Instant ended, int status);
+  /// What a request asked for.
+  struct Target {
+    std::string_view method;
+    std::string_view host;
+    std::string_view path;
+  };
+
+  void record_recent(RecentRequests& requests, const Target& target, const RequestInfo& info,
+                     Instant ended, int status);
   /// The line has the host in its normal form, and no credential.
   void write(std::string_view method, std::string_view host, std::string_view path,
              const RequestInfo& info, Instant ended, int status);

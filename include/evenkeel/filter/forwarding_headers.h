@@ -22,7 +22,7 @@ const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& liste
 /// - x-forwarded-for, -proto, -host and forwarded: replaced, except for trusted proxies. Theirs are
 ///   kept, and the proxy's address is appended to x-forwarded-for.
 /// - every other x-forwarded-*, x-real-ip and x-evenkeel-*: dropped, except for trusted proxies.
-/// - x-evenkeel-explain: says who asks, a trusted "proxy" or a "client". Whether that one gets an
+/// - x-evenkeel-explain: dropped; `identity.asker` says who asks. Whether that one gets an
 ///   explanation depends on the pool.
 /// - the `tenant_header` of any listener: dropped, except for trusted proxies that send it once.
 /// - x-forwarded-client-cert: the client's certificate, as Envoy writes it; appended to a trusted

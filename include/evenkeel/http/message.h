@@ -64,6 +64,13 @@ struct RequestTenant {
   std::optional<Priority> max_priority = {};  ///< of its requests; nothing: any
 };
 
+/// Who asks why a request goes where it goes (`x-evenkeel-explain`).
+enum class Asker : std::uint8_t {
+  none,
+  client,
+  proxy,  ///< a trusted one
+};
+
 /// How far a request is routed.
 enum class RouteState : std::uint8_t {
   none,    ///< no route takes it
@@ -96,6 +103,7 @@ struct RequestIdentity {
   std::string_view certificate_subject;
   std::string_view certificate_hash;
 
+  Asker asker = Asker::none;
   Routing routing;
   std::string_view route;
   std::string_view pool;
@@ -139,6 +147,7 @@ struct RequestOutcome {
   /// HTTP/2, where the client reads 200.
   int status = 0;
   std::optional<Fault> fault;  ///< what ended the request, if it failed
+  std::string_view detail;     ///< of that, for people; empty: nothing more is known
   bool stream_reset = false;   ///< the last attempt's backend reset its stream (HTTP/2)
   /// The status of a gRPC call, as its client sees it; above 16: not a status that gRPC defines.
   std::optional<std::uint8_t> grpc_status;

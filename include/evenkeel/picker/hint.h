@@ -83,6 +83,8 @@ struct Hint {
   /// expected-time: what the scheduler is to know of the request; null: a request that generates no
   /// text, which goes where connections are fewest. Outlives `Pool::acquire`.
   const RequestCost* cost = nullptr;
+  /// The id of a request whose pick is recorded; empty: it is not. Outlives `Pool::acquire`.
+  std::string_view explained = {};
   Instant now{};  ///< the time of the pick; Pool::acquire sets it
 };
 

@@ -26,6 +26,11 @@ class Picker {
   /// Null when no backend may be picked now. The choice takes no slot: that is
   /// `Backend::try_acquire`, which may fail.
   virtual const BackendPtr* pick(const Hint& hint) = 0;
+  /// The cost by which the last `pick` has compared the backend with this index. Nothing: it was
+  /// not looked at, or the picker compares no costs.
+  virtual std::optional<double> compared_cost(std::size_t /*index*/, Instant /*now*/) {
+    return std::nullopt;
+  }
   /// The `Hint::key` of a request that is new to the pool, and its vote on which prompts are common
   /// in the pool: once for each request, before its first pick. Nothing from pickers that do not
   /// look at prompts.

@@ -18,6 +18,7 @@
 #include "evenkeel/pool/backend_set.h"
 #include "evenkeel/pool/learned_state.h"
 #include "evenkeel/pool/lease.h"
+#include "evenkeel/pool/pick_log.h"
 #include "evenkeel/pool/retry_budget.h"
 #include "evenkeel/pool/scheduled_pool.h"
 #include "evenkeel/pool/wait_forecast.h"
@@ -88,6 +89,8 @@ class PoolState {
   RetryBudget& retry_budget() const { return *retry_budget_; }
   /// Null if the pool has no scheduler.
   const std::shared_ptr<const ScheduledPool>& scheduled() const { return scheduled_; }
+  /// The picks that were recorded: see Hint::explained.
+  PickLog& picks() const { return *picks_; }
   /// Null if the pool does not pin sessions.
   Affinity* affinity() const { return affinity_.get(); }
 
@@ -135,6 +138,7 @@ class PoolState {
   std::shared_ptr<RetryBudget> retry_budget_;
   std::shared_ptr<WaitForecast> wait_forecast_;
   std::shared_ptr<PoolMaintenance> maintenance_;
+  std::shared_ptr<PickLog> picks_;
   std::unique_ptr<Affinity> affinity_;
   std::shared_ptr<const ScheduledPool> scheduled_;
   PickerFactory picker_factory_;
@@ -204,6 +208,7 @@ class Pool {
   Task<void> keep_pace();
 
   const BackendPtr* pick_backend(const Hint& hint);
+  void explain_session(const Hint& hint, const Backend& backend) const;
   Picker& picker_for(const Hint& hint) const { return *pickers_[hint.subset]; }
   Error no_backend_error() const { return no_backend_error(*state_); }
   Error no_backend_error(const PoolState& pool) const;

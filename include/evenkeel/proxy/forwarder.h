@@ -102,7 +102,8 @@ class Forwarder final : public Handler {
   Task<Result<Response>> forward(Request& request, Lease lease);
 
   const RouteRules* rules_of(const RequestIdentity& identity) const;
-  Hint hint_of(const Request& request) const;
+  Hint hint_of(const Request& request);
+  bool is_explained(const Request& request);
   std::optional<RequestCost> predict_cost(Request& request, const RouteRules* rules);
   Task<Result<Lease>> acquire(Request& request, const Hint& hint, const RetryLoop& retries);
   Task<Result<Lease>> wait_in_queue(Task<Result<Lease>> placed, Request& request);

@@ -2,6 +2,7 @@
 // wins.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -49,6 +50,12 @@ struct RouteRefusal {
   std::string model = {};
 };
 
+/// The first condition of a route that a request does not meet.
+enum class Mismatch : std::uint8_t { none, host, path, header, method, body };
+
+/// The stable word, such as "host".
+std::string_view to_string(Mismatch mismatch);
+
 /// The routes that a request may get while its body is being read, in order.
 struct PossibleRoutes {
   std::vector<std::size_t> routes;
@@ -74,6 +81,8 @@ class Router {
                                            const std::function<bool(std::size_t)>& accepts) const;
   /// What is known of a request with `info.inference` whose body is being read.
   PossibleRoutes possible_routes(const Request& request) const;
+  /// What each route lacks in the request, in the order in which they are looked at.
+  std::vector<Mismatch> mismatches(const Request& request) const;
   /// REQUIRES: no route matches.
   RouteRefusal refusal_of(const Request& request) const;
 

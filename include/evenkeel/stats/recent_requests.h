@@ -1,4 +1,4 @@
-// The last requests to models, for people who look.
+// The last requests to models and those that failed, for people who look.
 #pragma once
 
 #include <algorithm>
@@ -44,10 +44,18 @@ struct RecentRequest {
     ShortText<23> outcome;
     std::int64_t connect = 0;
   };
+  static constexpr std::size_t max_request_id = 47;
   static constexpr std::size_t max_attempts = 3;  ///< that are kept: the last ones
+  /// What was asked for, and why that failed.
+  struct Refusal {
+    ShortText<15> method;
+    ShortText<63> host;
+    ShortText<95> path;     ///< with its query, less credentials
+    ShortText<175> detail;  ///< for people; empty: nothing more is known than the reason
+  };
 
   std::int64_t started = 0;  ///< since the epoch, of its first byte
-  ShortText<47> request_id;
+  ShortText<max_request_id> request_id;
   ShortText<63> model;
   ShortText<15> task;
   ShortText<63> route;
@@ -69,7 +77,9 @@ struct RecentRequest {
   std::int64_t first_token = -1;
   std::int64_t per_output_token = -1;
   std::int64_t max_gap = -1;
-  std::array<Attempt, max_attempts> attempts{};  ///< last: those beyond the count are not recorded
+  bool is_refused = false;                       ///< true if `refusal` says more
+  std::array<Attempt, max_attempts> attempts{};  ///< those beyond the count are not recorded
+  Refusal refusal{};                             ///< last: not recorded without need
 };
 
 /// The last requests of one worker. Recording one copies less than a kilobyte and takes no lock. A

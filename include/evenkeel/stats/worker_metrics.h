@@ -192,8 +192,12 @@ class alignas(64) WorkerMetrics {
 
   InspectionMetrics& inspection() { return inspection_; }
   const InspectionMetrics& inspection() const { return inspection_; }
+  /// The last requests to models.
   RecentRequests& recent_requests() { return recent_requests_; }
   const RecentRequests& recent_requests() const { return recent_requests_; }
+  /// The last other requests that failed.
+  RecentRequests& recent_failures() { return recent_failures_; }
+  const RecentRequests& recent_failures() const { return recent_failures_; }
   ReplayMetrics& replay() { return replay_; }
   const ReplayMetrics& replay() const { return replay_; }
 
@@ -240,6 +244,7 @@ class alignas(64) WorkerMetrics {
   ChunkedArray<BackendMetrics> backends_;
   ChunkedArray<TenantMetrics> tenants_;
   RecentRequests recent_requests_;
+  RecentRequests recent_failures_;
   ChunkedArray<SparseArray<ModelMetrics>> models_;  // by pool, then by model
 };
 

@@ -5,7 +5,7 @@ import {metrics, Samples} from "./samples.js";
 import {Chart} from "./charts.js";
 import {drawScale, HeatMap} from "./heat_map.js";
 import {BackendTable} from "./backends.js";
-import {orders, RequestList} from "./requests.js";
+import {explained, orders, RequestList} from "./requests.js";
 
 const staleAfter = 3000;    // ms
 const hiddenAfter = 60_000;  // ms in the background before the stream is closed
@@ -92,6 +92,17 @@ async function showEvents(total) {
   byId("events").replaceChildren(...(items.length ? items : [el("li", {className: "note"}, "None since the daemon started.")]));
 }
 
+let configShown = null;  // its hash
+async function showConfig() {
+  const {status} = feed.state;
+  if (!byId("config").open || status.config?.hash === configShown) return;
+  configShown = status.config?.hash;
+  const {file, yaml, changes} = await askJson("/api/v1/config");
+  const made = changes.length ? [el("p", {}, "The last reload changed:"), el("ul", {}, ...changes.map((each) => el("li", {}, each)))] : [];
+  byId("config-body").replaceChildren(el("p", {className: "note"}, file), ...made, el("pre", {className: "scroll"}, yaml));
+}
+byId("config").addEventListener("toggle", () => showConfig().catch((error) => showMessage(error.message)));
+
 function showStatus({status}) {
   const config = status.config ?? {};
   const parts = [status.version, "up " + span(status.uptime_seconds), `${status.workers} workers`, `${count(status.connections)} connections`];
@@ -111,6 +122,7 @@ function show(state) {
   table.update(state);
   draw();
   showEvents(state.overview.events_total).catch(() => {});
+  showConfig().catch(() => {});
   showConnection();
 }
 
@@ -217,6 +229,17 @@ requests.order = byId("request-order").value;
 byId("request-order").addEventListener("change", () => {
   remember("requests", byId("request-order").value);
   requests.order = byId("request-order").value;
+});
+
+byId("explain-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  byId("explained").hidden = false;
+  const question = new URLSearchParams(new FormData(event.target));
+  try {
+    byId("explained").replaceChildren(...explained(await askJson("/api/v1/explain?" + question)));
+  } catch (error) {
+    byId("explained").replaceChildren(el("p", {}, error.message));
+  }
 });
 
 let requestsInView = false;

@@ -80,11 +80,11 @@ export class RequestList {
 
   async #explain(request) {
     const close = el("button", {type: "button", className: "close", onclick: () => { this.panel.hidden = true; }}, "Close");
-    const head = [close, el("h3", {}, "Decision about " + request.request_id)];
+    const head = [close, el("h3", {}, "Request " + request.request_id)];
     this.panel.hidden = false;
     try {
-      const {attempts} = await askJson("/api/v1/decisions/" + encodeURIComponent(request.request_id));
-      this.panel.replaceChildren(...head, ...attempts.flatMap(decision));
+      const {ended, routes, attempts} = await askJson("/api/v1/decisions/" + encodeURIComponent(request.request_id));
+      this.panel.replaceChildren(...head, ...ending(ended), ...routesOf(routes), ...attempts.flatMap(decision));
     } catch (error) {
       this.panel.replaceChildren(...head, el("p", {}, error.message));
     }
@@ -99,14 +99,51 @@ const candidateColumns = [
   ["Decode", (c) => seconds(c.decode_seconds)], ["Cached", (c) => count(c.cached_tokens)], ["Uncached", (c) => count(c.uncached_tokens)],
 ];
 
+const pickColumns = [
+  ["Backend", (c) => c.backend], ["State", (c) => c.state], ["Cost", (c) => count(c.cost)], ["In flight", (c) => count(c.in_flight)],
+  ["Weight", (c) => count(c.weight)], ["Running", (c) => count(c.running)], ["Waiting", (c) => count(c.waiting)],
+];
+
+const table = (columns, rows, chosen) => el("div", {className: "scroll"}, el("table", {},
+  el("thead", {}, el("tr", {}, ...columns.map(([title]) => el("th", {scope: "col"}, title)))),
+  el("tbody", {}, ...rows.map((each) => el("tr", {className: each.backend === chosen ? "chosen" : ""},
+    ...columns.map(([, show]) => el("td", {}, show(each))))))));
+
+/** How the request ended, if that is remembered. */
+function ending(request) {
+  if (!request) return [];
+  const why = request.reason ? `${request.reason}${request.detail ? ": " + request.detail : ""}` : "";
+  return [el("p", {}, `${request.status} ${why} after ${seconds(request.duration_seconds)}; attempts: ${attemptsOf(request)}`)];
+}
+
+/** The routes that were looked at, with what kept each from taking the request. */
+function routesOf(routes) {
+  if (!routes?.length) return [];
+  return [el("ol", {className: "routes"}, ...routes.map(({route, mismatch}) =>
+    el("li", {}, el("b", {}, route), mismatch ? `: other ${mismatch}` : ": takes it")))];
+}
+
+/** What a picker has chosen, or would. */
+function pick(attempt) {
+  const how = {picked: "by picker " + attempt.picker, session: "where its session is",
+    waited: `the first free slot, after ${seconds(attempt.waited_seconds)}`}[attempt.state];
+  return [el("p", {}, `${attempt.pool}: ${attempt.backend}, ${how}; ${attempt.candidates.length} of ${attempt.considered} backends are shown`),
+    table(pickColumns, attempt.candidates, attempt.backend)];
+}
+
+/** Where a request would go, as /api/v1/explain says. */
+export function explained({routes, route, pools}) {
+  const unknown = (picker) => picker === "expected-time" ? "decided by the prompt and the queue" : "no backend can take it now";
+  const pickOf = ({pool, picker, pick: chosen}) => chosen ? pick(chosen) : [el("p", {}, `${pool}: ${unknown(picker)}`)];
+  return [el("p", {}, route == null ? "No route takes it." : `Route ${route} takes it.`), ...routesOf(routes), ...pools.flatMap(pickOf)];
+}
+
 /** A decision about one attempt: what was considered, predicted, and what came of it. */
 function decision(attempt) {
   const {predicted, outcome, held} = attempt;
+  if (!held) return pick(attempt);
   const text = `${attempt.pool}: ${attempt.state}, ${attempt.backend ?? "no backend"}; held ${seconds(held?.seconds)}; ` +
     `predicted first token ${seconds(predicted?.ttft_seconds)}, came after ${seconds(outcome?.ttft_seconds)}; ` +
     `${attempt.candidates.length} of ${attempt.considered} considered backends are shown`;
-  return [el("p", {}, text), el("div", {className: "scroll"}, el("table", {},
-    el("thead", {}, el("tr", {}, ...candidateColumns.map(([title]) => el("th", {scope: "col"}, title)))),
-    el("tbody", {}, ...attempt.candidates.map((each) => el("tr", {className: each.backend === attempt.backend ? "chosen" : ""},
-      ...candidateColumns.map(([, show]) => el("td", {}, show(each))))))))];
+  return [el("p", {}, text), table(candidateColumns, attempt.candidates, attempt.backend)];
 }
