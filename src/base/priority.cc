@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/ascii.h"
+
 namespace evenkeel {
 namespace {
 
 bool equals(std::string_view word, std::string_view name) {
-  return std::equal(
-      word.begin(), word.end(), name.begin(), name.end(), [](char given, char wanted) {
-        return given == wanted || (given >= 'A' && given <= 'Z' && given - 'A' + 'a' == wanted);
-      });
+  return std::ranges::equal(word, name, {}, to_lower);
 }
 
 }  // namespace

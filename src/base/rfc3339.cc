@@ -3,6 +3,7 @@
 #include <array>
 #include <ctime>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/decimal.h"
 
 namespace evenkeel {
@@ -41,7 +42,7 @@ std::optional<Duration> parse_rfc3339(std::string_view text) {
   Duration fraction{};
   if (*at == '.' || *at == ',') {
     ++at;
-    for (Duration::rep unit = 100'000'000; *at >= '0' && *at <= '9'; ++at, unit /= 10)
+    for (Duration::rep unit = 100'000'000; is_digit(*at); ++at, unit /= 10)
       fraction += Duration((*at - '0') * unit);
   }
   if (*at == 'Z' || *at == 'z') {

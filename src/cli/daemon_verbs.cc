@@ -1,13 +1,12 @@
 // quick, ctl, top.
-#include <charconv>
 #include <functional>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "cli/option_values.h"
 #include "cli/verbs.h"
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/cli/quick.h"
 #include "evenkeel/server/daemon.h"
 
@@ -52,10 +51,10 @@ void add_admin_options(CLI::App& verb, CtlOptions& options) {
 /// The last of the words is the weight: CLI11 gives a list of words all that follow.
 void take_weight(CtlOptions& options) {
   const std::string text = options.backends.empty() ? "" : options.backends.back();
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), options.weight);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  if (!is_number || options.weight < 1 || options.weight > 1000)
+  const auto weight = parse_number<std::uint32_t>(text);
+  if (!weight || *weight < 1 || *weight > 1000)
     throw CLI::ValidationError("weight", "'" + text + "' is no whole number from 1 to 1000");
+  options.weight = *weight;
   options.backends.pop_back();
 }
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "config/text.h"
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
 
 namespace evenkeel {
 namespace {
@@ -14,13 +14,9 @@ namespace {
 constexpr std::string_view digits = "0123456789";
 
 std::optional<std::uint16_t> parse_port(std::string_view text, std::string& why) {
-  unsigned port = 0;
-  const auto [stopped, error] = std::from_chars(text.begin(), text.end(), port);
-  if (text.empty() || error != std::errc{} || stopped != text.end() || port > 65535) {
-    why = fmt::format("'{}' is not a port from 0 to 65535", text);
-    return std::nullopt;
-  }
-  return static_cast<std::uint16_t>(port);
+  const auto port = parse_number<std::uint16_t>(text);
+  if (!port) why = fmt::format("'{}' is not a port from 0 to 65535", text);
+  return port;
 }
 
 bool is_host(std::string_view host, std::string& why) {
@@ -35,8 +31,7 @@ bool is_host(std::string_view host, std::string& why) {
     why = fmt::format("'{}' is not an IPv4 address", host);
   } else if (host.size() > longest || host.front() == '-' || host.front() == '.' ||
              host.find("..") != host.npos || !std::ranges::all_of(host, [](char c) {
-               return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                      c == '.' || c == '-' || c == '_';
+               return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_';
              })) {
     why = fmt::format("'{}' is not a host name", host);
   } else {
@@ -193,16 +188,13 @@ std::optional<Network> parse_network(std::string_view text, std::string& why) {
   }
   const bool v4 = text.substr(0, slash).find(':') == text.npos;
   const unsigned most = v4 ? 32 : 128;
-  unsigned bits = most;
-  if (slash != text.npos) {
-    const std::string_view suffix = text.substr(slash + 1);
-    const auto [stopped, error] = std::from_chars(suffix.begin(), suffix.end(), bits);
-    if (suffix.empty() || error != std::errc{} || stopped != suffix.end() || bits > most) {
-      why = fmt::format("'/{}' is not a prefix length from /0 to /{}", suffix, most);
-      return std::nullopt;
-    }
+  const auto suffix = slash == text.npos ? std::string_view() : text.substr(slash + 1);
+  const auto bits = slash == text.npos ? most : parse_number<unsigned>(suffix);
+  if (!bits || *bits > most) {
+    why = fmt::format("'/{}' is not a prefix length from /0 to /{}", suffix, most);
+    return std::nullopt;
   }
-  Network network{*ip, bits + (128 - most), std::string{text}};
+  Network network{*ip, *bits + (128 - most), std::string{text}};
   IpBytes masked{};
   for (std::size_t i = 0; i < masked.size(); ++i) {
     const unsigned kept = std::clamp<unsigned>(

@@ -10,6 +10,7 @@
 
 #include "config/text.h"
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
 
 namespace evenkeel::config_file {
 
@@ -58,12 +59,10 @@ struct Quantity {
 
 std::optional<Quantity> split_quantity(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  Quantity quantity{text.substr(0, digits), text.substr(digits)};
+  const auto value = parse_number<double>(text.substr(0, digits));
+  if (!value) return std::nullopt;
+  Quantity quantity{text.substr(0, digits), text.substr(digits), *value};
   while (quantity.unit.starts_with(' ')) quantity.unit.remove_prefix(1);
-  const std::string_view number = quantity.number;
-  const auto [stopped, error] =
-      std::from_chars(number.begin(), number.end(), quantity.value, std::chars_format::fixed);
-  if (number.empty() || error != std::errc{} || stopped != number.end()) return std::nullopt;
   return quantity;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "config/key_places.h"
 #include "config/synonyms.h"
@@ -13,10 +12,6 @@
 
 namespace evenkeel::config_file {
 namespace {
-
-std::string join(const std::string& path, std::string_view key) {
-  return path.empty() ? std::string{key} : fmt::format("{}.{}", path, key);
-}
 
 std::string shorten(std::string_view text) {
   constexpr std::size_t max_length = 60;
@@ -75,11 +70,8 @@ bool is_near(std::string_view word, std::string_view meant, const std::vector<st
 }
 
 bool is_variable_name(std::string_view name) {
-  const auto is_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
-         std::ranges::all_of(name, is_word);
+  const auto is_word = [](char c) { return is_letter_or_digit(c) || c == '_'; };
+  return !name.empty() && !is_digit(name.front()) && std::ranges::all_of(name, is_word);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "evenkeel/base/ascii.h"
+
 namespace evenkeel {
 namespace config_file {
 namespace {
@@ -173,9 +175,7 @@ std::string_view to_string(Severity severity) {
   return severity == Severity::error ? "error" : "warning";
 }
 
-bool is_word_character(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool is_word_character(char c) { return is_letter_or_digit(c) || c == '_'; }
 
 // True if `text` has the value at `at`; a short one only as a word.
 bool has_value_at(std::string_view text, std::size_t at, std::string_view value) {

@@ -30,16 +30,17 @@ bool lists_word(std::string_view words, std::string_view word) {
   return false;
 }
 
+std::string join(const std::string& path, std::string_view key) {
+  return path.empty() ? std::string{key} : fmt::format("{}.{}", path, key);
+}
+
 std::string did_you_mean(std::string_view word) { return fmt::format("did you mean '{}'?", word); }
 
 namespace {
 
 // True if the text is a token of RFC 9110.
 bool is_token(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) {
-    return is_letter_or_digit(c) ||
-           std::string_view{"!#$%&'*+-.^_`|~"}.find(c) != std::string::npos;
-  });
+  return !text.empty() && std::ranges::all_of(text, is_token_char);
 }
 
 }  // namespace
@@ -270,12 +271,11 @@ std::optional<ValidationError> check_grpc_name(std::string& value) {
   const auto is_name = [](std::string_view name, bool dotted) {
     bool begins = true;
     for (const char c : name) {
-      const bool digit = c >= '0' && c <= '9';
       if (c == '.' && dotted && !begins) {
         begins = true;
         continue;
       }
-      if (!(is_letter_or_digit(c) || c == '_') || (begins && digit)) return false;
+      if (!(is_letter_or_digit(c) || c == '_') || (begins && is_digit(c))) return false;
       begins = false;
     }
     return !begins;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <initializer_list>
 
 #include "evenkeel/base/ascii.h"
@@ -125,11 +124,10 @@ bool stands_plain(std::string_view text) {
   if (type_of_plain(text) != PlainType::text || is_special_in_yaml_1_1(text)) return false;
   constexpr std::string_view first = "/._";
   constexpr std::string_view inside = "/._-+@*";
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
-  if (!is_word(text.front()) && first.find(text.front()) == first.npos) return false;
+  if (!is_letter_or_digit(text.front()) && first.find(text.front()) == first.npos) return false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool colon = text[i] == ':' && i + 1 < text.size();
-    if (!is_word(text[i]) && !colon && inside.find(text[i]) == inside.npos) return false;
+    if (!is_letter_or_digit(text[i]) && !colon && inside.find(text[i]) == inside.npos) return false;
   }
   return true;
 }

@@ -5,15 +5,9 @@
 
 #include <algorithm>
 
+#include "config/text.h"
+
 namespace evenkeel::config_file {
-namespace {
-
-std::string join(const std::string& path, const std::string& key) {
-  return path.empty() ? key : path + "." + key;
-}
-
-}  // namespace
-
 bool has_closing_quote(std::string_view text, std::size_t start) {
   if (start >= text.size()) return true;
   const char quote = text[start];

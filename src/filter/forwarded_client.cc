@@ -28,7 +28,7 @@ std::string_view for_parameter(std::string_view element) {
   while (!element.empty()) {
     const auto semicolon = element.find(';');
     const std::string_view pair = trimmed(element.substr(0, semicolon));
-    if (equals_ignore_case(pair.substr(0, 4), "for=")) return unquote(pair.substr(4));
+    if (starts_with_ignore_case(pair, "for=")) return unquote(pair.substr(4));
     if (semicolon == std::string_view::npos) break;
     element.remove_prefix(semicolon + 1);
   }

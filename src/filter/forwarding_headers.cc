@@ -15,7 +15,7 @@ namespace {
 bool is_proxy_only_field(std::string_view name) {
   if (name.size() < 9 || (name.front() | 0x20) != 'x') return false;
   const auto begins = [name](std::string_view prefix) {
-    return name.size() > prefix.size() && equals_ignore_case(name.substr(0, prefix.size()), prefix);
+    return name.size() > prefix.size() && starts_with_ignore_case(name, prefix);
   };
   return begins("x-forwarded-") || begins("x-evenkeel-") || equals_ignore_case(name, "x-real-ip");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/path.h"
 
 namespace evenkeel {
@@ -13,10 +14,7 @@ constexpr std::array<std::string_view, 12> endings = {
     "api-token", "auth-token", "access-token", "security-token",   "private-token", "client-secret",
 };
 
-char folded(char c) {
-  if (c == '_') return '-';
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-}
+char folded(char c) { return c == '_' ? '-' : to_lower(c); }
 
 /// True for whatever a lenient server may read as the name: escaped, with spaces, or as of a list.
 bool names_credential_in_query(std::string_view parameter) {
@@ -24,8 +22,7 @@ bool names_credential_in_query(std::string_view parameter) {
   std::replace(decoded.begin(), decoded.end(), '+', ' ');
   std::string_view name = std::string_view(decoded).substr(0, decoded.find_first_of("=["));
   constexpr std::string_view blank(" \t\0", 3);
-  name.remove_prefix(std::min(name.find_first_not_of(blank), name.size()));
-  name = name.substr(0, name.find_last_not_of(blank) + 1);
+  name = trimmed(name, blank);
   return is_spelling_of(name, "key") || is_spelling_of(name, "token") || names_credential(name);
 }
 
@@ -64,8 +61,7 @@ void each_subprotocol(std::string_view list, const Use& use) {
 /// True for the way in which OpenAI's clients in browsers send their key.
 bool is_key(std::string_view subprotocol) {
   constexpr std::string_view prefix = "openai-insecure-api-key.";
-  return subprotocol.size() > prefix.size() &&
-         equals_ignore_case(subprotocol.substr(0, prefix.size()), prefix);
+  return subprotocol.size() > prefix.size() && starts_with_ignore_case(subprotocol, prefix);
 }
 
 }  // namespace

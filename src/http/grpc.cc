@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/media_type.h"
 
@@ -39,11 +40,9 @@ std::string_view grpc_status_digits(GrpcStatus status) {
 }
 
 std::optional<GrpcStatus> parse_grpc_status(std::string_view value) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size()) return std::nullopt;
-  if (number < 0 || number >= grpc_status_count) return std::nullopt;
-  return static_cast<GrpcStatus>(number);
+  const auto number = parse_number<int>(value);
+  if (!number || *number < 0 || *number >= grpc_status_count) return std::nullopt;
+  return static_cast<GrpcStatus>(*number);
 }
 
 bool is_grpc_content(std::string_view content_type) {

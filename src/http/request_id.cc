@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/byte_vector.h"
 
 namespace evenkeel {
@@ -25,10 +26,7 @@ std::uint64_t hex_of(std::uint32_t number) {
   return std::endian::native == std::endian::little ? __builtin_bswap64(text) : text;
 }
 
-bool may_be_in_id(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-         c == '_' || c == '.';
-}
+bool may_be_in_id(char c) { return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.'; }
 
 /// True if all sixteen bytes may be in an id. Each term is an unsigned number, which is large for
 /// what is below its range.

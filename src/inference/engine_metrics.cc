@@ -1,19 +1,17 @@
 #include "evenkeel/inference/engine_metrics.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <utility>
 
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/hash.h"
+#include "inference/valid_values.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr double max_requests = 1e9;
-/// DCGM writes 2^47 and numbers near 2^31 and 2^63 for unknown values, in MiB: all above this.
-constexpr double max_bytes = 0x1p50;
 constexpr double max_tokens = 0x1p50;
 constexpr double max_time = 0x1p40;  // in seconds
 
@@ -42,22 +40,6 @@ std::map<const Engine*, SeriesIndex> own_series() {
     by_engine.emplace(engine, SeriesIndex({series.begin(), series.end()}));
   }
   return by_engine;
-}
-
-double valid_or_unknown(double value, double max_value) {
-  return value >= 0 && value <= max_value ? value : LoadSample::unknown;
-}
-
-/// Some engines report slightly more than their capacity.
-double ratio(double value) { return std::min(valid_or_unknown(value, 1.5), 1.0); }
-
-/// Returns nothing if `text` is no number, such as Python's None.
-std::optional<double> number_in(std::string_view text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return value;
 }
 
 /// Appends the hashes of the names in `list`, which are separated by commas, each once.
@@ -131,7 +113,7 @@ std::optional<double> EngineMetricsReader::value_of(const Series& series, const 
   double product = 1;
   for (const std::string_view label : series.factors) {
     const auto text = find_label(sample.labels, label, scratch_);
-    const auto factor = text ? number_in(*text) : std::nullopt;
+    const auto factor = text ? parse_number<double>(*text) : std::nullopt;
     if (!factor) return std::nullopt;
     product *= *factor;
   }
@@ -163,7 +145,8 @@ void EngineMetricsReader::read_adapters(const AdapterLabels& labels, const Sampl
   AdapterReport& report = adapters_.emplace();
   report.in_use = std::move(running);
   append_names(find_label(sample.labels, labels.waiting, scratch_).value_or(""), report.in_use);
-  const auto slots = number_in(find_label(sample.labels, labels.slots, scratch_).value_or(""));
+  const auto slots =
+      parse_number<double>(find_label(sample.labels, labels.slots, scratch_).value_or(""));
   if (slots) {
     report.slots = static_cast<std::uint32_t>(std::clamp<double>(*slots, 0, max_adapters));
   }
@@ -194,21 +177,21 @@ LoadSample EngineMetricsReader::reading() const {
   LoadSample reading{
       .running = valid_or_unknown(value_of(Quantity::running), max_requests),
       .waiting = valid_or_unknown(value_of(Quantity::waiting), max_requests),
-      .kv_cache_ratio = ratio(value_of(Quantity::kv_cache_ratio)),
-      .gpu_utilization_ratio = ratio(value_of(Quantity::gpu_utilization_ratio)),
+      .kv_cache_ratio = valid_ratio(value_of(Quantity::kv_cache_ratio)),
+      .gpu_utilization_ratio = valid_ratio(value_of(Quantity::gpu_utilization_ratio)),
       .gpu_memory_used_bytes =
-          valid_or_unknown(value_of(Quantity::gpu_memory_used_bytes), max_bytes),
+          valid_or_unknown(value_of(Quantity::gpu_memory_used_bytes), max_memory_bytes),
       .gpu_memory_total_bytes =
-          valid_or_unknown(value_of(Quantity::gpu_memory_total_bytes), max_bytes),
+          valid_or_unknown(value_of(Quantity::gpu_memory_total_bytes), max_memory_bytes),
   };
   const double capacity = value_of(Quantity::kv_cache_capacity);
   if (std::isnan(reading.kv_cache_ratio) && capacity > 0) {
-    reading.kv_cache_ratio = ratio(value_of(Quantity::kv_cache_used) / capacity);
+    reading.kv_cache_ratio = valid_ratio(value_of(Quantity::kv_cache_used) / capacity);
   }
   const double used_ratio = value_of(Quantity::gpu_memory_ratio);
   if (std::isnan(reading.gpu_memory_total_bytes) && used_ratio > 0) {
     reading.gpu_memory_total_bytes =
-        valid_or_unknown(reading.gpu_memory_used_bytes / used_ratio, max_bytes);
+        valid_or_unknown(reading.gpu_memory_used_bytes / used_ratio, max_memory_bytes);
   }
   return reading;
 }

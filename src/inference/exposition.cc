@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstring>
 
+#include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
@@ -53,7 +54,7 @@ std::optional<double> parse_value(std::string_view text) {
   const bool negative = !text.empty() && text.front() == '-';
   const std::string_view digits = text.substr(negative ? 1 : 0);
   if (digits.empty()) return std::nullopt;
-  if (const char c = digits.front(); c != '.' && (c < '0' || c > '9')) {
+  if (digits.front() != '.' && !is_digit(digits.front())) {
     if (equals_ignore_case(digits, "nan")) return std::numeric_limits<double>::quiet_NaN();
     if (!equals_ignore_case(digits, "inf") && !equals_ignore_case(digits, "infinity")) {
       return std::nullopt;
@@ -61,11 +62,7 @@ std::optional<double> parse_value(std::string_view text) {
     const double infinity = std::numeric_limits<double>::infinity();
     return negative ? -infinity : infinity;
   }
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return value;
+  return parse_number<double>(text);
 }
 
 /// The unescaped value of a label; `text` itself if nothing in it is escaped.

@@ -57,7 +57,7 @@ std::string parameter(std::string_view field, std::string_view name) {
 int count_of(std::string_view line, std::string_view parameter) {
   int count = 0;
   for (std::size_t at = 0; at + parameter.size() <= line.size(); ++at) {
-    if (!equals_ignore_case(line.substr(at, parameter.size()), parameter)) continue;
+    if (!starts_with_ignore_case(line.substr(at), parameter)) continue;
     count += at == 0 || line[at - 1] == ' ' || line[at - 1] == ';' || line[at - 1] == '\t';
   }
   return count;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "evenkeel/http/fields.h"
+#include "inference/valid_values.h"
 
 namespace evenkeel {
 namespace {
@@ -24,9 +25,6 @@ struct GpuSeries {
   GpuQuantity quantity;
   double scale = 1;
 };
-
-/// DCGM writes 2^47 and numbers near 2^31 and 2^63 for unknown values, in MiB: all above this.
-constexpr double max_bytes = 0x1p50;
 
 constexpr GpuSeries all_series[] = {
     {"DCGM_FI_DEV_GPU_UTIL", GpuQuantity::utilization_ratio, percent},
@@ -59,15 +57,10 @@ const MetricNames& gpu_names() {
   return names;
 }
 
-double ratio(double value) {
-  return value >= 0 && value <= 1.5 ? std::min(value, 1.0) : LoadSample::unknown;
-}
-double bytes(double value) {
-  return value >= 0 && value <= max_bytes ? value : LoadSample::unknown;
-}
+double bytes(double value) { return valid_or_unknown(value, max_memory_bytes); }
 
 std::string_view without_prefix(std::string_view uuid) {
-  if (uuid.size() > 4 && equals_ignore_case(uuid.substr(0, 4), "gpu-")) uuid.remove_prefix(4);
+  if (uuid.size() > 4 && starts_with_ignore_case(uuid, "gpu-")) uuid.remove_prefix(4);
   return uuid;
 }
 
@@ -178,8 +171,8 @@ void GpuMetricsReader::sample(std::size_t name_index, const Sample& sample) {
   const GpuSeries& series = all_series[name_index];
   const double value = sample.value * series.scale;
   switch (series.quantity) {
-    case GpuQuantity::utilization_ratio: gpu->reading.utilization_ratio = ratio(value); break;
-    case GpuQuantity::engine_active_ratio: gpu->engine_active_ratio = ratio(value); break;
+    case GpuQuantity::utilization_ratio: gpu->reading.utilization_ratio = valid_ratio(value); break;
+    case GpuQuantity::engine_active_ratio: gpu->engine_active_ratio = valid_ratio(value); break;
     case GpuQuantity::memory_used_bytes: gpu->reading.memory_used_bytes = bytes(value); break;
     case GpuQuantity::memory_total_bytes: gpu->reading.memory_total_bytes = bytes(value); break;
     case GpuQuantity::memory_free_bytes: gpu->free_bytes = bytes(value); break;

@@ -1,21 +1,18 @@
 #include "inference/lax_integer.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
 
 namespace evenkeel {
 
 std::optional<json::Number> lax_integer(std::string_view number) {
   constexpr double limit = 9223372036854775808.0;  // 2^63
-  double value = 0;
-  const char* const end = number.data() + number.size();
-  const auto parsed = std::from_chars(number.data(), end, value);
-  const bool whole = parsed.ec == std::errc() && parsed.ptr == end && std::trunc(value) == value;
-  if (!whole || std::abs(value) >= limit) return std::nullopt;
-  return json::Number{.negative = value < 0,
-                      .magnitude = static_cast<std::uint64_t>(std::abs(value))};
+  const auto value = parse_number<double>(number);
+  if (!value || std::trunc(*value) != *value || std::abs(*value) >= limit) return std::nullopt;
+  return json::Number{.negative = *value < 0,
+                      .magnitude = static_cast<std::uint64_t>(std::abs(*value))};
 }
 
 std::optional<json::Number> lax_integer_in_text(std::string_view text) {

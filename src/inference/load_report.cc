@@ -3,36 +3,29 @@
 #include <proto/orca.pb.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <string>
 
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
+#include "evenkeel/http/fields.h"
 #include "evenkeel/json/value.h"
+#include "inference/valid_values.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr double max_requests = 1e9;
-/// Some engines report slightly more than their capacity.
-constexpr double max_ratio = 1.5;
 /// No engine sends a tenth of that.
 constexpr std::size_t max_bytes = 8192;
-
-bool equals_ignore_case(std::string_view text, std::string_view upper) {
-  return std::ranges::equal(text, upper, [](char a, char b) {
-    return (a >= 'a' && a <= 'z' ? static_cast<char>(a - 'a' + 'A') : a) == b;
-  });
-}
 
 /// Collects values by name. An engine with several ranks may repeat a name.
 class ReportReader {
  public:
   void add(std::string_view name, double value) {
     if (name == "kv_cache_usage_perc" || name == "kv_cache_utilization") {
-      if (!(value >= 0 && value <= max_ratio)) return;
-      const double ratio = std::min(value, 1.0);
+      const double ratio = valid_ratio(value);
+      if (std::isnan(ratio)) return;
       double& known = report_.kv_cache_ratio;
       known = std::isnan(known) ? ratio : std::max(known, ratio);
     } else if (name == "num_requests_waiting") {
@@ -66,10 +59,7 @@ std::optional<LoadSample> read_text(std::string_view text) {
     std::string_view name = trimmed(entry.substr(0, separator), " ");
     name.remove_prefix(name.find('.') == std::string_view::npos ? 0 : name.find('.') + 1);
     const std::string_view digits = trimmed(entry.substr(separator + 1), " ");
-    double value = 0;
-    const char* const end = digits.data() + digits.size();
-    const auto parsed = std::from_chars(digits.data(), end, value);
-    if (parsed.ec == std::errc() && parsed.ptr == end) reader.add(name, value);
+    if (const auto value = parse_number<double>(digits)) reader.add(name, *value);
   }
   return reader.take();
 }

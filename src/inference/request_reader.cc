@@ -1,9 +1,9 @@
 #include "evenkeel/inference/request_reader.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/http/grpc.h"
@@ -117,11 +117,9 @@ std::unique_ptr<RequestReader> text_reader(const RequestHead& head, const Reques
   const std::string_view length = head.inference_header_length;
   if (length.empty()) return std::make_unique<JsonRequest>(kind.api, into);
 
-  std::uint64_t json_bytes = 0;
-  const char* const end = length.data() + length.size();
-  const auto parsed = std::from_chars(length.data(), end, json_bytes);
-  const bool has_json = parsed.ec == std::errc() && parsed.ptr == end && json_bytes > 0;
-  return has_json ? std::make_unique<JsonRequest>(kind.api, into, json_bytes) : nullptr;
+  const auto json_bytes = parse_number<std::uint64_t>(length);
+  if (!json_bytes || *json_bytes == 0) return nullptr;
+  return std::make_unique<JsonRequest>(kind.api, into, *json_bytes);
 }
 
 }  // namespace

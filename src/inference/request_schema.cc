@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "evenkeel/base/ascii.h"
+
 namespace evenkeel {
 namespace {
 
@@ -236,8 +238,7 @@ std::string go_field_name(std::string_view key) {
   std::string name;
   while (!key.empty()) {
     std::size_t size = 1;
-    char c = key.front();
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    char c = to_lower(key.front());
     if (key.starts_with(long_s)) {
       size = long_s.size();
       c = 's';

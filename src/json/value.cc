@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/json/writer.h"
 
 namespace evenkeel {
@@ -102,12 +103,7 @@ JsonValue::JsonValue(double number) {
 
 bool JsonValue::truth() const { return get_or_nothing<bool>(value_); }
 
-std::optional<double> JsonValue::number() const {
-  const std::string& digits = number_text();
-  double number = 0;
-  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  return !digits.empty() && read.ec == std::errc() ? std::optional(number) : std::nullopt;
-}
+std::optional<double> JsonValue::number() const { return parse_number<double>(number_text()); }
 
 const std::string& JsonValue::number_text() const { return get_or_nothing<Number>(value_).text; }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <optional>
 
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/rfc3339.h"
 #include "evenkeel/json/value.h"
 
@@ -31,17 +31,9 @@ Duration from_milliseconds(double milliseconds) {
       std::chrono::duration<double, std::milli>(milliseconds));
 }
 
-template <class Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// A timestamp in milliseconds: finite, not negative, less than 300 years.
 std::optional<Duration> timestamp(std::string_view text) {
-  const auto milliseconds = number<double>(text);
+  const auto milliseconds = parse_number<double>(text);
   if (!milliseconds || !(*milliseconds >= 0) || *milliseconds > 9e15 / 1e3) return std::nullopt;
   return from_milliseconds(*milliseconds);
 }
@@ -102,7 +94,7 @@ std::optional<JsonLine> read_json_line(std::string_view text, std::string& why) 
     if (key == "hash_ids") {
       if (!value.is_array()) return expected("a list of whole numbers");
       for (const JsonValue& each : value.items()) {
-        const auto id = number<std::uint64_t>(each.number_text());
+        const auto id = parse_number<std::uint64_t>(each.number_text());
         if (!id) return expected("a list of whole numbers");
         line.row.block_ids.push_back(*id);
       }
@@ -113,7 +105,7 @@ std::optional<JsonLine> read_json_line(std::string_view text, std::string& why) 
     } else if (key == "tenant") {
       line.row.tenant = plain;
     } else if ((is_input || is_output) && !value.is_null()) {
-      const auto tokens = number<std::uint32_t>(plain);
+      const auto tokens = parse_number<std::uint32_t>(plain);
       if (!tokens) return expected("a whole number");
       (is_input ? line.input : line.output) = tokens;
     }
@@ -193,8 +185,8 @@ class CsvColumns {
       return std::nullopt;
     }
     const auto due = has_dates_ ? parse_rfc3339(cells[stamp_]) : timestamp(cells[stamp_]);
-    const auto input = number<std::uint32_t>(cells[input_]);
-    const auto output = number<std::uint32_t>(cells[output_]);
+    const auto input = parse_number<std::uint32_t>(cells[input_]);
+    const auto output = parse_number<std::uint32_t>(cells[output_]);
     if (!due || !input || !output) {
       why = has_dates_
                 ? "expected a date such as 2023-11-16 18:15:46.68 and whole numbers of tokens"

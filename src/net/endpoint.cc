@@ -3,8 +3,9 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 
-#include <charconv>
 #include <cstring>
+
+#include "evenkeel/base/decimal.h"
 
 namespace evenkeel {
 std::uint16_t Endpoint::port() const {
@@ -100,14 +101,11 @@ Result<Cidr> Cidr::parse(const std::string& text) {
   } else if (inet_pton(AF_INET6, host.c_str(), cidr.bytes_) != 1) {
     return bad;
   }
-  unsigned bits = max_bits;
-  if (slash != std::string::npos) {
-    const char* begin = text.data() + slash + 1;
-    const char* end = text.data() + text.size();
-    const auto parsed = std::from_chars(begin, end, bits);
-    if (parsed.ec != std::errc{} || parsed.ptr != end || bits > max_bits) return bad;
-  }
-  cidr.bits_ = bits + offset;
+  const auto bits = slash == std::string::npos
+                        ? max_bits
+                        : parse_number<unsigned>(std::string_view(text).substr(slash + 1));
+  if (!bits || *bits > max_bits) return bad;
+  cidr.bits_ = *bits + offset;
   return cidr;
 }
 

@@ -4,11 +4,11 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <string>
 
 #include "evenkeel/base/buffer.h"
+#include "evenkeel/base/decimal.h"
 
 namespace evenkeel {
 namespace {
@@ -31,13 +31,8 @@ std::size_t number_at(std::string_view bytes, std::size_t at) {
 }
 
 std::optional<std::uint16_t> parse_port(std::string_view text) {
-  unsigned port = 0;
   const bool padded = text.size() > 1 && text.front() == '0';
-  const auto parsed = std::from_chars(text.begin(), text.end(), port);
-  if (padded || parsed.ec != std::errc{} || parsed.ptr != text.end() || port > 65535) {
-    return std::nullopt;
-  }
-  return static_cast<std::uint16_t>(port);
+  return padded ? std::nullopt : parse_number<std::uint16_t>(text);
 }
 
 Endpoint endpoint_of(int family, const void* address, std::uint16_t port) {

@@ -26,7 +26,7 @@ LinkPool::LinkProtocol protocol_of(const Request& request) {
 bool is_own_field(const Field& field) {
   constexpr std::string_view prefix = "x-evenkeel-";
   return field.id == FieldId::other && field.name_size > prefix.size() &&
-         equals_ignore_case(field.name().substr(0, prefix.size()), prefix);
+         starts_with_ignore_case(field.name(), prefix);
 }
 
 void remove_own_fields(Fields& fields) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/http/grpc.h"
 
 namespace evenkeel {
@@ -42,7 +43,7 @@ std::optional<std::chrono::sys_seconds> read_date(std::string_view text) {
   const auto number = [&](std::size_t at, std::size_t size) {
     int value = 0;
     for (const char digit : text.substr(at, size)) {
-      ok = ok && digit >= '0' && digit <= '9';
+      ok = ok && is_digit(digit);
       value = value * 10 + (digit - '0');
     }
     return value;

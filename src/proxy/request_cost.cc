@@ -1,8 +1,8 @@
 #include "proxy/request_cost.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/inference/token_estimates.h"
@@ -34,12 +34,9 @@ struct NamedTargets {
  private:
   /// Nothing unless it is a whole number of milliseconds, from 1 to an hour.
   static std::optional<Duration> target(std::string_view value) {
-    std::uint32_t number = 0;
-    const char* const end = value.data() + value.size();
-    const auto [stopped, error] = std::from_chars(value.data(), end, number);
-    if (error != std::errc() || stopped != end || number == 0) return std::nullopt;
-    const milliseconds asked(number);
-    return asked <= max_target ? std::optional<Duration>(asked) : std::nullopt;
+    const milliseconds asked(parse_number<std::uint32_t>(value).value_or(0));
+    const bool in_range = asked > milliseconds{} && asked <= max_target;
+    return in_range ? std::optional<Duration>(asked) : std::nullopt;
   }
 };
 

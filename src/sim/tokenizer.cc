@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
 
@@ -30,8 +31,8 @@ enum class Kind : std::uint8_t { letter, digit, space, other };
 constexpr std::array<Kind, 256> kinds = [] {
   std::array<Kind, 256> table{};
   for (std::size_t c = 0; c < table.size(); ++c) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= 0x80;
-    const bool digit = c >= '0' && c <= '9';
+    const bool letter = is_letter(static_cast<char>(c)) || c >= 0x80;
+    const bool digit = is_digit(static_cast<char>(c));
     const bool space = c == ' ' || c == '\n' || c == '\t' || c == '\r';
     table[c] = letter ? Kind::letter : digit ? Kind::digit : space ? Kind::space : Kind::other;
   }

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/net/listener.h"
 
 namespace evenkeel {
@@ -15,19 +15,12 @@ namespace {
 constexpr int first_inherited_fd = 3;
 constexpr long max_inherited_fds = 1024;
 
-std::optional<long> parse_number(const std::optional<std::string>& text) {
-  if (!text) return std::nullopt;
-  long number = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
-  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 InheritedSockets::InheritedSockets(const Variable& variable) {
-  if (parse_number(variable("LISTEN_PID")) != static_cast<long>(getpid())) return;
-  const long count = std::min(parse_number(variable("LISTEN_FDS")).value_or(0), max_inherited_fds);
+  if (parse_number<pid_t>(variable("LISTEN_PID").value_or("")) != getpid()) return;
+  const long given = parse_number<long>(variable("LISTEN_FDS").value_or("")).value_or(0);
+  const long count = std::min(given, max_inherited_fds);
   std::string names = variable("LISTEN_FDNAMES").value_or("");
   for (int fd = first_inherited_fd; fd < first_inherited_fd + count; ++fd) {
     const std::size_t colon = names.find(':');

@@ -10,10 +10,6 @@ namespace {
 constexpr std::string_view secure_scheme = "https:";
 constexpr std::string_view clear_scheme = "http:";
 
-bool begins(std::string_view text, std::string_view prefix) {
-  return equals_ignore_case(text.substr(0, prefix.size()), prefix);
-}
-
 bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
@@ -49,8 +45,8 @@ std::string resolved(std::string_view target, std::string_view reference) {
 }  // namespace
 
 std::string_view path_at(std::string_view authority, std::string_view url) {
-  const bool secure = begins(url, secure_scheme);
-  if (!secure && !begins(url, clear_scheme)) return {};
+  const bool secure = starts_with_ignore_case(url, secure_scheme);
+  if (!secure && !starts_with_ignore_case(url, clear_scheme)) return {};
   url.remove_prefix(secure ? secure_scheme.size() : clear_scheme.size());
   if (!url.starts_with("//")) return {};
   url.remove_prefix(2);
@@ -67,7 +63,7 @@ std::string redirected_target(const Request& request, const Response& response) 
   std::string url(location);
   if (location.starts_with("//")) url = std::string(request.scheme) + ":" + url;
   std::string target;
-  if (begins(url, secure_scheme) || begins(url, clear_scheme)) {
+  if (starts_with_ignore_case(url, secure_scheme) || starts_with_ignore_case(url, clear_scheme)) {
     const std::string_view scheme = std::string_view(url).substr(0, url.find(':'));
     if (!equals_ignore_case(scheme, request.scheme)) return {};
     target = path_at(request.authority, url);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "evenkeel/base/ascii.h"
 #include "text_scan.h"
 
 namespace evenkeel {
@@ -195,7 +196,7 @@ bool HeadParser::parse_request_line(std::string_view line) {
 
   // Not even a misspelt HTTP version: the client would not understand a response in HTTP.
   other_protocol_ = !is_1_1 && version.find(' ') == std::string_view::npos &&
-                    (version.size() < 4 || !equals_ignore_case(version.substr(0, 4), "HTTP"));
+                    !starts_with_ignore_case(version, "HTTP");
   if (!is_method(head_.method)) {
     return refuse(Fault::bad_request, "the method is not a token");
   }
@@ -211,8 +212,8 @@ bool HeadParser::parse_request_line(std::string_view line) {
   if (is_1_1) return head_.minor_version = 1, true;
   if (version == "HTTP/1.0") return head_.minor_version = 0, true;
   const bool other_major = version.size() == 8 && version.starts_with("HTTP/") &&
-                           version[5] >= '0' && version[5] <= '9' && version[5] != '1' &&
-                           version[6] == '.' && version[7] >= '0' && version[7] <= '9';
+                           is_digit(version[5]) && version[5] != '1' && version[6] == '.' &&
+                           is_digit(version[7]);
   return other_major ? refuse(Fault::version_not_supported, "only HTTP/1.1 and HTTP/1.0 are served")
                      : refuse(Fault::bad_request, "invalid protocol version");
 }

@@ -183,9 +183,9 @@ std::optional<HeadError> read_target(const Head& head, Request& request) {
   }
   std::string_view rest = target;
   bool secure = false;
-  if (rest.size() > 7 && equals_ignore_case(rest.substr(0, 7), "http://")) {
+  if (rest.size() > 7 && starts_with_ignore_case(rest, "http://")) {
     rest.remove_prefix(7);
-  } else if (rest.size() > 8 && equals_ignore_case(rest.substr(0, 8), "https://")) {
+  } else if (rest.size() > 8 && starts_with_ignore_case(rest, "https://")) {
     secure = true;
     rest.remove_prefix(8);
   } else {

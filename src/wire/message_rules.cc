@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "evenkeel/base/ascii.h"
+#include "evenkeel/base/hex.h"
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/http/fields.h"
 
@@ -11,9 +13,7 @@ namespace {
 
 constexpr auto host_chars = [] {
   std::array<bool, 256> allowed{};
-  for (unsigned c = 0; c < 256; ++c) {
-    allowed[c] = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  }
+  for (unsigned c = 0; c < 256; ++c) allowed[c] = is_letter_or_digit(static_cast<char>(c));
   for (const char c : std::string_view("-._~%!$&'()*+;="))
     allowed[static_cast<unsigned char>(c)] = true;
   return allowed;
@@ -41,9 +41,7 @@ bool is_authority(std::string_view text) {
   const char* const end = at + text.size();
   if (text.starts_with('[')) {
     for (++at; at != end && *at != ']'; ++at) {
-      const char c = *at;
-      const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-      if (!hex && c != ':' && c != '.') return false;
+      if (hex_value(*at) < 0 && *at != ':' && *at != '.') return false;
     }
     if (at == end || at == text.data() + 1) return false;
     ++at;
@@ -68,10 +66,9 @@ bool is_underscore_alias(std::string_view name) {
   std::array<char, 64> storage;
   const std::string_view plain = dashed(name, storage);
   if (plain.data() == name.data()) return false;
-  return field_id(plain) != FieldId::other ||
-         equals_ignore_case(plain.substr(0, 12), "x-forwarded-") ||
-         equals_ignore_case(plain.substr(0, 11), "x-evenkeel-") ||
-         equals_ignore_case(plain, "x-real-ip") || names_credential(plain);
+  return field_id(plain) != FieldId::other || starts_with_ignore_case(plain, "x-forwarded-") ||
+         starts_with_ignore_case(plain, "x-evenkeel-") || equals_ignore_case(plain, "x-real-ip") ||
+         names_credential(plain);
 }
 
 bool is_forbidden_in_trailers(std::string_view sent_name) {
@@ -86,7 +83,7 @@ bool is_forbidden_in_trailers(std::string_view sent_name) {
     default: return true;
   }
   for (const std::string_view beginning : forbidden_prefixes) {
-    if (equals_ignore_case(name.substr(0, beginning.size()), beginning)) return true;
+    if (starts_with_ignore_case(name, beginning)) return true;
   }
   for (const std::string_view forbidden : forbidden_names) {
     if (equals_ignore_case(name, forbidden)) return true;

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "evenkeel/base/ascii.h"
+
 namespace evenkeel {
 
 enum CharClass : std::uint8_t {
@@ -26,15 +28,10 @@ constexpr std::array<std::uint8_t, 256> make_char_classes() {
   std::array<std::uint8_t, 256> classes{};
   for (unsigned c = 0; c < 256; ++c) {
     std::uint8_t bits = 0;
-    const bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (alnum) bits |= token_char;
+    if (is_token_char(static_cast<char>(c))) bits |= token_char;
     if (c == '\t' || (c >= 0x20 && c != 0x7f)) bits |= value_char;
     if (c > 0x20 && c < 0x7f) bits |= target_char;
     classes[c] = bits;
-  }
-  for (const char c :
-       {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'}) {
-    classes[static_cast<unsigned char>(c)] |= token_char;
   }
   for (const char c : {'#', '"', '<', '>', '\\'}) {
     classes[static_cast<unsigned char>(c)] &= static_cast<std::uint8_t>(~target_char);

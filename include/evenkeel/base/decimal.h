@@ -1,4 +1,4 @@
-// Numbers as decimal digits, two at a time.
+// Numbers as text, and text as numbers.
 #pragma once
 
 #include <array>
@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <string_view>
+#include <system_error>
 
 namespace evenkeel {
 
@@ -49,6 +52,15 @@ inline char* put_number(char* at, std::uint64_t value) {
   if (value < 1000) return put_triple(at, small);
   if (value < 10'000) return put_pair(put_pair(at, small / 100), small % 100);
   return std::to_chars(at, at + max_decimal_digits, value).ptr;
+}
+
+/// Reads all of the text as a number, as std::from_chars does. Nothing: it is none, or too large.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stopped == end ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace evenkeel

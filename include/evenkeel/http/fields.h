@@ -56,6 +56,9 @@ std::string_view lower_case_name(FieldId id);
 
 /// True if equal apart from ASCII case.
 bool equals_ignore_case(std::string_view a, std::string_view b);
+inline bool starts_with_ignore_case(std::string_view text, std::string_view prefix) {
+  return equals_ignore_case(text.substr(0, prefix.size()), prefix);
+}
 
 /// One field; a view (see Fields).
 struct Field {

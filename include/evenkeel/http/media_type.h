@@ -19,7 +19,7 @@ inline bool is_media_type(std::string_view content_type, std::string_view type) 
   if (content_type.size() < type.size()) return false;
   // Where most others differ: "application/json", "application/grpc".
   if (to_lower(content_type[type.size() - 1]) != type.back()) return false;
-  if (!equals_ignore_case(content_type.substr(0, type.size()), type)) return false;
+  if (!starts_with_ignore_case(content_type, type)) return false;
   if (content_type.size() == type.size()) return true;
   const char next = content_type[type.size()];
   return next == '+' || next == ';' || next == ' ' || next == '\t';

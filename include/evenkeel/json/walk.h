@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/byte_search.h"
 
 namespace evenkeel {
@@ -287,7 +288,7 @@ template <class Visitor>
 template <class Visitor>
 [[gnu::always_inline]] inline const char* JsonWalk<Visitor>::read_number(const char* at,
                                                                          const char* end) {
-  for (; at != end && *at >= '0' && *at <= '9'; ++at) {
+  for (; at != end && is_digit(*at); ++at) {
     if (number_ < max_number) number_ = number_ * 10 + static_cast<std::uint64_t>(*at - '0');
   }
   if (at == end) return end;
