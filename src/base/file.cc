@@ -12,15 +12,18 @@
 #include <system_error>
 #include <utility>
 
+#include "evenkeel/base/owned_fd.h"
+
 namespace evenkeel {
 namespace {
 
 FileError failed(int number) { return {number, std::strerror(number)}; }
 
-/// 0, or why the text was not written.
-int write_all(int file, std::string_view text) {
+}  // namespace
+
+int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t written = write(file, text.data(), text.size());
+    const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return errno;
     text.remove_prefix(static_cast<std::size_t>(written));
@@ -28,18 +31,11 @@ int write_all(int file, std::string_view text) {
   return 0;
 }
 
-}  // namespace
-
 std::variant<std::string, FileError> read_file(const std::string& path, std::size_t max_size) {
-  struct Descriptor {
-    int number;
-    ~Descriptor() {
-      if (number >= 0) close(number);
-    }
-  } file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
-  if (file.number < 0) return failed(errno);
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.get() < 0) return failed(errno);
   struct stat facts{};
-  if (fstat(file.number, &facts) != 0) return failed(errno);
+  if (fstat(file.get(), &facts) != 0) return failed(errno);
   if (S_ISDIR(facts.st_mode)) return failed(EISDIR);
   if (!S_ISREG(facts.st_mode)) return FileError{0, "not a regular file"};
 
@@ -47,7 +43,7 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
   std::size_t size = 0;
   while (size <= max_size) {
     if (size == text.size()) text.resize(std::min(max_size + 1, 2 * size));
-    const ssize_t got = read(file.number, text.data() + size, text.size() - size);
+    const ssize_t got = read(file.get(), text.data() + size, text.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return failed(errno);
     if (got == 0) break;

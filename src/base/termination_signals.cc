@@ -4,6 +4,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <vector>
@@ -36,14 +37,14 @@ void TerminationSignals::unblock_in_child() const {
   pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 
-int wait_any_readable(const int* fds, int count, int timeout_ms) {
+int wait_any_readable(std::span<const int> fds, Instant deadline) {
   std::vector<pollfd> polled;
-  for (int i = 0; i < count; ++i) polled.push_back({.fd = fds[i], .events = POLLIN, .revents = 0});
-  if (poll(polled.data(), polled.size(), timeout_ms) <= 0) return -1;
-  for (int i = 0; i < count; ++i) {
-    if (polled[static_cast<std::size_t>(i)].revents != 0) return i;
-  }
-  return -1;
+  for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  const int timeout = deadline == never ? -1 : static_cast<int>(std::max<std::int64_t>(left, 0));
+  if (poll(polled.data(), polled.size(), timeout) <= 0) return -1;
+  const auto ready = std::ranges::find_if(polled, [](auto& each) { return each.revents != 0; });
+  return ready == polled.end() ? -1 : static_cast<int>(ready - polled.begin());
 }
 
 }  // namespace evenkeel

@@ -12,19 +12,13 @@
 #include <csignal>
 #include <string>
 
+#include "evenkeel/base/file.h"
+
 namespace evenkeel {
 namespace {
 
 constexpr std::string_view enter_alternate_screen = "\x1b[?1049h\x1b[?25l";
 constexpr std::string_view leave_alternate_screen = "\x1b[?25h\x1b[?1049l";
-
-void write_all(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(STDOUT_FILENO, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) return;
-    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
 
 sigset_t own_signals() {
   sigset_t set;
@@ -62,11 +56,11 @@ Terminal::Terminal(bool draw_screen) {
     settings.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     tcsetattr(STDIN_FILENO, TCSANOW, &settings);
   }
-  write_all(enter_alternate_screen);
+  write_all(STDOUT_FILENO, enter_alternate_screen);
 }
 
 Terminal::~Terminal() {
-  if (interactive_) write_all(leave_alternate_screen);
+  if (interactive_) write_all(STDOUT_FILENO, leave_alternate_screen);
   if (saved_settings_) tcsetattr(STDIN_FILENO, TCSANOW, &*saved_settings_);
   close(signals_);
   const sigset_t set = own_signals();
@@ -83,7 +77,7 @@ void Terminal::draw(std::string_view screen) const {
     screen.remove_prefix(end + 1);
   }
   bytes += "\x1b[J";
-  write_all(bytes);
+  write_all(STDOUT_FILENO, bytes);
 }
 
 TerminalEvent Terminal::wait(Duration time) {

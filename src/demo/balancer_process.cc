@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "evenkeel/base/file.h"
 #include "evenkeel/base/owned_fd.h"
 #include "evenkeel/config/load.h"
 
@@ -27,15 +28,6 @@ Error failed(std::string what) {
 
 Error failed_call(const char* call) {
   return failed(std::string(call) + ": " + std::strerror(errno));
-}
-
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return lseek(fd, 0, SEEK_SET) == 0;
 }
 
 /// Turns the child into `binary`. Only calls that are safe after a fork in a threaded process.
@@ -68,7 +60,8 @@ Result<std::unique_ptr<BalancerProcess>> BalancerProcess::start(
     const std::string& binary, const std::string& config, const TerminationSignals& interrupts,
     Duration timeout) {
   const OwnedFd file(memfd_create("evenkeel.yaml", MFD_CLOEXEC));
-  if (file.get() < 0 || !write_all(file.get(), config)) return failed_call("memfd_create");
+  if (file.get() < 0 || write_all(file.get(), config) != 0 || lseek(file.get(), 0, SEEK_SET) != 0)
+    return failed_call("memfd_create");
   const OwnedFd null_device(open("/dev/null", O_WRONLY | O_CLOEXEC));
   if (null_device.get() < 0) return failed_call("/dev/null");
   int ends[2];
@@ -91,10 +84,8 @@ Result<std::unique_ptr<BalancerProcess>> BalancerProcess::start(
 
   const Instant deadline = Clock::now() + timeout;
   while (!balancer->ready_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     const int fds[] = {interrupts.fd(), balancer->output_fd()};
-    const int woken =
-        wait_any_readable(fds, 2, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    const int woken = wait_any_readable(fds, deadline);
     if (woken == 0) return failed("interrupted");
     if (woken < 0)
       return failed("the balancer did not get ready in time:\n" + balancer->last_output());
@@ -148,9 +139,7 @@ int BalancerProcess::stop(Duration timeout) {
   // The output ends with the process, and unlike the process it can be waited for with a deadline.
   const Instant deadline = Clock::now() + timeout;
   while (take_output()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0 ||
-        wait_any_readable(&output_fd_, 1, static_cast<int>(left.count())) < 0) {
+    if (Clock::now() >= deadline || wait_any_readable({&output_fd_, 1}, deadline) < 0) {
       kill(pid_, SIGKILL);
       break;
     }

@@ -235,9 +235,7 @@ class Blast {
   std::optional<End> wait_until(Instant moment) {
     const int fds[] = {interrupts_.fd(), balancer_.output_fd()};
     for (;;) {
-      const auto left = std::chrono::ceil<milliseconds>(moment - Clock::now());
-      const int woken =
-          wait_any_readable(fds, 2, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+      const int woken = wait_any_readable(fds, moment);
       if (woken == 0) return End::interrupted;
       if (woken == 1 && !balancer_.take_output()) return End::balancer_ended;
       if (woken < 0 || Clock::now() >= moment) return std::nullopt;
@@ -267,32 +265,27 @@ void print_banner(const DemoOptions& options, const BalancerProcess& balancer) {
   std::fflush(stdout);
 }
 
-int report_error(const std::string& what, int code) {
-  fmt::print(stderr, "evenkeel demo: {}\n", what);
-  return code;
-}
-
 }  // namespace
 
-int run_blast(const DemoOptions& options) {
+Result<int> run_blast(const DemoOptions& options) {
   const TerminationSignals interrupts;
   auto simulators = Simulators::start(simulator_options(options.seed));
-  if (!simulators) return report_error(simulators.error().detail, 1);
+  if (!simulators) return std::move(simulators.error());
   const auto& servers = (*simulators)->endpoints();
   auto balancer = BalancerProcess::start(executable_path(), balancer_config(options, servers),
                                          interrupts, BalancerProcess::start_timeout);
-  if (!balancer) return report_error(balancer.error().detail, 1);
+  if (!balancer) return std::move(balancer.error());
 
   print_banner(options, **balancer);
   StandbyWatcher standby_watcher(**balancer, servers);
   Blast scenario(**balancer, interrupts, standby_watcher, options.seed);
   const End end = scenario.run();
-  if (end == End::interrupted) return report_error("interrupted", 1);
-  if (end == End::could_not_start) return report_error(scenario.start_error(), 1);
+  if (end == End::interrupted) return Error{.detail = "interrupted"};
+  if (end == End::could_not_start) return Error{.detail = scenario.start_error()};
   const int code = (*balancer)->stop(BalancerProcess::drain_timeout);
   if (end == End::balancer_ended || code != 0) {
-    return report_error(
-        fmt::format("the balancer ended with {}:\n{}", code, (*balancer)->last_output()), 1);
+    return Error{
+        .detail = fmt::format("the balancer ended with {}:\n{}", code, (*balancer)->last_output())};
   }
   return scenario.evaluate() ? 0 : 1;
 }

@@ -135,10 +135,7 @@ End refresh_until_end(StatusDisplay& display, BalancerProcess& balancer, const L
                       const TerminationSignals& interrupts) {
   const int fds[] = {interrupts.fd(), run.done_fd(), balancer.output_fd()};
   for (;;) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(display.next_refresh() - Clock::now());
-    const int woken =
-        wait_any_readable(fds, 3, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    const int woken = wait_any_readable(fds, display.next_refresh());
     if (woken == 0) return End::interrupted;
     if (woken == 1) return End::done;
     if (woken == 2 && !balancer.take_output()) return End::balancer_ended;
@@ -167,7 +164,10 @@ std::optional<std::string> validate(const DemoOptions& options) {
 
 int run_demo(const DemoOptions& options) {
   if (const auto why = validate(options)) return report_error({.detail = *why}, 2);
-  if (options.scenario == "blast") return run_blast(options);
+  if (options.scenario == "blast") {
+    const auto code = run_blast(options);
+    return code ? *code : report_error(code.error(), 1);
+  }
   const TerminationSignals interrupts;
 
   auto simulators = Simulators::start(simulator_options(options), 1, Address{"127.0.0.1", 0});

@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <optional>
 
+#include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/termination_signals.h"
 #include "evenkeel/load/report.h"
 #include "evenkeel/load/run.h"
@@ -25,11 +26,8 @@ Error unreadable(std::string_view text, const char* expected) {
 }
 
 std::optional<std::uint32_t> token_count(std::string_view text) {
-  std::uint32_t count = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (count < 1 || count > max_token_count) return std::nullopt;
-  return count;
+  const auto count = parse_number<std::uint32_t>(text);
+  return count >= 1u && count <= max_token_count ? count : std::nullopt;
 }
 
 void print_progress(const LoadRun& run, const LoadReport& window, Duration since_last) {
@@ -58,7 +56,8 @@ bool watch(LoadRun& run, const TerminationSignals& interrupts) {
   const int fds[] = {interrupts.fd(), run.done_fd()};
   Instant shown = Clock::now();
   int ended = -1;
-  while ((ended = wait_any_readable(fds, 2, terminal ? 1000 : -1)) < 0) {
+  while ((ended = wait_any_readable(
+              fds, terminal ? Clock::now() + std::chrono::seconds(1) : never)) < 0) {
     const LoadReport window = run.take_window();
     const Instant now = Clock::now();
     print_progress(run, window, now - shown);
@@ -82,21 +81,12 @@ Result<TokenRange> parse_token_range(std::string_view text) {
 }
 
 Result<std::pair<std::string, std::string>> parse_header_option(std::string_view text) {
-  constexpr std::string_view blanks = " \t";
   const std::size_t colon = text.find(':');
   if (colon == 0 || colon == std::string_view::npos) return unreadable(text, "Name: value");
   const std::string_view name = text.substr(0, colon);
-  std::string_view value = text.substr(colon + 1);
-  value.remove_prefix(std::min(value.find_first_not_of(blanks), value.size()));
-  value.remove_suffix(value.size() - (value.find_last_not_of(blanks) + 1));
-
-  const auto in_token = [](char c) {  // RFC 9110, 5.6.2
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
-  };
+  const std::string_view value = trimmed(text.substr(colon + 1));
   const auto in_value = [](char c) { return c == '\t' || (c >= ' ' || c < 0); };
-  if (!std::all_of(name.begin(), name.end(), in_token) ||
-      !std::all_of(value.begin(), value.end(), in_value)) {
+  if (!std::ranges::all_of(name, is_token_char) || !std::ranges::all_of(value, in_value)) {
     return unreadable(text, "a header name and a value without control characters");
   }
   return std::pair(std::string(name), std::string(value));

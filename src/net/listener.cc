@@ -9,6 +9,7 @@
 #include <chrono>
 #include <utility>
 
+#include "evenkeel/base/owned_fd.h"
 #include "evenkeel/base/refusal_text.h"
 
 namespace evenkeel {
@@ -37,7 +38,8 @@ Error listen_error(const Endpoint& endpoint) {
 /// `shared`: other sockets of ours may be on the port; else the port must be free, and others may
 /// join from then on. Without `listening` the socket is bound only, and takes no connections.
 Result<int> open_socket(const Endpoint& endpoint, bool shared, bool listening) {
-  const int fd = socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  OwnedFd owned(socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int fd = owned.get();
   const int on = 1;
   const auto share = [&] { setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on); };
   if (fd >= 0) {
@@ -45,12 +47,10 @@ Result<int> open_socket(const Endpoint& endpoint, bool shared, bool listening) {
     if (shared) share();
     if (::bind(fd, endpoint.address(), endpoint.size) == 0) {
       if (!shared) share();
-      if (!listening || listen(fd, SOMAXCONN) == 0) return fd;
+      if (!listening || listen(fd, SOMAXCONN) == 0) return owned.take();
     }
   }
-  Error error = listen_error(endpoint);
-  if (fd >= 0) close(fd);
-  return error;
+  return listen_error(endpoint);
 }
 
 }  // namespace
@@ -83,17 +83,15 @@ Result<Done> Listener::check_bind(const Endpoint& endpoint, bool shared) {
 }
 
 Result<Done> Listener::check_watches(const std::vector<int>& fds) {
-  const int epoll = epoll_create1(EPOLL_CLOEXEC);
-  bool watched = epoll >= 0;
+  const OwnedFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  bool watched = epoll.get() >= 0;
   for (std::size_t i = 0; watched && i < fds.size(); ++i) {
     epoll_event event{};
-    watched = epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event) == 0;
+    watched = epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fds[i], &event) == 0;
   }
-  const int error = errno;
-  if (epoll >= 0) close(epoll);
   if (watched) return Done{};
   return Error{.fault = Fault::internal,
-               .detail = "cannot wait for connections: " + refusal_text("epoll", error)};
+               .detail = "cannot wait for connections: " + refusal_text("epoll", errno)};
 }
 
 Listener::Listener(Loop& loop, int fd, AcceptCallback accepted, ExhaustedCallback exhausted,

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "evenkeel/base/owned_fd.h"
 #include "net/tls_state.h"
 
 namespace evenkeel {
@@ -22,15 +23,6 @@ namespace {
 Error client_or_backend_gone(const char* what) {
   return Error{.fault = Fault::client_gone, .side = Side::client, .detail = what};
 }
-
-/// Closes a descriptor on every return.
-struct OwnedFd {
-  int fd;
-  ~OwnedFd() {
-    if (fd >= 0) close(fd);
-  }
-  int release() { return std::exchange(fd, -1); }
-};
 
 /// Lets the kernel end a connection to a server that has gone without a word: one that acknowledges
 /// nothing of what we sent (which includes that its window stays closed), and, when there is
@@ -352,26 +344,26 @@ bool is_lack_of_ports(int number, const Endpoint& server) {
   if (number == EAGAIN) return true;
   if (number != EADDRNOTAVAIL) return false;
   const OwnedFd datagrams{socket(server.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
-  return datagrams.fd >= 0 && connect(datagrams.fd, server.address(), server.size) == 0;
+  return datagrams.get() >= 0 && connect(datagrams.get(), server.address(), server.size) == 0;
 }
 
 }  // namespace
 
 Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
   OwnedFd owned{socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  if (owned.fd < 0) {
+  if (owned.get() < 0) {
     if (is_lack(errno)) co_return connect_lack(errno);
     Error error = connect_error(errno);
     error.side = Side::proxy;  // such as a family of addresses that the host does not have
     co_return error;
   }
-  detect_dead_peer(owned.fd);
-  if (connect(owned.fd, endpoint.address(), endpoint.size) != 0) {
+  detect_dead_peer(owned.get());
+  if (connect(owned.get(), endpoint.address(), endpoint.size) != 0) {
     const int failure = errno;
     if (is_lack(failure) || is_lack_of_ports(failure, endpoint)) co_return connect_lack(failure);
     if (failure != EINPROGRESS) co_return connect_error(failure);
     Watch watch;
-    if (!watch.try_open(loop, owned.fd)) co_return connect_lack(errno);
+    if (!watch.try_open(loop, owned.get())) co_return connect_lack(errno);
     auto wake = co_await watch.until_writable(deadline);
     if (wake == Wake::expired) {
       co_return Error{.fault = Fault::connect_timeout,
@@ -381,10 +373,10 @@ Task<Result<int>> dial(Loop& loop, const Endpoint& endpoint, Instant deadline) {
     }
     int problem = 0;
     socklen_t size = sizeof problem;
-    getsockopt(owned.fd, SOL_SOCKET, SO_ERROR, &problem, &size);
+    getsockopt(owned.get(), SOL_SOCKET, SO_ERROR, &problem, &size);
     if (problem != 0) co_return connect_error(problem);
   }
-  co_return owned.release();
+  co_return owned.take();
 }
 
 }  // namespace evenkeel

@@ -6,24 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <ctime>
 #include <utility>
 
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/loop_liveness.h"
 
 namespace evenkeel {
 namespace {
-
-std::optional<std::uint64_t> number_in(const std::optional<std::string>& text) {
-  if (!text) return std::nullopt;
-  std::uint64_t number = 0;
-  const char* const end = text->data() + text->size();
-  const auto [parsed, error] = std::from_chars(text->data(), end, number);
-  if (error != std::errc() || parsed != end) return std::nullopt;
-  return number;
-}
 
 std::int64_t microseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
@@ -57,17 +48,12 @@ ServiceNotifier::ServiceNotifier(const Variable& variable) {
   if (abstract) address.sun_path[0] = '\0';
   const auto* const begin = reinterpret_cast<const char*>(&address);
   address_.assign(begin, offsetof(sockaddr_un, sun_path) + socket_name->size());
-  fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  socket_ = OwnedFd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
-  const auto time = number_in(variable("WATCHDOG_USEC"));
+  const auto time = parse_number<std::uint64_t>(variable("WATCHDOG_USEC").value_or(""));
   const auto watchdog_pid = variable("WATCHDOG_PID");
-  const bool ours =
-      !watchdog_pid || number_in(watchdog_pid) == static_cast<std::uint64_t>(getpid());
+  const bool ours = !watchdog_pid || parse_number<pid_t>(*watchdog_pid) == getpid();
   if (time && *time > 0 && ours) watchdog_ = std::chrono::microseconds(*time);
-}
-
-ServiceNotifier::~ServiceNotifier() {
-  if (fd_ >= 0) close(fd_);
 }
 
 void ServiceNotifier::ready(std::string_view status) {
@@ -88,7 +74,7 @@ void ServiceNotifier::hand_over(pid_t successor, std::string_view status) {
   // The watchdog's time runs on, and what the new process has sent so far was not heard.
   send(fmt::format("MAINPID={}\n{}READY=1\nSTATUS={}", successor, watchdog_ ? "WATCHDOG=1\n" : "",
                    one_line(status)));
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
+  socket_ = OwnedFd();
 }
 
 void ServiceNotifier::extend_timeout(Duration time) {
@@ -98,7 +84,7 @@ void ServiceNotifier::extend_timeout(Duration time) {
 Task<void> ServiceNotifier::feed_watchdog(Loop& own, std::vector<Loop*> loops) {
   if (!active() || !watchdog_) co_return;
   while (true) {
-    // A loop that is stalled withholds the ping until it turns again.
+    // A blocked loop withholds the ping until it runs again.
     co_await all_responsive(own, loops, never);
     send("WATCHDOG=1");
     co_await own.sleep_for(*watchdog_ / 2);
@@ -106,11 +92,11 @@ Task<void> ServiceNotifier::feed_watchdog(Loop& own, std::vector<Loop*> loops) {
 }
 
 void ServiceNotifier::send(std::string_view state) {
-  if (fd_ < 0) return;
+  if (!active()) return;
   // Not connected: the receiver may restart (systemctl daemon-reexec).
   const auto* const to = reinterpret_cast<const sockaddr*>(address_.data());
-  [[maybe_unused]] const auto sent = sendto(fd_, state.data(), state.size(), MSG_NOSIGNAL, to,
-                                            static_cast<socklen_t>(address_.size()));
+  [[maybe_unused]] const auto sent = sendto(socket_.get(), state.data(), state.size(), MSG_NOSIGNAL,
+                                            to, static_cast<socklen_t>(address_.size()));
 }
 
 }  // namespace evenkeel

@@ -11,6 +11,7 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/owned_fd.h"
 #include "evenkeel/base/task.h"
 
 namespace evenkeel {
@@ -26,12 +27,9 @@ class ServiceNotifier {
 
   /// `variable` reads the environment: NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID.
   explicit ServiceNotifier(const Variable& variable);
-  ServiceNotifier(const ServiceNotifier&) = delete;
-  ServiceNotifier& operator=(const ServiceNotifier&) = delete;
-  ~ServiceNotifier();
 
   /// True if there is a socket to send to.
-  bool active() const { return fd_ >= 0; }
+  bool active() const { return socket_.get() >= 0; }
 
   /// The start, or a reload, is complete. `status` is shown by `systemctl status`.
   void ready(std::string_view status);
@@ -46,7 +44,7 @@ class ServiceNotifier {
   /// Extends the time before systemd treats a start or stop as hung, counted from now.
   void extend_timeout(Duration time);
 
-  /// Pings systemd's watchdog for as long as every loop turns: each ping is sent after all loops
+  /// Pings systemd's watchdog for as long as no loop is blocked: each ping is sent after all loops
   /// have responded. Done at once where there is no watchdog. `loops` outlive the task. Thread: of
   /// `own`.
   Task<void> feed_watchdog(Loop& own, std::vector<Loop*> loops);
@@ -57,7 +55,7 @@ class ServiceNotifier {
  private:
   void send(std::string_view state);
 
-  int fd_ = -1;
+  OwnedFd socket_;
   std::string address_;  // a sockaddr_un, as long as its name
   std::optional<Duration> watchdog_;
 };

@@ -98,7 +98,7 @@ int run_sim(const SimOptions& options) {
   std::fflush(stderr);
 
   const int fd = interrupts.fd();
-  while (wait_any_readable(&fd, 1, -1) < 0) {
+  while (wait_any_readable({&fd, 1}, never) < 0) {
   }
   return 0;
 }

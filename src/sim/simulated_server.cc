@@ -91,21 +91,19 @@ SimulatedServer::SimulatedServer(Loop& loop, const SimulatorOptions& options, co
   frontend_.timeouts.body = std::chrono::hours(1);  // gRPC streams may pause
   frontend_.timeouts.write = std::chrono::hours(1);
 
-  port_reservation_fd_ = socket(endpoint_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  port_reservation_ = OwnedFd(socket(endpoint_.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int reservation = port_reservation_.get();
   const int on = 1;
-  setsockopt(port_reservation_fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  setsockopt(port_reservation_fd_, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+  setsockopt(reservation, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(reservation, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
   // Keeps the port while the server refuses: without it, another process could take it.
-  static_cast<void>(bind(port_reservation_fd_, endpoint_.address(), endpoint_.size));
+  static_cast<void>(bind(reservation, endpoint_.address(), endpoint_.size));
 
   listener_.emplace(loop_, fd,
                     [this](int accepted, const Endpoint& peer) { accept(accepted, peer); });
 }
 
-SimulatedServer::~SimulatedServer() {
-  connections_.clear();
-  if (port_reservation_fd_ >= 0) close(port_reservation_fd_);
-}
+SimulatedServer::~SimulatedServer() { connections_.clear(); }
 
 void SimulatedServer::accept(int fd, const Endpoint& peer) {
   Connection& connection = connections_.emplace_back(*this, fd);

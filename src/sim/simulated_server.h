@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/owned_fd.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/sim/presets.h"
@@ -68,7 +69,7 @@ class SimulatedServer final {
   SimulatorOptions options_;
   const SimulatedEngine& engine_;
   Endpoint endpoint_;
-  int port_reservation_fd_ = -1;  // bound, never listening: keeps the port while we refuse
+  OwnedFd port_reservation_;  // bound, never listening: keeps the port while we refuse
   ListenerConfig frontend_;
   SimulatedModel model_;
   std::unique_ptr<EngineApi> api_;

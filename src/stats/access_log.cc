@@ -152,13 +152,6 @@ Result<AccessLogDestination> AccessLogDestination::open(std::string path) {
   return AccessLogDestination(std::move(path), fd);
 }
 
-AccessLogDestination::AccessLogDestination(AccessLogDestination&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-
-AccessLogDestination::~AccessLogDestination() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, unsigned workers,
                                                    Options options) {
   const int fd = open_path(path);
@@ -194,7 +187,7 @@ Result<Done> AccessLog::reopen() {
 
 void AccessLog::switch_to(AccessLogDestination destination) {
   path_ = std::move(destination.path_);
-  hand_to_writer(std::exchange(destination.fd_, -1));
+  hand_to_writer(destination.fd_.take());
 }
 
 void AccessLog::hand_to_writer(int fd) {

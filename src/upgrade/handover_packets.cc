@@ -15,6 +15,8 @@
 #include <optional>
 #include <sstream>
 
+#include "evenkeel/base/owned_fd.h"
+
 namespace evenkeel {
 namespace {
 
@@ -145,17 +147,15 @@ Result<std::vector<HandedOverListener>> receive_listeners(int channel) {
 }
 
 Result<Done> send_state(int channel, const std::string& state) {
-  const int fd = memfd_create("evenkeel-state", MFD_CLOEXEC);
+  const OwnedFd file(memfd_create("evenkeel-state", MFD_CLOEXEC));
   const auto size = static_cast<ssize_t>(state.size());
-  bool sent = fd >= 0 && pwrite(fd, state.data(), state.size(), 0) == size;
+  bool sent = file.get() >= 0 && pwrite(file.get(), state.data(), state.size(), 0) == size;
   if (sent) {
-    Packet packet{.text = std::string(state_line), .fds = {fd}};
+    Packet packet{.text = std::string(state_line), .fds = {file.get()}};
     sent = send_packet(channel, packet);
   }
-  const int error = errno;
-  if (fd >= 0) close(fd);
   if (sent) return Done{};
-  return failure(std::string("cannot pass the state: ") + std::strerror(error));
+  return failure(std::string("cannot pass the state: ") + std::strerror(errno));
 }
 
 std::optional<std::string> receive_state(int channel) {

@@ -26,16 +26,12 @@ Predecessor::Predecessor(const InheritedSockets::Variable& variable) {
   const int fd = std::atoi(number->c_str());
   if (fd < 3 || !is_unix_socket(fd)) return;
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  channel_ = fd;
+  channel_ = OwnedFd(fd);
   pid_ = getppid();
 }
 
-Predecessor::~Predecessor() {
-  if (channel_ >= 0) close(channel_);
-}
-
 Result<Done> Predecessor::receive_sockets(InheritedSockets& sockets) const {
-  auto listeners = receive_listeners(channel_);
+  auto listeners = receive_listeners(channel());
   if (!listeners) return std::move(listeners.error());
   for (const HandedOverListener& listener : *listeners) {
     for (const int fd : listener.fds) sockets.add(fd, listener.name, listener.address);
@@ -44,13 +40,13 @@ Result<Done> Predecessor::receive_sockets(InheritedSockets& sockets) const {
 }
 
 std::string Predecessor::receive_state() const {
-  return evenkeel::receive_state(channel_).value_or("");
+  return evenkeel::receive_state(channel()).value_or("");
 }
 
 void Predecessor::report_ready() const {
   // Fails if that process has ended meanwhile: then there is none to drain.
   [[maybe_unused]] const auto sent =
-      send(channel_, handover_ready.data(), handover_ready.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      send(channel(), handover_ready.data(), handover_ready.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 // True while this process has the same parent: it gets another when that one ends.

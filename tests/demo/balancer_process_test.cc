@@ -125,7 +125,8 @@ TEST(BalancerProcess, ClosesItsOutputOnUnexpectedExit) {
 
   kill((*balancer)->pid(), SIGUSR1);
   const int fd = (*balancer)->output_fd();
-  while ((*balancer)->take_output()) ASSERT_EQ(wait_any_readable(&fd, 1, 20'000), 0);
+  while ((*balancer)->take_output())
+    ASSERT_EQ(wait_any_readable({&fd, 1}, Clock::now() + seconds(20)), 0);
 
   EXPECT_THAT((*balancer)->last_output(), HasSubstr("out of luck"));
   EXPECT_EQ((*balancer)->stop(seconds(20)), 3);

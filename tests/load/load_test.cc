@@ -143,7 +143,8 @@ LoadReport report_of(const LoadOptions& options) {
   auto run = LoadRun::start(*complete);
   EXPECT_TRUE(run) << run.error().detail;
   const int fd = (*run)->done_fd();
-  EXPECT_EQ(wait_any_readable(&fd, 1, patience_ms), 0) << "the load does not end";
+  EXPECT_EQ(wait_any_readable({&fd, 1}, Clock::now() + milliseconds(patience_ms)), 0)
+      << "the load does not end";
   (*run)->stop();
   (*run)->take_window();
   return (*run)->report();

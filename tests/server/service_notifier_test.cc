@@ -171,7 +171,7 @@ TEST(ServiceNotifier, WithholdsThePingWhileALoopIsStalled) {
   own.run_until([&] { return !manager.silent(); }, Clock::now() + 20s);
   EXPECT_EQ(manager.receive(), "WATCHDOG=1");
   own.run_until([&] { return !manager.silent(); }, Clock::now() + 20s);
-  EXPECT_EQ(manager.receive(), "WATCHDOG=1") << "and again, while the loop turns";
+  EXPECT_EQ(manager.receive(), "WATCHDOG=1") << "and again, while the loop runs";
   worker.stop();
   thread.join();
   own.drop_spawned();

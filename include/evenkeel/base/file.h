@@ -25,6 +25,9 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
 /// `replaced_file` says. Nothing: done.
 std::optional<FileError> replace_file(const std::string& path, std::string_view text);
 
+/// Writes all of the text. Returns 0, or errno of the write that failed.
+int write_all(int fd, std::string_view text);
+
 /// The file that `replace_file` writes: where symbolic links lead, also to one that does not exist
 /// yet. Links of another user than this one and root are an error: with one, a user who may write
 /// to the folder could have the text written elsewhere.

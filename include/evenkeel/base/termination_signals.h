@@ -2,6 +2,9 @@
 #pragma once
 
 #include <csignal>
+#include <span>
+
+#include "evenkeel/base/clock.h"
 
 namespace evenkeel {
 
@@ -22,8 +25,8 @@ class TerminationSignals {
   int fd_;
 };
 
-/// Waits until one of the descriptors is readable or the timeout passes; skips negative ones.
+/// Waits until one of the descriptors is readable or the deadline passes; skips negative ones.
 /// Returns the index of the first that is readable, or -1.
-int wait_any_readable(const int* fds, int count, int timeout_ms);
+int wait_any_readable(std::span<const int> fds, Instant deadline);
 
 }  // namespace evenkeel

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/owned_fd.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/stats/counter.h"
 
@@ -59,15 +60,12 @@ class AccessLogDestination {
  public:
   /// `path`: "stdout", "stderr" or a file, which is created or appended to. May block. Thread: any.
   static Result<AccessLogDestination> open(std::string path);
-  AccessLogDestination(AccessLogDestination&& other) noexcept;
-  AccessLogDestination& operator=(AccessLogDestination&&) = delete;
-  ~AccessLogDestination();
 
  private:
   friend class AccessLog;
   AccessLogDestination(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   std::string path_;
-  int fd_;
+  OwnedFd fd_;
 };
 
 /// The access log. Without traffic its thread sleeps and has no timer.

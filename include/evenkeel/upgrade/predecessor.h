@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "evenkeel/base/owned_fd.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/upgrade/inherited_sockets.h"
 
@@ -18,11 +19,8 @@ class Predecessor {
  public:
   /// `variable` reads the environment.
   explicit Predecessor(const InheritedSockets::Variable& variable);
-  Predecessor(const Predecessor&) = delete;
-  Predecessor& operator=(const Predecessor&) = delete;
-  ~Predecessor();
 
-  bool present() const { return channel_ >= 0; }
+  bool present() const { return channel() >= 0; }
   /// Adds its listening sockets. REQUIRES: present(). Errors: the two versions do not understand
   /// each other.
   Result<Done> receive_sockets(InheritedSockets& sockets) const;
@@ -32,7 +30,7 @@ class Predecessor {
   /// This process accepts connections: the other one drains from now on. REQUIRES: present().
   void report_ready() const;
   /// The channel for reports to and from that process. REQUIRES: present().
-  int channel() const { return channel_; }
+  int channel() const { return channel_.get(); }
   /// True if the process has not ended.
   bool runs() const;
   /// Sends SIGTERM to the process if it is still draining: this one is being stopped.
@@ -40,7 +38,7 @@ class Predecessor {
 
  private:
   pid_t pid_ = 0;
-  int channel_ = -1;
+  OwnedFd channel_;
 };
 
 }  // namespace evenkeel
