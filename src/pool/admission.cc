@@ -70,12 +70,10 @@ Admission::Stage Admission::join(AdmissionTicket& ticket, Picker& picker, Instan
   ticket.queue->rule.arrive(ticket, &picker, now);
   if (ticket.stage != Stage::arrives) return ticket.stage;
   if (length_with(*ticket.queue) > ticket.pool->config().limits.queue.size) {
-    ++counts_.full_total;
     if (!displace(ticket, now)) {
       drop(ticket, Stage::full, now);
       return Stage::full;
     }
-    ++counts_.displaced_total;
   }
   insert(ticket);
   return ticket.stage = Stage::waits;
@@ -247,9 +245,7 @@ std::uint64_t Admission::next_mark() {
 
 QueueStats Admission::counts() const {
   std::lock_guard lock(mutex_);
-  QueueStats counts = counts_;
-  counts.waiting = length_;
-  return counts;
+  return {.waiting = length_};
 }
 
 Admission::Waiting Admission::waiting_beside(const SubsetQueue& queue) const {
@@ -275,7 +271,6 @@ AdmissionWait::~AdmissionWait() {
   BackendPtr unused;
   {
     std::lock_guard lock(admission().mutex());
-    ++admission().counts_.abandoned_total;
     if (ticket_->stage == AdmissionTicket::Stage::waits) {
       admission().drop(*ticket_, AdmissionTicket::Stage::left, ticket_->loop.now());
     }
@@ -297,11 +292,7 @@ AdmissionTicket::Stage AdmissionWait::end(Instant now) {
   Admission& admission = this->admission();
   std::lock_guard lock(admission.mutex());
   const AdmissionTicket::Stage stage = ticket_->stage;
-  if (stage == AdmissionTicket::Stage::started) {
-    ++admission.counts_.waited_total;
-    admission.counts_.waited_sum += ticket_->waited();
-  } else if (stage == AdmissionTicket::Stage::waits) {
-    ++admission.counts_.timeout_total;
+  if (stage == AdmissionTicket::Stage::waits) {
     admission.drop(*ticket_, AdmissionTicket::Stage::left, now);
   }
   return stage;

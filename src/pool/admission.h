@@ -142,7 +142,6 @@ class Admission final : public SlotQueue {
   alignas(64) mutable std::mutex mutex_;
   Node queues_;  // of SubsetQueue, in which requests wait
   std::uint32_t length_ = 0;
-  QueueStats counts_;
   std::uint32_t marks_given_ = 0;
   SlotsRule slots_rule_{*this};
 };

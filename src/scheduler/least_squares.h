@@ -67,7 +67,6 @@ class LeastSquares {
     Vector spread{};      ///< the covariance times x
     double variance = 0;  ///< of y, of what is not known of the coefficients
   };
-  double predict(const Vector& x) const { return dot(coefficients_, x); }
   Prediction prediction(const Vector& x) const {
     Prediction made{.x = x, .y = dot(coefficients_, x)};
     for (std::size_t i = 0; i < N; ++i) made.spread[i] = dot(covariance_[i], x);

@@ -183,8 +183,6 @@ bool StepEngine::admit(Sequence& sequence, std::uint32_t budget, std::uint32_t& 
   if (!sequence.admitted_) {
     sequence.admitted_ = true;
     sequence.cached_tokens_ = cached;
-    totals_.prefix_query_tokens += sequence.prompt_tokens;
-    totals_.prefix_hit_tokens += cached;
   }
   return true;
 }

@@ -400,7 +400,6 @@ TEST_F(RecordedPool, TellsOfAMoveToALaterVersionOfThePool) {
   EXPECT_EQ(moved[0].decision.state, Decision::State::moved);
   EXPECT_EQ(moved[1].decision.state, Decision::State::waits);
   EXPECT_EQ(state_->queue().waiting, 1u);
-  EXPECT_EQ(state_->queue().abandoned_total, 0u);
   EXPECT_EQ(state_->scheduled()->stats().shadow->compared_total, 1u) << "of the first one";
 }
 

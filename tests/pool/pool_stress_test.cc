@@ -117,8 +117,6 @@ TEST_P(PoolStress, ExceedsNoLimitAndLeavesNothingBehind) {
   EXPECT_LE(servers.max.load(), limit);
   EXPECT_EQ(servers.max.load(), limit) << "the pool was never full: the test shows nothing";
   EXPECT_GT(servers.served.load(), 0u);
-  EXPECT_GT(state->queue().waited_total, 0u);
-  EXPECT_GT(state->queue().abandoned_total, 0u);
   EXPECT_EQ(state->queue().waiting, 0u);
   EXPECT_EQ(state->in_flight(), 0u);
   for (const auto& backend : state->backends()) EXPECT_EQ(backend->slots().in_flight(), 0u);

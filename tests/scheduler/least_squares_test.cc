@@ -29,7 +29,7 @@ TEST(LeastSquares, ConvergesFromPriorsThatAreFourTimesWrongWithinFiftySamples) {
     }
 
     for (const Model::Vector& x : {Model::Vector{1, 2}, {5, 10}, {10, 0}, {9, 20}}) {
-      EXPECT_NEAR(model.predict(x) / (truth[0] * x[0] + truth[1] * x[1]), 1, 0.1) << wrong;
+      EXPECT_NEAR(model.prediction(x).y / (truth[0] * x[0] + truth[1] * x[1]), 1, 0.1) << wrong;
     }
   }
 }
@@ -47,7 +47,7 @@ TEST(LeastSquares, FollowsAServerThatBecomesFourTimesSlower) {
     model.learn(x, noisy(0.2 * x[0] + 0.008 * x[1], rng));
   }
 
-  EXPECT_NEAR(model.predict({5, 10}), 1.08, 0.25);
+  EXPECT_NEAR(model.prediction({5, 10}).y, 1.08, 0.25);
 }
 
 TEST(LeastSquares, IsNotMovedMuchByOneStall) {
@@ -60,7 +60,7 @@ TEST(LeastSquares, IsNotMovedMuchByOneStall) {
 
   model.learn({5, 10}, 100);
 
-  EXPECT_NEAR(model.predict({5, 10}), 0.27, 0.02);
+  EXPECT_NEAR(model.prediction({5, 10}).y, 0.27, 0.02);
 }
 
 TEST(LeastSquares, SamplesWithJitterTeachLittle) {
@@ -94,7 +94,7 @@ TEST(LeastSquares, StaysNearValuesThatAreFarBelowThePrior) {
     const double streams = 32 * rng.unit();
     const LeastSquares<3>::Vector x = {1, streams, 0.28 * streams};
     model.learn(x, 1e-4 * (0.2 + 4 * rng.unit()));
-    ASSERT_LT(model.predict({1, 32, 9}), i < 50 ? 0.04 : 0.005) << i;
+    ASSERT_LT(model.prediction({1, 32, 9}).y, i < 50 ? 0.04 : 0.005) << i;
   }
 }
 
@@ -110,10 +110,10 @@ TEST(LeastSquares, StaysRightOverALongRunOfUnvaryingTraffic) {
   for (int i = 0; i < 100'000; ++i) {
     const LeastSquares<3>::Vector x = {1, 20.0 + rng.below(3), 300 + 15 * rng.unit()};
     model.learn(x, noisy(truth(x), rng));
-    ASSERT_NEAR(model.predict({1, 21, 305}) / truth({1, 21, 305}), 1, i < 50 ? 1.5 : 0.2) << i;
+    ASSERT_NEAR(model.prediction({1, 21, 305}).y / truth({1, 21, 305}), 1, i < 50 ? 1.5 : 0.2) << i;
   }
 
-  EXPECT_LT(model.predict({1, 1, 10}), 0.06);
+  EXPECT_LT(model.prediction({1, 1, 10}).y, 0.06);
 }
 
 /// Of a server that takes `factor` times as long as at first, after so many samples.
@@ -133,7 +133,7 @@ TEST(LeastSquares, ARestoredModelPredictsTheSame) {
 
   ASSERT_TRUE(model.restore(before.learned(), 10));
 
-  EXPECT_EQ(model.predict({5, 10}), before.predict({5, 10}));
+  EXPECT_EQ(model.prediction({5, 10}).y, before.prediction({5, 10}).y);
   EXPECT_EQ(model.samples(), 300u);
 }
 
@@ -151,8 +151,8 @@ TEST(LeastSquares, AFewSamplesOverruleARestoredModel) {
   }
 
   const double truth = 1.4 * (0.05 * 5 + 0.002 * 10);
-  EXPECT_NEAR(restored.predict({5, 10}) / truth, 1, 0.15);
-  EXPECT_LT(before.predict({5, 10}) / truth, 0.82) << "of which it was surer";
+  EXPECT_NEAR(restored.prediction({5, 10}).y / truth, 1, 0.15);
+  EXPECT_LT(before.prediction({5, 10}).y / truth, 0.82) << "of which it was surer";
 }
 
 TEST(LeastSquares, AModelOfFewSamplesIsRestoredAsItIs) {

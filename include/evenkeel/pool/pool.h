@@ -42,17 +42,9 @@ struct PoolSpec {
   std::vector<SubsetSpec> subsets;    ///< that requests may be for, no two alike
 };
 
-/// Counters of a pool's queue since the pool was first configured.
+/// A pool's queue.
 struct QueueStats {
-  std::uint32_t waiting = 0;  ///< now
-  /// Waits that ended with a slot. One that goes on in a later version of the pool is one wait.
-  std::uint64_t waited_total = 0;
-  Duration waited_sum{};              ///< of those
-  std::uint64_t full_total = 0;       ///< refused because the queue was full
-  std::uint64_t displaced_total = 0;  ///< of these, after waiting: a more urgent one took the place
-  std::uint64_t timeout_total = 0;    ///< ended by the timeout
-  /// Dropped while waiting: the client left, or no backend is left.
-  std::uint64_t abandoned_total = 0;
+  std::uint32_t waiting = 0;  ///< requests, in all versions of the pool
 };
 
 /// The part of a pool that all workers share: its backends and its queue.

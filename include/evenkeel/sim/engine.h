@@ -154,8 +154,6 @@ class StepEngine {
     std::uint64_t steps = 0;
     std::uint64_t prefill_tokens = 0;  ///< computed, including recomputed ones
     std::uint64_t generated_tokens = 0;
-    std::uint64_t prefix_query_tokens = 0;
-    std::uint64_t prefix_hit_tokens = 0;
     std::uint64_t preemptions = 0;
     std::uint64_t adapter_loads = 0;  ///< for requests
     double busy_seconds = 0;
