@@ -297,7 +297,7 @@ Awaitable<AdminReply> AdminApi::healthz() {
   for (Loop* const loop : loops) calls.emplace_back(io_, *loop, [] { return Done{}; });
   for (LoopCall<Done>& call : calls) {
     const auto answer = co_await call.result(deadline);
-    if (!answer) co_return text_reply(503, "an event loop does not turn\n");
+    if (!answer) co_return text_reply(503, "an event loop is blocked\n");
   }
   co_return text_reply(200, "ok\n");
 }

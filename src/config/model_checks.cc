@@ -19,9 +19,9 @@ namespace evenkeel::config_file {
 namespace {
 
 // The `models` of a pool.
-class PoolModels {
+class ConfiguredModels {
  public:
-  explicit PoolModels(const PoolConfig& pool) : models_(pool.models) {
+  explicit ConfiguredModels(const PoolConfig& pool) : models_(pool.models) {
     for (const std::string& each : models_) names_.insert(without_implied_tag(each));
   }
 
@@ -39,7 +39,7 @@ class PoolModels {
   std::unordered_set<std::string_view> names_;
 };
 
-using PoolsByName = std::unordered_map<std::string_view, PoolModels>;
+using PoolsByName = std::unordered_map<std::string_view, ConfiguredModels>;
 
 bool is_name(std::string_view model) { return model.find('*') == model.npos; }
 
@@ -104,7 +104,7 @@ void warn_of_missing(const RouteConfig& route, const std::string& path, const Po
 
 // A route whose names are all taken is not reached at all, which is reported elsewhere.
 void warn_of_taken(const Config& config, ParseContext& context) {
-  RouteIndex earlier;
+  CoverIndex earlier;
   for (std::size_t i = 0; i < config.routes.size(); ++i) {
     const RouteMatch& match = config.routes[i].match;
     const std::string key = indexed("routes", i) + ".match.model";

@@ -177,7 +177,7 @@ bool covers(const RouteMatch& first, const RouteMatch& second) {
          path_covers(first.path, second.path) && calls_cover(first.grpc, second.grpc);
 }
 
-void RouteIndex::add(std::size_t route, const RouteMatch& match) {
+void CoverIndex::add(std::size_t route, const RouteMatch& match) {
   const auto routes_under = [this](const Keys& keys) {
     std::size_t most = 0;
     for (const std::string& key : keys) {
@@ -193,7 +193,7 @@ void RouteIndex::add(std::size_t route, const RouteMatch& match) {
   }
 }
 
-std::optional<std::size_t> RouteIndex::first_cover(const RouteMatch& match) {
+std::optional<std::size_t> CoverIndex::first_cover(const RouteMatch& match) {
   std::optional<std::size_t> first;
   for (const std::string& key : keys_of_covers(match)) {
     const auto found = routes_.find(key);

@@ -15,7 +15,7 @@ bool covers(const RouteMatch& first, const RouteMatch& second);
 
 // Finds the route that hides a later one, without comparing each pair: a route is found by one
 // thing that it asks for and that few others do, such as a header field or a segment of its path.
-class RouteIndex {
+class CoverIndex {
  public:
   // Adds a route, which outlives the index. Routes are added in the order of the file.
   void add(std::size_t route, const RouteMatch& match);

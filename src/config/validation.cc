@@ -234,7 +234,7 @@ void check_fallbacks(const Config& config, std::unordered_set<std::string>& used
 }
 
 void check_reachability(const Config& config, ParseContext& context) {
-  RouteIndex index;
+  CoverIndex index;
   for (std::size_t route = 0; route < config.routes.size(); ++route) {
     if (context.report.has_problem(indexed("routes", route) + ".match")) continue;
     const RouteMatch& match = config.routes[route].match;

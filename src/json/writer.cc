@@ -28,8 +28,8 @@ JsonCharacter json_character(std::string_view text) {
   }
   constexpr char digits[] = "0123456789abcdef";
   const unsigned code = is_c1 ? static_cast<unsigned char>(text[1]) : byte;
-  const std::size_t taken = is_c1 ? 2 : 1;
-  return {{'\\', 'u', '0', '0', digits[code >> 4], digits[code & 15]}, 6, taken};
+  const std::size_t consumed = is_c1 ? 2 : 1;
+  return {{'\\', 'u', '0', '0', digits[code >> 4], digits[code & 15]}, 6, consumed};
 }
 
 void append_json_string(std::string& out, std::string_view text) {
@@ -43,7 +43,7 @@ void append_json_string(std::string& out, std::string_view text) {
     }
     const JsonCharacter character = json_character(text);
     out.append(character.bytes.data(), character.size);
-    text.remove_prefix(character.taken);
+    text.remove_prefix(character.consumed);
   }
   out += '"';
 }

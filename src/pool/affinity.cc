@@ -40,7 +40,7 @@ Affinity::Affinity(const AffinityConfig& spec, std::shared_ptr<const Backends> b
   table_ = predecessor != nullptr ? predecessor->table_
                                   : std::make_shared<AffinityTable>(spec.max_sessions);
   if (table_->max_sessions() != spec.max_sessions)
-    room_ = AffinityTable::make_room(spec.max_sessions);
+    storage_ = AffinityTable::allocate(spec.max_sessions);
   if (predecessor == nullptr) return;
   for (const BackendPtr& backend : *predecessor->backends_) {
     const Tag tag = AffinityTable::tag_of(backend->id());
@@ -51,7 +51,7 @@ Affinity::Affinity(const AffinityConfig& spec, std::shared_ptr<const Backends> b
 }
 
 void Affinity::activate() {
-  if (room_ != nullptr) table_->move_to(std::move(room_));
+  if (storage_ != nullptr) table_->move_to(std::move(storage_));
 }
 
 bool Affinity::holds(const SharedBackend& shared, bool has_state, Instant now) {

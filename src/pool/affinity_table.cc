@@ -116,7 +116,7 @@ struct AffinityTable::Buckets {
 
   const std::uint32_t max_sessions;
   const std::size_t count;
-  Room former;                      // without its memory: a thread may still read the rest
+  Storage former;                   // without its memory: a thread may still read the rest
   std::shared_ptr<Bucket[]> owner;  // null: the table has moved on
   Bucket* const all;
   std::size_t next_to_expire = 0;
@@ -124,27 +124,27 @@ struct AffinityTable::Buckets {
 };
 
 AffinityTable::AffinityTable(std::uint32_t max_sessions)
-    : room_(std::make_shared<Buckets>(max_sessions)) {
-  present_.store(room_.get(), std::memory_order_release);
+    : storage_(std::make_shared<Buckets>(max_sessions)) {
+  present_.store(storage_.get(), std::memory_order_release);
 }
 
-AffinityTable::Room AffinityTable::make_room(std::uint32_t max_sessions) {
+AffinityTable::Storage AffinityTable::allocate(std::uint32_t max_sessions) {
   return std::make_shared<Buckets>(max_sessions);
 }
 
-void AffinityTable::move_to(Room room) {
+void AffinityTable::move_to(Storage storage) {
   const Buckets& before = present();
-  copy_missing(before, *room, true);
-  use_room(std::move(room));
+  copy_missing(before, *storage, true);
+  use_storage(std::move(storage));
   // Sessions that were pinned while the others were copied.
   copy_missing(before, present(), false);
 }
 
-void AffinityTable::use_room(Room room) {
-  former_ = std::move(room_->owner);
-  room->former = std::move(room_);
-  room_ = std::move(room);
-  present_.store(room_.get(), std::memory_order_release);
+void AffinityTable::use_storage(Storage storage) {
+  former_ = std::move(storage_->owner);
+  storage->former = std::move(storage_);
+  storage_ = std::move(storage);
+  present_.store(storage_.get(), std::memory_order_release);
 }
 
 /// `evicts`: a session takes the place of another one where there is no free one.
@@ -164,7 +164,7 @@ void AffinityTable::copy_missing(const Buckets& from, Buckets& to, bool evicts) 
   }
 }
 
-void AffinityTable::close() { use_room(make_room(1)); }
+void AffinityTable::close() { use_storage(allocate(1)); }
 
 std::uint32_t AffinityTable::max_sessions() const { return present().max_sessions; }
 

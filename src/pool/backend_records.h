@@ -21,7 +21,7 @@ void forget_others(BackendRecords<Record>& records, const Backends& backends) {
 
 /// Makes the records those of these backends; `make` returns the record of a new one.
 template <class Record, class Make>
-void match(BackendRecords<Record>& records, const Backends& backends, Make make) {
+void sync_records(BackendRecords<Record>& records, const Backends& backends, Make make) {
   for (const BackendPtr& backend : backends) {
     if (!records.contains(&backend->shared())) records.emplace(&backend->shared(), make(*backend));
   }

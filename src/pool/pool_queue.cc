@@ -119,7 +119,7 @@ Task<void> Pool::keep_pace() {
   keeps_pace_ = false;
 }
 
-/// One request in so many is recorded, with the choice of the shadow picker, if there is one. That
+/// Every Nth request is recorded, with the choice of the shadow picker, if there is one. That
 /// one chooses among all backends of the pool, as if it stood in the scheduler's place.
 void Pool::sample(AdmissionTicket& ticket) {
   const std::uint32_t interval = state_->config().picker.explained_interval();

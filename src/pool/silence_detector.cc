@@ -40,7 +40,7 @@ std::uint64_t answers_of(const Backends& backends) {
 void SilenceDetector::tick(const PoolState& pool, Instant now) {
   const Backends& backends = pool.backends();
   if (!pool.spec().notices_silence) return clear(backends);
-  match(records_, backends, [](const Backend& backend) {
+  sync_records(records_, backends, [](const Backend& backend) {
     return Record{.answers = backend.stats().answers_total(),
                   .picks = backend.slots().picks_total(),
                   .last_picks = backend.slots().picks_total()};

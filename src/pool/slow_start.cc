@@ -23,7 +23,7 @@ void SlowStart::tick(const PoolState& pool, Instant now) {
 
   const bool first_tick = entries_.empty();
   const bool young = pool_began_ == Instant{} || now - pool_began_ < duration;
-  match(entries_, pool.backends(), [](const Backend&) { return Entry{}; });
+  sync_records(entries_, pool.backends(), [](const Backend&) { return Entry{}; });
   double serving = 0;
   bool some_without_ramp = false;
   for (const auto& backend : pool.backends()) {

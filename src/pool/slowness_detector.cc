@@ -48,8 +48,9 @@ double median_of_others(const std::vector<double>& sorted, double own) {
 void SlownessDetector::tick(const PoolState& pool, Instant now) {
   if (now - last_tick_ < interval) return;
   last_tick_ = now;
-  match(records_, pool.backends(),
-        [](const Backend& backend) { return Record{.picks = backend.slots().picks_total()}; });
+  sync_records(records_, pool.backends(), [](const Backend& backend) {
+    return Record{.picks = backend.slots().picks_total()};
+  });
   count_picks(pool);
   compare(pool, now);
 }

@@ -49,7 +49,7 @@ void WeightLearner::accumulate(const Backends& backends, Instant now) {
     const auto found = windows_.find(&backend->shared());
     if (found != windows_.end()) found->second.in_flight += backend->slots().in_flight() * passed;
   }
-  match(windows_, backends, [now](const Backend& backend) {
+  sync_records(windows_, backends, [now](const Backend& backend) {
     return Window{.began = now,
                   .served = backend.stats().served_total(),
                   .spent = backend.stats().served_sum()};

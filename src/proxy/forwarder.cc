@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-/// One pick in so many is timed: reading the clock twice takes longer than a pick.
+/// Every Nth pick is timed: reading the clock twice takes longer than a pick.
 constexpr std::uint32_t pick_timing_interval = 16;
 
 /// Counts a request as queued while it lives. Its destructor records the time in the queue.

@@ -87,14 +87,14 @@ inline char* put_escaped(char* at, std::string_view value, std::size_t capacity)
     if (last - at >= 3) cut = at;
     std::memcpy(at, unit.bytes.data(), unit.size);
     at += unit.size;
-    value.remove_prefix(unit.taken);
+    value.remove_prefix(unit.consumed);
   }
   return at;
 }
 
 /// Puts a string that is too long or has a special byte. Not part of `put_string`, whose frequent
 /// path then saves no registers.
-[[gnu::noinline]] inline char* put_awkward_string(char* at, std::string_view value,
+[[gnu::noinline]] inline char* put_escaped_string(char* at, std::string_view value,
                                                   std::size_t capacity) {
   *at++ = '"';
   if (value.size() > capacity && copy_plain(at, value.data(), capacity - 3)) {
@@ -110,7 +110,7 @@ inline char* put_escaped(char* at, std::string_view value, std::size_t capacity)
 inline char* put_string(char* at, std::string_view value, std::size_t capacity) {
   if (value.empty()) return put(at, "null");
   if (value.size() > capacity || !copy_plain(at + 1, value.data(), value.size())) [[unlikely]] {
-    return put_awkward_string(at, value, capacity);
+    return put_escaped_string(at, value, capacity);
   }
   *at = '"';
   at[value.size() + 1] = '"';

@@ -52,7 +52,7 @@ class UploadWaits {
   bool waiting() const { return since_ != never; }
   /// True if a backend that ends a request of this age has waited for its client: just now, or for
   /// long in all and most of the time.
-  bool were_long(Instant now, Duration age) const {
+  bool waited_long_for_client(Instant now, Duration age) const {
     constexpr Duration min_pause = std::chrono::milliseconds(100);
     constexpr Duration min_total = std::chrono::milliseconds(500);
     const Duration pause = waiting() ? now - since_ : Duration{};
@@ -105,7 +105,7 @@ class BackendExchange {
   /// more: that it does not wait for ever says nothing of it.
   bool has_awaited_client() const {
     const bool incomplete = upload.waits.waiting() || upload.broken;
-    return incomplete && upload.waits.were_long(loop_.now(), loop_.now() - began_);
+    return incomplete && upload.waits.waited_long_for_client(loop_.now(), loop_.now() - began_);
   }
 
   struct Upload {

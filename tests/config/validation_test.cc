@@ -537,7 +537,7 @@ TEST(Covers, RequiresEveryConditionToBeWider) {
   EXPECT_FALSE(config_file::covers(narrow, {}));
 }
 
-TEST(RouteIndex, FindsTheSameRouteAsComparingAllPairs) {
+TEST(CoverIndex, FindsTheSameRouteAsComparingAllPairs) {
   std::mt19937 random(7);
   const auto one_of = [&](const std::vector<std::string>& words) {
     return words[random() % words.size()];
@@ -573,7 +573,7 @@ TEST(RouteIndex, FindsTheSameRouteAsComparingAllPairs) {
       std::ranges::generate(all, random_match);
       return all;
     }();
-    config_file::RouteIndex index;
+    config_file::CoverIndex index;
     for (std::size_t later = 0; later < routes.size(); ++later) {
       std::optional<std::size_t> compared;
       for (std::size_t i = 0; i < later && !compared; ++i) {
@@ -591,10 +591,10 @@ TEST(RouteIndex, FindsTheSameRouteAsComparingAllPairs) {
   EXPECT_GT(reached, 500u);
 }
 
-TEST(RouteIndex, ComparesGlobsThatBeginAlikeUpToALimit) {
+TEST(CoverIndex, ComparesGlobsThatBeginAlikeUpToALimit) {
   constexpr std::size_t count = 3000;  // of which each pair would be compared
   std::vector<RouteMatch> routes(count);
-  config_file::RouteIndex index;
+  config_file::CoverIndex index;
   for (std::size_t i = 0; i < count; ++i) {
     routes[i].model = {"*-" + std::to_string(i)};
     EXPECT_EQ(index.first_cover(routes[i]), std::nullopt);

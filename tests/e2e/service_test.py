@@ -144,7 +144,7 @@ class Service(case.Case):
         with Stopped(daemon, "worker-1"):
             stopped = time.monotonic()
             health = daemon.ask_admin("/healthz")  # which waits 5 s for every loop
-            self.assertEqual((health.status, health.body), (503, b"an event loop does not turn\n"))
+            self.assertEqual((health.status, health.body), (503, b"an event loop is blocked\n"))
             # A response from before the stop may still have caused a ping; later there is none.
             self.assertEqual(manager.pings(stopped + interval), [], "one loop of three is stopped")
             self.assertEqual(daemon.ask_admin("/api/v1/status").status, 200, "the others turn")

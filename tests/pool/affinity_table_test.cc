@@ -208,10 +208,10 @@ TEST(AffinityTable, MovesWithItsSessionsToRoomOfAnotherSize) {
   }
   table.count(1, AffinityTable::Use::hit);
 
-  auto room = AffinityTable::make_room(9000);
+  auto storage = AffinityTable::allocate(9000);
   table.pin(500, AffinityTable::none, a, ttl, noon);
   table.pin(0, 11, b, ttl, noon);
-  table.move_to(std::move(room));
+  table.move_to(std::move(storage));
 
   EXPECT_EQ(table.max_sessions(), 9000u);
   EXPECT_NE(table.take_former(), nullptr);
@@ -247,7 +247,7 @@ TEST(AffinityTable, PassesWholeSessionsWhileTheyReplaceEachOther) {
   int wrong = 0;
   std::vector<std::shared_ptr<const void>> former;
   for (int move = 0; move < 5'000; ++move) {
-    table.move_to(AffinityTable::make_room(7));
+    table.move_to(AffinityTable::allocate(7));
     former.push_back(table.take_former());
     for (std::uint64_t session = 1; session <= 8; ++session) {
       const Tag found = table.find(session, ttl, noon);

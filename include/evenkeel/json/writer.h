@@ -12,7 +12,7 @@ namespace evenkeel {
 struct JsonCharacter {
   std::array<char, 6> bytes;
   std::size_t size;
-  std::size_t taken;
+  std::size_t consumed;
 };
 /// The first character of `text`. Control characters, DEL and those that terminals interpret (C1)
 /// are escaped; a byte that is not UTF-8 becomes U+00XX, the character of Latin 1 with its number.

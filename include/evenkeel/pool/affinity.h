@@ -94,7 +94,7 @@ class Affinity {
   std::shared_ptr<const Backends> backends_;
   std::vector<std::pair<Tag, std::size_t>> by_tag_;  // sorted
   std::shared_ptr<AffinityTable> table_;
-  AffinityTable::Room room_;                    // until `activate`; null: the table has its size
+  AffinityTable::Storage storage_;              // until `activate`; null: the table has its size
   std::vector<Removed> removed_;                // until the next tick
   std::vector<bool> gone_;                      // of each backend, at the last tick
   mutable std::atomic<std::uint32_t> lost_{0};  // requests, since the last line in the log

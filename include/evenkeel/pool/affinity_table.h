@@ -62,12 +62,12 @@ class AffinityTable {
   AffinityTable& operator=(const AffinityTable&) = delete;
 
   struct Buckets;
-  using Room = std::shared_ptr<Buckets>;
-  /// Room for another number of sessions.
-  static Room make_room(std::uint32_t max_sessions);
-  /// Moves into this room with all sessions, while the table may be in use: a millisecond for
+  using Storage = std::shared_ptr<Buckets>;
+  /// Returns storage for another number of sessions.
+  static Storage allocate(std::uint32_t max_sessions);
+  /// Moves all sessions into this storage, while the table may be in use: a millisecond for
   /// 100,000 of them. Thread: one at a time.
-  void move_to(Room room);
+  void move_to(Storage storage);
   /// Forgets all sessions but the last few: no present version of the pool has any.
   void close();
   /// The memory that it has moved out of, to be freed once every other thread has done something
@@ -141,7 +141,7 @@ class AffinityTable {
   };
 
   Buckets& present() const { return *present_.load(std::memory_order_acquire); }
-  void use_room(Room room);
+  void use_storage(Storage storage);
   static void copy_missing(const Buckets& from, Buckets& to, bool evicts);
   template <class Look>
   static auto read(const Bucket& bucket, const Look& look);
@@ -151,7 +151,7 @@ class AffinityTable {
                    Instant now);
 
   std::atomic<Buckets*> present_;
-  Room room_;
+  Storage storage_;
   std::shared_ptr<const void> former_;
   alignas(64) std::atomic<std::uint64_t> evictions_{0};
   std::array<Uses, 16> uses_{};  // by session, so that workers seldom write to the same one
