@@ -2,20 +2,16 @@
 
 #include <cstddef>
 #include <string_view>
-#include <variant>
 
 #include "evenkeel/base/ascii.h"
-#include "evenkeel/base/file.h"
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/host.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/config/named_files.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
 namespace {
-
-constexpr std::size_t min_token_bytes = 16;
-constexpr std::size_t max_token_bytes = 4096;
 
 /// True if the host is localhost, an address or none. `host` is normal.
 bool is_local_host(std::string_view host) {
@@ -23,10 +19,7 @@ bool is_local_host(std::string_view host) {
          host.find_first_not_of("0123456789.") == host.npos;
 }
 
-bool is_secure(std::string_view url) {
-  constexpr std::string_view scheme = "https:";
-  return equals_ignore_case(url.substr(0, scheme.size()), scheme);
-}
+bool is_secure(std::string_view url) { return starts_with_ignore_case(url, "https:"); }
 
 /// The authority of a URL or an origin; empty: it has none (the origin "null").
 std::string_view authority_in(std::string_view url) {
@@ -50,15 +43,10 @@ bool is_loopback_client(const AdminRequest& request) {
 
 /// Returns an empty string if the file holds no usable token.
 std::string read_token(const std::string& file) {
-  constexpr std::size_t max_padding = 64;
-  const auto read = read_file(file, max_token_bytes + max_padding);
-  const auto* text = std::get_if<std::string>(&read);
-  const std::string_view token = text == nullptr ? std::string_view() : trimmed(*text, " \t\r\n");
-  if (token.size() < min_token_bytes || token.size() > max_token_bytes) {
-    log::error("admin: " + file + " holds no token of 16 to 4096 bytes: what needs it is refused");
-    return {};
-  }
-  return std::string(token);
+  auto token = read_admin_token(file);
+  if (token) return std::move(*token);
+  log::error("admin: " + file + " holds no token of 16 to 4096 bytes: what needs it is refused");
+  return {};
 }
 
 /// The token of `authorization: Bearer`; empty: there is none.
@@ -66,7 +54,7 @@ std::string_view bearer_token(const AdminRequest& request) {
   constexpr std::string_view scheme = "bearer ";
   const auto credentials = request.field("authorization");
   if (!credentials || credentials->size() <= scheme.size()) return {};
-  if (!equals_ignore_case(credentials->substr(0, scheme.size()), scheme)) return {};
+  if (!starts_with_ignore_case(*credentials, scheme)) return {};
   return trimmed(credentials->substr(scheme.size()), " \t\r\n");
 }
 

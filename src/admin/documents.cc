@@ -22,10 +22,6 @@ JsonValue seconds_or_null(const std::optional<Duration>& duration) {
   return duration ? JsonValue(seconds_of(*duration)) : JsonValue();
 }
 
-JsonValue text_or_null(const std::string& text) {
-  return text.empty() ? JsonValue() : JsonValue(text);
-}
-
 JsonValue source_document(const PollRecord& record) {
   JsonValue source;
   source.add("state", to_string(record.state));
@@ -159,6 +155,10 @@ RuntimeView::RuntimeView(const RuntimeAccess& access)
       monitored(access.backend_monitor == nullptr ? std::make_shared<const MonitorSnapshot>()
                                                   : access.backend_monitor->snapshot()),
       now(Clock::now()) {}
+
+JsonValue text_or_null(std::string_view text) {
+  return text.empty() ? JsonValue() : JsonValue(text);
+}
 
 JsonValue problem_document(const Problem& problem) {
   JsonValue document;

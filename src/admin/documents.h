@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 
 #include "evenkeel/admin/reported_state.h"
 #include "evenkeel/admin/runtime_status.h"
@@ -20,6 +21,9 @@ struct RuntimeView {
   std::shared_ptr<const MonitorSnapshot> monitored;  ///< never null
   Instant now;
 };
+
+/// Returns null for an empty text.
+JsonValue text_or_null(std::string_view text);
 
 /// Returns a problem as `check --json` prints it.
 JsonValue problem_document(const Problem& problem);

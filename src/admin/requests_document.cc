@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "admin/documents.h"
 #include "evenkeel/base/rfc3339.h"
 
 namespace evenkeel {
@@ -30,10 +31,6 @@ JsonValue seconds_or_null(std::int64_t micros) {
 }
 
 JsonValue count_or_null(std::int64_t count) { return count < 0 ? JsonValue() : JsonValue(count); }
-
-JsonValue text_or_null(std::string_view text) {
-  return text.empty() ? JsonValue() : JsonValue(text);
-}
 
 JsonValue::List attempts_of(const RecentRequest& request) {
   JsonValue::List attempts;

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/exit_codes.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/config/load.h"
 
 namespace evenkeel {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/exit_codes.h"
+#include "evenkeel/base/exit_codes.h"
 
 namespace evenkeel {
 

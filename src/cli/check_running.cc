@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cli/admin_text.h"
-#include "cli/exit_codes.h"
 #include "evenkeel/admin/client.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/text_table.h"
 #include "evenkeel/json/value.h"
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "cli/exit_codes.h"
 #include "cli/verbs.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/out_of_memory.h"
 #include "evenkeel/base/refusal_text.h"
 #include "evenkeel/base/text_table.h"

@@ -19,10 +19,10 @@
 #include "cli/admin_text.h"
 #include "cli/check.h"
 #include "cli/decision_text.h"
-#include "cli/exit_codes.h"
 #include "cli/requests_text.h"
 #include "cli/terminal.h"
 #include "evenkeel/admin/client.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/base/text_table.h"
 #include "evenkeel/config/spelling.h"
@@ -174,9 +174,7 @@ int Ctl::status() {
 
 int Ctl::backends() {
   return show("backends", [](const JsonValue& document) {
-    const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-    return backends_text(document, {.now = std::chrono::duration<double>(since_epoch).count(),
-                                    .width = terminal_width()});
+    return backends_text(document, {.now = unix_seconds(), .width = terminal_width()});
   });
 }
 

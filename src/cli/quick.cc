@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "cli/exit_codes.h"
 #include "cli/quick_draft.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/text_table.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/config/spelling.h"

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -12,10 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/exit_codes.h"
 #include "cli/option_values.h"
 #include "cli/replay_text.h"
 #include "cli/verbs.h"
+#include "evenkeel/base/decimal.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/sim/presets.h"
 
 namespace evenkeel {
@@ -42,16 +42,6 @@ std::vector<std::string> words_of_presets() {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
   return names;
-}
-
-/// Reads all of the text as a number.
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stopped != end) return std::nullopt;
-  return number;
 }
 
 bool is_factor(double number) { return number >= min_factor && number <= max_factor; }

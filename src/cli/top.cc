@@ -12,12 +12,12 @@
 
 #include "cli/admin_target.h"
 #include "cli/check.h"
-#include "cli/exit_codes.h"
 #include "cli/requests_text.h"
 #include "cli/terminal.h"
 #include "cli/top_source.h"
 #include "cli/top_view.h"
 #include "evenkeel/admin/client.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/text_table.h"
 
 namespace evenkeel {

@@ -45,9 +45,8 @@ Result<TopSnapshot> fetch_snapshot(AdminClient& client) {
     if (!fetched) return std::move(fetched.error());
     *document = std::move(*fetched);
   }
-  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
   snapshot.at = Clock::now();
-  snapshot.since_epoch = std::chrono::duration<double>(since_epoch).count();
+  snapshot.since_epoch = unix_seconds();
   return snapshot;
 }
 

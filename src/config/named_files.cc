@@ -12,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/file.h"
 
 namespace evenkeel {
@@ -30,10 +31,7 @@ Result<std::string> read_trimmed(const std::string& path, std::size_t max_bytes)
   if (const auto* failure = std::get_if<FileError>(&read)) {
     return file_error("cannot be read: " + failure->why);
   }
-  constexpr std::string_view space = " \t\r\n";
-  const std::string& text = std::get<std::string>(read);
-  const std::size_t begin = std::min(text.find_first_not_of(space), text.size());
-  return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+  return std::string(trimmed(std::get<std::string>(read), " \t\r\n"));
 }
 
 /// 0, or why no file can be created in the folder of `path`.

@@ -6,16 +6,6 @@
 #include "filter/stream_observer.h"
 
 namespace evenkeel {
-namespace {
-
-std::optional<ResponseFormat> format_of(const Request& request, const Response& response) {
-  if (response.status != 200 || response.body == nullptr) return std::nullopt;
-  return response_format_of(response.fields.value(FieldId::content_type).value_or(""),
-                            response.fields.value(FieldId::content_encoding).value_or(""),
-                            request.path.ends_with("/ModelStreamInfer"));
-}
-
-}  // namespace
 
 Task<Result<Response>> ObserveFilter::handle(Request& request, Handler& next) {
   if (request.info.inference == nullptr) return next.handle(request);
@@ -25,7 +15,8 @@ Task<Result<Response>> ObserveFilter::handle(Request& request, Handler& next) {
 Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
   auto response = co_await next.handle(request);
   if (!response) co_return response;
-  const auto format = format_of(request, *response);
+  const bool is_read = response->status == 200 && response->body != nullptr;
+  const auto format = is_read ? response_format_of(request, *response) : std::nullopt;
   if (!format) {
     if (const auto& listener = request.info.inference->listener) listener->on_unread();
     co_return response;

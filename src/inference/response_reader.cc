@@ -4,6 +4,7 @@
 
 #include "evenkeel/http/fields.h"
 #include "evenkeel/http/media_type.h"
+#include "evenkeel/http/message.h"
 #include "inference/event_reader.h"
 #include "inference/response_document.h"
 
@@ -71,6 +72,12 @@ std::optional<ResponseFormat> response_format_of(std::string_view content_type,
     return ResponseFormat::grpc_stream;
   }
   return std::nullopt;
+}
+
+std::optional<ResponseFormat> response_format_of(const Request& request, const Response& response) {
+  return response_format_of(response.fields.value(FieldId::content_type).value_or(""),
+                            response.fields.value(FieldId::content_encoding).value_or(""),
+                            request.path.ends_with("/ModelStreamInfer"));
 }
 
 std::unique_ptr<ResponseReader> ResponseReader::create(ResponseFormat format,

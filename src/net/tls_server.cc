@@ -8,6 +8,7 @@
 #include <map>
 
 #include "evenkeel/base/host.h"
+#include "evenkeel/net/sha256.h"
 #include "net/ticket_keys.h"
 #include "net/tls_files.h"
 #include "net/tls_state.h"
@@ -63,12 +64,6 @@ std::chrono::system_clock::time_point expiry_of(const X509* certificate) {
   std::tm parts{};
   ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &parts);
   return std::chrono::system_clock::from_time_t(timegm(&parts));
-}
-
-std::array<unsigned char, 32> sha256(const std::string& text) {
-  std::array<unsigned char, 32> digest{};
-  EVP_Digest(text.data(), text.size(), digest.data(), nullptr, EVP_sha256(), nullptr);
-  return digest;
 }
 
 /// The name in a server_name extension (RFC 6066); empty if it is malformed.

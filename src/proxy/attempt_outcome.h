@@ -15,11 +15,6 @@ inline bool counts_against_backend(AttemptOutcome outcome) {
   return outcome == AttemptOutcome::overloaded || outcome == AttemptOutcome::failed;
 }
 
-/// True if the method changes nothing at the server (RFC 9110, section 9.2.1).
-inline bool is_safe_method(std::string_view method) {
-  return method == "GET" || method == "HEAD" || method == "OPTIONS";
-}
-
 /// What the head of a response says. A gRPC call whose head has its status (trailers-only) counts
 /// by that. A success is one only when the body has ended.
 AttemptResult classify_head(const Request& request, const Response& response);

@@ -29,12 +29,6 @@ bool is_stream(const Request& request, int status, const Body& body) {
          request.method != "HEAD";
 }
 
-std::optional<ResponseFormat> format_of(const Request& request, const Response& response) {
-  return response_format_of(response.fields.value(FieldId::content_type).value_or(""),
-                            response.fields.value(FieldId::content_encoding).value_or(""),
-                            request.path.ends_with("/ModelStreamInfer"));
-}
-
 }  // namespace
 
 BodyPtr ForwardedBody::create(Loop& loop, Lease&& lease, LinkLease&& link, Request& request,
@@ -42,7 +36,7 @@ BodyPtr ForwardedBody::create(Loop& loop, Lease&& lease, LinkLease&& link, Reque
                               std::string_view json_error, BackendMetrics& metrics,
                               bool finds_errors) {
   const bool may_be_stream = is_stream(request, response.status, *response.body);
-  const auto format = may_be_stream ? format_of(request, response) : std::nullopt;
+  const auto format = may_be_stream ? response_format_of(request, response) : std::nullopt;
   const bool has_events = response.status == 200 && (format == ResponseFormat::events ||
                                                      format == ResponseFormat::json_lines);
   auto body =

@@ -2,20 +2,15 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 
 #include "evenkeel/base/hex.h"
+#include "evenkeel/base/rng.h"
 #include "evenkeel/filter/forwarding_headers.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::size_t max_seen_keys = 1024;
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return static_cast<std::uint64_t>(device()) << 32 | device();
-}
 
 /// REQUIRES: 64 hexadecimal digits, as in every loaded file.
 Sha256 from_hexadecimal(std::string_view text) {
@@ -43,7 +38,7 @@ std::string_view key_in(const Field& field) {
   constexpr std::string_view bearer = "bearer ";
   if (field.id == FieldId::authorization) {
     std::string_view value = field.value();
-    if (!equals_ignore_case(value.substr(0, bearer.size()), bearer)) return {};
+    if (!starts_with_ignore_case(value, bearer)) return {};
     value.remove_prefix(bearer.size());
     value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
     return value;

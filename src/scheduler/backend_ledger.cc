@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "evenkeel/scheduler/scheduler.h"
+
 namespace evenkeel {
 namespace {
 
@@ -10,7 +12,9 @@ constexpr double least_patience = 0.5;  // seconds, with a head that shows no fi
 constexpr double overdue_factor = 3;    // likewise, times its predicted prefill
 constexpr double overdue = 0.3;         // how much longer a late head is expected to take
 constexpr double least_left = 0.1;      // of a head's S
-constexpr double max_unseen_tokens = BackendLedger::sampled_tokens - 1;
+/// More tokens between two calls of `token` are not assumed: streams that stall would seem to be
+/// ahead.
+constexpr double max_unseen_tokens = Scheduler::sampled_tokens - 1;
 // A step to come takes longer than one without prompts: further prompts will come in between.
 constexpr double interference = 1.5;
 constexpr double slack_age = 0.05;        // seconds

@@ -57,10 +57,6 @@ struct LedgerEntry {
 /// Thread: one at a time. Allocates nothing once it has had its largest number of requests.
 class BackendLedger {
  public:
-  /// `token` is called for one of so many tokens of a stream. More of them between two calls are
-  /// not assumed: streams that stall would seem to be ahead.
-  static constexpr std::uint32_t sampled_tokens = 10;
-
   /// Starts as an engine that nothing is known of. `kv_tokens`: that its KV cache holds; 0:
   /// unknown.
   void reset(const EngineSpeed::Coefficients& prior, std::uint32_t step_tokens, double kv_tokens);

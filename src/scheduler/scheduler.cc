@@ -12,8 +12,6 @@
 namespace evenkeel {
 namespace {
 
-static_assert(Scheduler::sampled_tokens == BackendLedger::sampled_tokens);
-
 constexpr double timer_seconds = 0.02;
 constexpr double new_backend_caution = 1.5;   // times the others' coefficients
 constexpr std::size_t warm_samples = 20;      // of prefills

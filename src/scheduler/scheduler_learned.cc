@@ -20,7 +20,6 @@ constexpr Duration max_known_cache_age = std::chrono::hours(1);  // of one that 
 constexpr Duration max_speed_age = std::chrono::hours(24);
 
 constexpr double max_mean_prefill = 3600;  // seconds
-constexpr double max_tokens_per_block = 1024;
 constexpr std::uint64_t max_kv_tokens = 1'000'000'000;
 
 /// A share that may be any number.

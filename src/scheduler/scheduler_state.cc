@@ -9,12 +9,9 @@ namespace evenkeel {
 namespace {
 
 constexpr std::size_t tenant_count = 4096;
-constexpr double batch_patience = 4;  // times that of others
-constexpr double shrink = 0.98;       // of an index's capacity, for a predicted hit that missed
-constexpr double growth = 1.001;      // for a hit that was confirmed
-// Bounds for 1 KiB of text, whatever the tokenizer.
-constexpr double min_tokens_per_block = 64;
-constexpr double max_tokens_per_block = 1024;
+constexpr double batch_patience = 4;      // times that of others
+constexpr double shrink = 0.98;           // of an index's capacity, for a predicted hit that missed
+constexpr double growth = 1.001;          // for a hit that was confirmed
 constexpr double block_smoothing = 0.02;  // of the tokens that a block has on average
 constexpr double clear_share = 0.2;       // of the larger of two hits, by which they clearly differ
 constexpr double clear_blocks = 2;        // and so many blocks

@@ -22,6 +22,10 @@
 
 namespace evenkeel {
 
+/// Bounds for 1 KiB of text, whatever the tokenizer.
+inline constexpr double min_tokens_per_block = 64;
+inline constexpr double max_tokens_per_block = 1024;
+
 /// A request from its arrival to its end. Times are seconds of the steady clock.
 struct ScheduledRequest {
   LedgerEntry entry;

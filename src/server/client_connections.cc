@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <random>
 
 #include "evenkeel/base/client_key.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/base/rng.h"
 
 namespace evenkeel {
 namespace {
@@ -15,11 +15,6 @@ constexpr std::uint32_t min_large_share = 256;
 
 /// A client that is alone takes nothing from others.
 constexpr std::uint32_t alone = std::numeric_limits<std::uint32_t>::max();
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return static_cast<std::uint64_t>(device()) << 32 | device();
-}
 
 }  // namespace
 

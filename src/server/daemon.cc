@@ -14,6 +14,7 @@
 #include "evenkeel/admin/admin_server.h"
 #include "evenkeel/base/cpu_limit.h"
 #include "evenkeel/base/descriptor_limit.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/load.h"
@@ -34,11 +35,6 @@
 
 namespace evenkeel {
 namespace {
-
-constexpr int exit_done = 0;
-constexpr int exit_start_failed = 1;
-constexpr int exit_successor_failed = 1;
-constexpr int exit_drain_deadline = 3;
 
 /// The most that `workers` may say.
 constexpr unsigned max_workers = 1024;
@@ -349,7 +345,7 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
     auto started = start_admin();
     if (!started) {
       log::error("start failed: " + started.error().detail);
-      exit_code_ = exit_start_failed;
+      exit_code_ = exit_failed;
       finished_ = true;
       co_return;
     }
@@ -442,7 +438,7 @@ void Daemon::end_by_signal(pid_t sender) {
     return;
   }
   log::warning("second signal: exiting with requests in flight");
-  if (workers_->connections() > 0) exit_code_ = exit_drain_deadline;
+  if (workers_->connections() > 0) exit_code_ = exit_timeout;
   finished_ = true;
 }
 
@@ -466,7 +462,7 @@ void Daemon::shorten_drain() {
 
 Task<void> Daemon::finish_connections(Retire how, Duration limit) {
   const bool finished = co_await drain_->finish_connections(how, limit);
-  if (!finished) exit_code_ = exit_drain_deadline;
+  if (!finished) exit_code_ = exit_timeout;
 }
 
 // ---- upgrade ----------------------------------------------------------------------------------
@@ -526,7 +522,7 @@ Task<void> Daemon::watch_successor(bool by_systemd) {
     upgrade_->forget();
     co_return;
   }
-  exit_code_ = exit_successor_failed;
+  exit_code_ = exit_failed;
   log::error(fmt::format("process {}, which had taken over, has failed: {}; {}", upgrade_->pid(),
                          problem,
                          by_systemd ? "exiting, so that systemd starts the service again"
@@ -561,7 +557,7 @@ int run(LoadResult loaded, const std::string& file, const std::string& version, 
   const std::string text = loaded.text;
   if (!loaded.ok()) {
     log::print(render_problems(loaded.problems, text));
-    return exit_start_failed;
+    return exit_failed;
   }
   if (!loaded.warnings.empty()) log::print(render_problems(loaded.warnings, text));
   std::optional<Daemon> daemon;
@@ -575,7 +571,7 @@ int run(LoadResult loaded, const std::string& file, const std::string& version, 
   }
   if (problems.empty()) return daemon->run();
   log::print(render_problems(problems, text));
-  return exit_start_failed;
+  return exit_failed;
 }
 
 }  // namespace

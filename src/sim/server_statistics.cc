@@ -23,10 +23,6 @@ Bounds one_two_five(double most) {
 
 }  // namespace
 
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 PrometheusHistogram::PrometheusHistogram(Bounds bounds)
     : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
 

@@ -9,9 +9,6 @@
 
 namespace evenkeel {
 
-/// The time, in seconds since 1970.
-double unix_seconds();
-
 /// Upper bounds of an engine's histograms, in seconds. The defaults are vLLM's.
 struct HistogramBuckets {
   std::span<const double> first_token = default_first_token;

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/owned_fd.h"
 #include "evenkeel/base/refusal_text.h"
 
@@ -33,7 +34,7 @@ constexpr Duration end_poll_interval = std::chrono::milliseconds(100);
 /// How often it is looked whether it is ready. Not a watch, which the kernel may refuse.
 constexpr Duration start_poll_interval = std::chrono::milliseconds(10);
 /// Exit codes of a daemon that was stopped or replaced: 0, or 3 with requests in flight.
-constexpr std::array<int, 2> normal_exit_codes{0, 3};
+constexpr std::array<int, 2> normal_exit_codes{exit_done, exit_timeout};
 
 Error failure(std::string detail) {
   return Error{.fault = Fault::internal, .detail = std::move(detail)};

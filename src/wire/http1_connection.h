@@ -39,8 +39,6 @@ class Http1Connection final : public Pooled, public InterimHandler {
   void interim(int status, const Fields& fields) override;
 
  private:
-  static constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, if the client reads slowly
-
   /// What has come on a connection that waits for a request: the beginning of one, or its end.
   enum class Arrival : std::uint8_t { request, nothing, end };
   enum class HeadOutcome : std::uint8_t { done, failed, gone, expired };

@@ -21,8 +21,6 @@ constexpr Duration max_linger_pause = std::chrono::seconds(5);
 constexpr Duration max_linger_in_drain = std::chrono::seconds(1);
 /// The time after a 408: a client that sent too slowly must not hold its connection by going on so.
 constexpr Duration max_linger_after_timeout = std::chrono::seconds(1);
-/// The time in a drain for a new connection's first byte, and for the rest of a request head.
-constexpr Duration head_drain_timeout = std::chrono::seconds(1);
 
 /// True if the bytes are CR, or CRLF. REQUIRES: not empty.
 bool is_part_of_empty_line(std::string_view bytes) {

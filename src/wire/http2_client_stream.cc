@@ -12,14 +12,6 @@
 #include "message_rules.h"
 
 namespace evenkeel {
-namespace {
-
-/// True if the request changes nothing (RFC 9110, 9.2.1), so it may be sent again.
-bool is_safe(const Request& request) {
-  return request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS";
-}
-
-}  // namespace
 
 /// The body of a response. Owns its stream.
 class Http2ClientStream::Body final : public ResponseBody<Body> {
@@ -281,7 +273,8 @@ Error Http2ClientStream::connection_lost(bool link_was_used, bool pings_failed) 
   const bool nothing_received =
       !answered_ && in().received() == 0 && session().peer().last_read < exchange_.began();
   const bool closes_idle = link_was_used && exchange_.may_cross_idle_close();
-  error.idle_close_race = nothing_received && (closes_idle || (pings_failed && is_safe(request_)));
+  error.idle_close_race =
+      nothing_received && (closes_idle || (pings_failed && is_safe_method(request_.method)));
   return error;
 }
 

@@ -14,9 +14,6 @@ namespace {
 
 constexpr Duration settings_timeout = std::chrono::seconds(10);
 constexpr Duration goaway_timeout = std::chrono::seconds(1);  // for the response to our ping
-/// The time in a drain for the rest of the preface and of a request head.
-constexpr Duration head_drain_timeout = std::chrono::seconds(1);
-constexpr int max_unsent_bytes = 128 * 1024;  // in the kernel, for a slow reader
 
 Http2Settings settings_of(const ListenerConfig& config) {
   return {.side = Http2Guard::Side::server,

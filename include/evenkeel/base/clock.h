@@ -18,4 +18,9 @@ inline double seconds_of(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+/// Seconds since 1970: not for durations, since this clock may be set.
+inline double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace evenkeel

@@ -13,6 +13,9 @@ constexpr std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
+/// Returns a number that nothing outside the process can predict.
+std::uint64_t random_seed();
+
 /// xoshiro256** (Blackman, Vigna 2018). The same seed gives the same numbers on every machine.
 ///
 /// Thread: one at a time; give each worker its own.

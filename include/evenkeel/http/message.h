@@ -22,6 +22,11 @@
 
 namespace evenkeel {
 
+/// True if the method changes nothing at the server (RFC 9110, section 9.2.1).
+inline bool is_safe_method(std::string_view method) {
+  return method == "GET" || method == "HEAD" || method == "OPTIONS";
+}
+
 /// A part of a body: some bytes, its end, or both.
 struct Chunk {
   std::string_view bytes;            ///< valid until the next `read` or the body's destruction

@@ -12,6 +12,8 @@
 
 namespace evenkeel {
 
+struct Request;
+struct Response;
 class UsageRemover;
 
 /// How a response is framed.
@@ -27,6 +29,8 @@ enum class ResponseFormat : std::uint8_t {
 std::optional<ResponseFormat> response_format_of(std::string_view content_type,
                                                  std::string_view content_encoding,
                                                  bool is_grpc_stream);
+/// The same for the response to this request.
+std::optional<ResponseFormat> response_format_of(const Request& request, const Response& response);
 
 /// What is to be found in a response. Output and usage always are, unless `wants_output` turns that
 /// off for a while.

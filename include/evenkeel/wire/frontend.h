@@ -28,6 +28,11 @@ struct Refusal {
   const RequestInfo& info;
 };
 
+/// The time in a drain for a new connection's first bytes, and for the rest of a request head.
+inline constexpr Duration head_drain_timeout = std::chrono::seconds(1);
+/// Bytes of responses in the kernel, for a client that reads slowly.
+inline constexpr int max_unsent_bytes = 128 * 1024;
+
 /// The worker's number for the client of a connection; 0: none.
 using ClientNumber = std::uint16_t;
 

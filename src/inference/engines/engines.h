@@ -8,6 +8,14 @@ namespace evenkeel {
 /// The start of the process that renders the page, by Prometheus' clients for Python, Go and Rust.
 inline constexpr std::string_view process_start_time = "process_start_time_seconds";
 
+/// The health of a server that implements KServe v2, and says no more.
+inline constexpr EngineHealth kserve_health{.path = "/v2/health/ready",
+                                            .listing = ModelListing::kserve,
+                                            .token = TokenProbe::none,
+                                            .not_ready_status = 400,
+                                            .path_covers_all_models = true,
+                                            .serves_kserve_grpc = true};
+
 extern const Engine llamacpp_engine;
 extern const Engine mlserver_engine;
 extern const Engine ollama_engine;

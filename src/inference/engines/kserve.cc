@@ -5,12 +5,7 @@ namespace evenkeel {
 
 const Engine kserve_engine{
     .name = "kserve",
-    .health = {.path = "/v2/health/ready",
-               .listing = ModelListing::kserve,
-               .token = TokenProbe::none,
-               .not_ready_status = 400,
-               .path_covers_all_models = true,
-               .serves_kserve_grpc = true},
+    .health = kserve_health,
     .metrics = {.any_series = true},
 };
 

@@ -31,12 +31,7 @@ constexpr MetricsPort ports[] = {{8080, 8082}, {8081, 8082}};
 const Engine mlserver_engine{
     .name = "mlserver",
     .detection = {.rules = rules},
-    .health = {.path = "/v2/health/ready",
-               .listing = ModelListing::kserve,
-               .token = TokenProbe::none,
-               .not_ready_status = 400,
-               .path_covers_all_models = true,
-               .serves_kserve_grpc = true},
+    .health = kserve_health,
     .metrics = {.path = "/metrics", .series = series, .ports = ports},
 };
 
