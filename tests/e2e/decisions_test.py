@@ -306,7 +306,7 @@ class Explaining(case.Case):
         for unknown in ("second", "../status", "%2e?"):
             done = command("ctl", "explain", unknown, "--admin", self.daemon_.admin)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
-            self.assertIn("no decision about this request is kept", done.stderr)
+            self.assertIn("no request with this id is remembered", done.stderr)
 
     def test_each_attempt_is_told(self):
         def fail(request):
