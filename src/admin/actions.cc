@@ -52,6 +52,9 @@ constexpr std::array<std::pair<std::string_view, BackendAction>, 3> action_names
      {"undrain", BackendAction::undrain},
      {"weight", BackendAction::weight}}};
 
+constexpr std::string_view log_usage =
+    "the body is {\"level\": LEVEL}, one of debug, info, warning and error";
+
 AdminReply try_again(int status, std::string_view why) {
   AdminReply reply = error_reply(status, why);
   reply.fields.emplace_back("retry-after", "1");
@@ -176,6 +179,17 @@ std::optional<BackendCall> parse_backend_call(const AdminRequest& request) {
                        request.parameter("pool")};
   }
   return std::nullopt;
+}
+
+AdminReply set_log_level(std::string_view body) {
+  const auto asked = parse_json(body);
+  for (const auto level :
+       {log::Level::debug, log::Level::info, log::Level::warning, log::Level::error}) {
+    if (!asked || (*asked)["level"].text() != log::to_string(level)) continue;
+    log::set_level(level);
+    return json_reply(200, json_text(JsonValue::Object{{"level", log::to_string(level)}}));
+  }
+  return error_reply(422, log_usage);
 }
 
 Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& request) {

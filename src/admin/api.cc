@@ -42,6 +42,7 @@ enum class AdminEndpoint : std::uint8_t {
   reload,
   upgrade,
   check,
+  log_level,
   live,
 };
 
@@ -50,7 +51,7 @@ namespace {
 constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop that is alive
 constexpr Duration state_update_interval = std::chrono::milliseconds(250);
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 18> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 19> endpoints = {
     {{"/", AdminEndpoint::index},
      {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
@@ -62,6 +63,7 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 18> endpoints =
      {"/api/v1/reload", AdminEndpoint::reload},
      {"/api/v1/upgrade", AdminEndpoint::upgrade},
      {"/api/v1/check", AdminEndpoint::check},
+     {"/api/v1/log", AdminEndpoint::log_level},
      {"/api/v1/live", AdminEndpoint::live},
      {"/api/v1/events", AdminEndpoint::events},
      {"/api/v1/history", AdminEndpoint::history},
@@ -92,6 +94,7 @@ GET  /ui/                          the live page; /ui/plain is a table without s
 POST /api/v1/backends/ID/drain     no new requests for a backend; also ID/undrain and ID/weight
 POST /api/v1/check                 what a reload would refuse or change
 POST /api/v1/reload                reads the configuration again
+POST /api/v1/log                   the level of the log: {"level": "debug"}
 POST /api/v1/upgrade               starts the installed binary, which takes over
 
 `evenkeel ctl` and `evenkeel top` use these.
@@ -105,7 +108,8 @@ constexpr std::string_view decisions_prefix = "/api/v1/decisions/";
 
 bool is_post(AdminEndpoint endpoint) {
   return endpoint == AdminEndpoint::backend_action || endpoint == AdminEndpoint::reload ||
-         endpoint == AdminEndpoint::upgrade || endpoint == AdminEndpoint::check;
+         endpoint == AdminEndpoint::upgrade || endpoint == AdminEndpoint::check ||
+         endpoint == AdminEndpoint::log_level;
 }
 
 AdminEndpoint find_endpoint(std::string_view path) {
@@ -248,6 +252,7 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
       AdminReply reply = co_await actions_.check(request, authorized);
       co_return reply;
     }
+    case AdminEndpoint::log_level: co_return set_log_level(request.body);
     case AdminEndpoint::upgrade: {
       AdminReply reply = co_await actions_.upgrade();
       co_return reply;

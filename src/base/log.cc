@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -33,6 +34,19 @@ spdlog::level::level_enum level_of(Level level) {
   return spdlog::level::info;
 }
 
+Level level_of(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::trace:
+    case spdlog::level::debug: return Level::debug;
+    case spdlog::level::warn: return Level::warning;
+    case spdlog::level::err:
+    case spdlog::level::critical: return Level::error;
+    default: return Level::info;
+  }
+}
+
+std::atomic<Format> chosen_format{nullptr};
+
 std::string dropped_notice(std::uint64_t dropped) {
   const std::string text = "log: " + std::to_string(dropped) +
                            " lines dropped here: stderr was not read in time, or not writable";
@@ -49,6 +63,11 @@ class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
+    if (const Format format = chosen_format.load(std::memory_order_relaxed)) {
+      const std::string_view text(message.payload.data(), message.payload.size());
+      writer_.append(format({message.time, level_of(message.level), text}) + '\n');
+      return;
+    }
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
     writer_.append({line.data(), line.size()});
@@ -80,7 +99,24 @@ Log& instance() {
 
 }  // namespace
 
+void set_level(Level least) { instance().logger.set_level(level_of(least)); }
+
+Level level() { return level_of(instance().logger.level()); }
+
+void set_format(Format format) { chosen_format.store(format, std::memory_order_relaxed); }
+
+std::string_view to_string(Level level) {
+  switch (level) {
+    case Level::debug: return "debug";
+    case Level::info: return "info";
+    case Level::warning: return "warning";
+    case Level::error: return "error";
+  }
+  return "unknown";
+}
+
 void write(Level level, std::string_view message) {
+  if (!instance().logger.should_log(level_of(level))) return;
   // Parts of it may come from servers and clients.
   const std::string text = printable_utf8(message, "\n\t");
   instance().logger.log(level_of(level), spdlog::string_view_t(text.data(), text.size()));

@@ -125,6 +125,7 @@ class Ctl {
   int print_backend(const JsonValue& backend) const;
   int reload();
   int upgrade();
+  int set_log_level();
   std::string backend_path(const std::string& backend, std::string_view action) const;
   ApiResult get(std::string_view what);
   ApiResult post(const std::string& path, const std::string& body, Duration time);
@@ -147,6 +148,7 @@ int Ctl::run() {
       return post_actions("weight", fmt::format("{{\"weight\":{}}}", options_.weight));
     case CtlVerb::reload: return reload();
     case CtlVerb::upgrade: return upgrade();
+    case CtlVerb::log: return set_log_level();
   }
   return exit_usage;
 }
@@ -321,6 +323,14 @@ int Ctl::reload() {
   }
   fmt::print("reloaded {} ({})\n", printable(config["file"].text()),
              printable(config["hash"].text()));
+  return exit_done;
+}
+
+int Ctl::set_log_level() {
+  const std::string body = json_text(JsonValue::Object{{"level", options_.level}});
+  const ApiResult result = check_response(client_.post("/api/v1/log", body, request_timeout));
+  if (!result.ok()) return result.exit_code;
+  fmt::print("the log has level {} until the next reload\n", options_.level);
   return exit_done;
 }
 

@@ -157,8 +157,7 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
       *commands.add("requests", "Show the last requests to models, with their tokens and times",
                     CtlVerb::requests),
       options);
-  commands
-      .add("explain", "Show why picker expected-time placed a request as it did", CtlVerb::explain)
+  commands.add("explain", "Show why a request went where it went, or failed", CtlVerb::explain)
       ->add_option("request", options->request, "Its x-request-id")
       ->required();
   auto* drain = commands.add_for_backends("drain", "Send backends no new requests", CtlVerb::drain);
@@ -179,6 +178,10 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
       commands.add("reload", "Reload the file, or say why it is refused", CtlVerb::reload);
   reload->add_flag("--wait", options->wait, "Wait as long as it takes, instead of 10 s");
   commands.add("upgrade", "Start the installed binary, which takes over", CtlVerb::upgrade);
+  commands.add("log", "Set the level of the daemon's log, until the next reload", CtlVerb::log)
+      ->add_option("level", options->level, "The least important lines that are written")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->required();
 }
 
 void add_top_verb(CLI::App& app, Invocation& invocation,

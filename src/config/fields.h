@@ -147,6 +147,16 @@ void each_key(Of<AccessLogConfig>, const auto& visit) {
         EnumForm<AccessLogFormat>{"format", {"json"}});
 }
 
+void each_key(Of<LogConfig>, const auto& visit) {
+  using T = LogConfig;
+  visit(Key{"level",
+            "The least important lines that are written; `evenkeel ctl log` changes it until the "
+            "next reload."},
+        &T::level, EnumForm<log::Level>{"level", {"debug", "info", "warning", "error"}});
+  visit(Key{"format", "`text`, or one JSON object per line: `time`, `level`, `message`."},
+        &T::format, EnumForm<LogFormat>{"format", {"text", "json"}});
+}
+
 void each_key(Of<ShutdownConfig>, const auto& visit) {
   using T = ShutdownConfig;
   visit(Key{"drain",
@@ -249,6 +259,7 @@ void each_key(Of<Config>, const auto& visit) {
         &T::tenants, ListForm<StructForm<TenantConfig>>{{}, "a list of tenants"});
   visit(Key{"access_log", "One log line per request."}, &T::access_log,
         StructForm<AccessLogConfig>{});
+  visit(Key{"log", "The daemon's own log, on stderr."}, &T::log, StructForm<LogConfig>{});
   visit(Key{"dns",
             "DNS resolution of backends. A name with several addresses becomes several backends; "
             "it is resolved again when its answer expires."},

@@ -24,6 +24,7 @@
 #include "evenkeel/upgrade/predecessor.h"
 #include "evenkeel/upgrade/upgrade_reports.h"
 #include "server/drain.h"
+#include "server/log_config.h"
 #include "server/memory_guard.h"
 #include "server/preparation_steps.h"
 #include "server/process_signals.h"
@@ -179,6 +180,7 @@ Daemon::~Daemon() {
 // Long: its steps in order, each of which can fail.
 std::vector<Problem> Daemon::start(LoadResult loaded) {
   const Config& config = loaded.config;
+  apply_log_config(config.log);
   const unsigned workers = worker_count(config, cpu_limit_);
   note_cpu_quota(config, workers);
   const auto failure = [this, places = loaded.places](const char* path, Error error) {

@@ -15,6 +15,7 @@
 #include "evenkeel/net/resolver.h"
 #include "evenkeel/state/observed_backends.h"
 #include "evenkeel/state/saved_schedulers.h"
+#include "server/log_config.h"
 #include "server/preparation_steps.h"
 
 namespace evenkeel {
@@ -268,6 +269,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     close_unused_sockets();
   }
   if (change.access_log) process_.access_log->switch_to(std::move(*change.access_log));
+  if (!change.hash.empty()) apply_log_config(config_->log);
   dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);
   pool_set_->activate();
   if (former != nullptr) former->leave(*pool_set_);

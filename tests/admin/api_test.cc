@@ -5,6 +5,7 @@
 #include "built_pools.h"
 #include "evenkeel/admin/reported_state.h"
 #include "evenkeel/base/clock.h"
+#include "evenkeel/base/log.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -302,6 +303,16 @@ TEST_F(AdminApi, StateSinceSurvivesAReload) {
   EXPECT_EQ(history.since(1, 0), start + seconds(1)) << "still draining";
   EXPECT_EQ(history.since(0, 0), start + seconds(3)) << "new";
   EXPECT_EQ(history.since(0, 1), start);
+}
+
+TEST_F(AdminApi, SetsTheLevelOfTheLog) {
+  EXPECT_EQ(post("/api/v1/log", R"({"level": "error"})").body, "{\"level\":\"error\"}\n");
+  EXPECT_EQ(log::level(), log::Level::error);
+  for (const char* bad : {"", "error", R"({"level": "loud"})", R"({"level": 1})"}) {
+    EXPECT_EQ(post("/api/v1/log", bad).status, 422) << bad;
+  }
+  EXPECT_EQ(get("/api/v1/log").status, 405);
+  log::set_level(log::Level::info);
 }
 
 TEST_F(AdminApi, TellsWhyAPoolHasNoBackend) {

@@ -46,7 +46,8 @@ TEST(Synonyms, KeysAtTheTop) {
   const auto top = [](const std::string& key) {
     return help_for(key + "\npools: [{name: a, backends: [h:1]}]");
   };
-  EXPECT_EQ(top("log: {path: off}"), "did you mean 'access_log'?");
+  EXPECT_EQ(top("access_logs: {path: off}"), "did you mean 'access_log'?");
+  EXPECT_EQ(top("logging: {level: debug}"), "did you mean 'log'?");
   EXPECT_EQ(top("frontends: []"), "did you mean 'listeners'?");
   EXPECT_EQ(top("bind: [{address: h:1}]"), "did you mean 'listeners'?");
   EXPECT_EQ(top("threads: 2"), "did you mean 'workers'?");

@@ -1,5 +1,6 @@
 """The daemon's own log, on stderr: nothing waits for its reader."""
 
+import json
 import re
 import threading
 
@@ -92,6 +93,33 @@ class FileSizeLimit(case.Case):
         self.eventually(lambda: daemon.access_path.stat().st_size == 4096, "a full access log")
         self.assertEqual(exchange(daemon.address).status, 200)
         self.assertEqual(daemon.ask_admin("/healthz").status, 200)
+
+
+class LevelAndFormat(case.Case):
+    def reload(self, daemon):
+        """Logs a line of level error, or the reason why that cannot be."""
+        daemon.config_path.write_text(BROKEN)
+        self.assertEqual(daemon.ask_admin("/api/v1/reload", method="POST").status, 422)
+
+    def test_the_file_says_which_lines_are_written_and_how(self):
+        config = {"pools": [{"name": "pool", "backends": [self.backend().address]}], "log": {"level": "error", "format": "json"}}
+        daemon = self.daemon(config)
+        self.reload(daemon)
+        found = json.loads(daemon.wait_line(r'^\{"time":').string)
+        self.assertEqual(found["level"], "error")
+        self.assertIn("reload rejected", found["message"])
+        self.assertRegex(found["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertEqual([each for each in daemon.lines if '"level":"info"' in each or " info " in each], [])
+
+    def test_the_level_changes_at_run_time(self):
+        daemon = self.daemon({"pools": [{"name": "pool", "backends": [self.backend().address]}]})
+        done = process.command("ctl", "log", "error", "--admin", daemon.admin)
+        self.assertEqual((done.returncode, done.stdout), (0, "the log has level error until the next reload\n"))
+        count = len(daemon.lines)
+        daemon.ask_admin("/api/v1/backends/" + daemon.api("backends")[0]["id"] + "/drain", method="POST")
+        self.reload(daemon)
+        daemon.wait_line("reload rejected")
+        self.assertEqual([each for each in daemon.lines[count:] if " info " in each], [])
 
 
 if __name__ == "__main__":

@@ -6,12 +6,33 @@
 // reader takes them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace evenkeel::log {
 
-enum class Level { debug, info, warning, error };
+enum class Level : std::uint8_t { debug, info, warning, error };
+
+/// One event.
+struct Entry {
+  std::chrono::system_clock::time_point time;
+  Level level;
+  std::string_view message;  ///< printable; may have line ends
+};
+
+/// Writes an entry as one line, without its end.
+using Format = std::string (*)(const Entry& entry);
+
+/// Drops what is less important than this level; `info` until it is set. Thread: any.
+void set_level(Level least);
+Level level();
+/// Sets the format of lines; null: time, level and message as text. Thread: any.
+void set_format(Format format);
+
+/// The name of a level, such as "warning".
+std::string_view to_string(Level level);
 
 /// Writes one line. Not for every request: it formats, allocates and locks. Thread: any.
 void write(Level level, std::string_view message);

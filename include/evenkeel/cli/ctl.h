@@ -11,7 +11,18 @@
 
 namespace evenkeel {
 
-enum class CtlVerb { status, backends, requests, explain, drain, undrain, weight, reload, upgrade };
+enum class CtlVerb {
+  status,
+  backends,
+  requests,
+  explain,
+  drain,
+  undrain,
+  weight,
+  reload,
+  upgrade,
+  log
+};
 
 /// Which of the last requests to show.
 struct RequestFilter {
@@ -39,6 +50,7 @@ struct CtlOptions {
   std::vector<std::string> backends;
   std::string pool;     ///< theirs; empty: the only one that has each
   std::string request;  ///< for explain: a request's id
+  std::string level;    ///< for log
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
   std::optional<Duration> timeout;    ///< for drain with `wait`; none: no limit

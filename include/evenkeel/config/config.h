@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/log.h"
 #include "evenkeel/base/priority.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/selector.h"
@@ -448,6 +449,16 @@ struct AccessLogConfig {
   bool operator==(const AccessLogConfig&) const = default;
 };
 
+enum class LogFormat { text, json };
+
+// The daemon's own log, on stderr.
+struct LogConfig {
+  log::Level level = log::Level::info;  // the least important that is written
+  LogFormat format = LogFormat::text;
+
+  bool operator==(const LogConfig&) const = default;
+};
+
 struct ShutdownConfig {
   milliseconds drain{120'000};  // longest wait for requests in flight
   milliseconds delay{0};        // /readyz returns 503 for this long before listeners close
@@ -497,6 +508,7 @@ struct Config {
   std::vector<RouteConfig> routes;
   std::vector<TenantConfig> tenants;
   AccessLogConfig access_log;
+  LogConfig log;
   DnsConfig dns;
   ProcessLimits limits;
   ShutdownConfig shutdown;
