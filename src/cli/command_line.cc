@@ -128,6 +128,7 @@ void add_verbs(CLI::App& app, Invocation& invocation) {
   add_load_verb(app, invocation);
   add_demo_verb(app, invocation);
   add_replay_verb(app, invocation);
+  add_explain_verb(app, invocation);
   add_version_verb(app, invocation);
   for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) verb->group("Verbs");
 }

@@ -1,13 +1,16 @@
-// run, check, config, version.
+// run, check, config, explain, version.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "cli/admin_target.h"
 #include "cli/check.h"
 #include "cli/check_running.h"
+#include "cli/explain.h"
 #include "cli/option_values.h"
+#include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "evenkeel/base/exit_codes.h"
 #include "evenkeel/config/load.h"
@@ -95,6 +98,21 @@ void add_config_verb(CLI::App& app, Invocation& invocation) {
   });
   verb->add_subcommand("reference", "Every key, as a Markdown page")->callback([&invocation] {
     invocation.exit_code = print_output({exit_done, config_reference(), {}});
+  });
+}
+
+void add_explain_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("explain", "What a reason means: x-evenkeel-reason and the log");
+  auto reason = std::make_shared<std::string>();
+  auto page = std::make_shared<bool>(false);
+  verb->add_option("reason", *reason, "Such as queue_full; without it, all are listed")
+      ->type_name("REASON");
+  verb->add_flag("--page", *page, "All of them as a Markdown page");
+  verb->footer("For one request: evenkeel ctl explain REQUEST-ID.");
+  verb->callback([reason, page, &invocation] {
+    const std::size_t width = std::min<std::size_t>(terminal_width().value_or(100), 100);
+    invocation.exit_code = print_output(*page ? CommandOutput{exit_done, reasons_page(), {}}
+                                              : explain_command(*reason, width));
   });
 }
 
