@@ -84,7 +84,7 @@ void print_banner(const std::vector<BackendRow>& rows, const BalancerProcess& ba
   for (const BackendRow& row : rows) fmt::print("  simulator   http://{}  {}\n", row.id, row.gpu);
   if (const auto control = simulators.control()) {
     fmt::print("  faults      curl -X PUT 'http://{}/sim/v1/state?server=sim-0' -d '{}'\n",
-               control->text(), R"({"slow_factor":4})");
+               control->text(), R"({"fault":"slow","slow_factor":4})");
   }
   fmt::print(
       "  try         curl -N http://{}/v1/chat/completions -H 'content-type: application/json' "
