@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "config/fields.h"
-#include "config/tree.h"
+#include "evenkeel/config/tree.h"
 
 namespace evenkeel {
 namespace config_file {

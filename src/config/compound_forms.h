@@ -10,8 +10,8 @@
 
 #include "config/forms.h"
 #include "config/node.h"
-#include "config/tree.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/config/tree.h"
 
 // The forms (forms.h) of values that are made of others.
 namespace evenkeel::config_file {

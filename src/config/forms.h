@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "config/node.h"
-#include "config/tree.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/config/tree.h"
 
 // A form is one way to write a kind of value, e.g. "a duration within these bounds". It knows
 //   Value     the type it becomes,

@@ -23,6 +23,7 @@
 #include "config/yaml.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/utf8.h"
+#include "evenkeel/config/foreign.h"
 #include "evenkeel/config/named_files.h"
 
 namespace evenkeel {
@@ -63,21 +64,27 @@ bool has_too_many_lines(std::string_view text) {
   return std::ranges::count(text, '\n') > max_lines;
 }
 
-void read_text(std::string_view text, Config& config, ParseContext& context) {
+// Reports a text that is too large, or no text, and returns false.
+bool is_readable(std::string_view text, Report& report) {
   if (text.size() > max_file_bytes) {
-    context.report.add({1, 1}, {}, fmt::format("larger than {} MiB", max_file_bytes / MiB));
-    return;
+    report.add({1, 1}, {}, fmt::format("larger than {} MiB", max_file_bytes / MiB));
+    return false;
   }
   if (has_too_many_lines(text)) {
-    context.report.add({1, 1}, {}, fmt::format("more than {} lines", max_lines));
-    return;
+    report.add({1, 1}, {}, fmt::format("more than {} lines", max_lines));
+    return false;
   }
   if (const auto invalid = first_invalid_byte(text)) {
     const auto byte = static_cast<unsigned char>(text[*invalid]);
-    context.report.add(TextLines(text).mark_of(text, *invalid), {},
-                       fmt::format("byte 0x{:02x} is not text in UTF-8", byte));
-    return;
+    report.add(TextLines(text).mark_of(text, *invalid), {},
+               fmt::format("byte 0x{:02x} is not text in UTF-8", byte));
+    return false;
   }
+  return true;
+}
+
+void read_text(std::string_view text, Config& config, ParseContext& context) {
+  if (!is_readable(text, context.report)) return;
   const ParsedYaml parsed = parse_yaml(text, context.report);
   context.incomplete = parsed.syntax_error.has_value() || parsed.structure_unreliable;
   read_tree(parsed.root, config, context);
@@ -187,6 +194,23 @@ LoadResult load_config(const std::string& file, const Environment& environment) 
   LoadResult result;
   result.problems.push_back({name, 0, 0, {}, "cannot be read: " + why, {}});
   return result;
+}
+
+std::optional<std::string> read_foreign_file(const std::string& file, std::string& why) {
+  return config_file::read_all(file, why);
+}
+
+std::variant<config_file::Tree, YamlError> read_foreign_yaml(std::string_view text) {
+  config_file::Report report({});
+  if (config_file::is_readable(text, report)) {
+    config_file::ParsedYaml parsed = config_file::parse_yaml(text, report);
+    if (parsed.syntax_error) {
+      return YamlError{parsed.syntax_error->mark.line, parsed.syntax_error->message};
+    }
+    if (report.size() == 0) return std::move(parsed.root);
+  }
+  const Problem first = report.take().front();
+  return YamlError{first.line, first.message};
 }
 
 }  // namespace evenkeel

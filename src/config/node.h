@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "config/problems.h"
-#include "config/tree.h"
 #include "evenkeel/config/load.h"
+#include "evenkeel/config/tree.h"
 
 namespace evenkeel::config_file {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "config/tree.h"
 #include "evenkeel/config/load.h"
+#include "evenkeel/config/tree.h"
 
 namespace evenkeel::config_file {
 

@@ -1,4 +1,4 @@
-#include "config/tree.h"
+#include "evenkeel/config/tree.h"
 
 #include <fmt/format.h>
 

@@ -15,7 +15,7 @@
 
 #include "config/problems.h"
 #include "config/text_lines.h"
-#include "config/tree.h"
+#include "evenkeel/config/tree.h"
 
 namespace evenkeel::config_file {
 

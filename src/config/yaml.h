@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "config/problems.h"
-#include "config/tree.h"
+#include "evenkeel/config/tree.h"
 
 namespace evenkeel::config_file {
 

@@ -1,0 +1,48 @@
+// The verb `import`.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cli/check.h"
+#include "cli/import_text.h"
+#include "cli/verbs.h"
+#include "evenkeel/base/exit_codes.h"
+#include "evenkeel/config/foreign.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::pair<const char*, ImportFormat> formats[] = {{"nginx", ImportFormat::nginx},
+                                                            {"haproxy", ImportFormat::haproxy},
+                                                            {"litellm", ImportFormat::litellm}};
+
+CommandOutput import_file(ImportFormat format, const std::string& file) {
+  std::string why;
+  const std::string name = file == "-" ? "<stdin>" : file;
+  const auto text = read_foreign_file(file, why);
+  if (!text) return {exit_failed, {}, fmt::format("{}: cannot be read: {}\n", name, why)};
+  return import_output(import_config(format, *text), name);
+}
+
+}  // namespace
+
+void add_import_verb(CLI::App& app, Invocation& invocation) {
+  auto* verb = app.add_subcommand("import", "A configuration from nginx's, HAProxy's or LiteLLM's");
+  verb->require_subcommand(1);
+  verb->footer(
+      "Prints an evenkeel.yaml for the part that can be read. What is left out, with its line,\n"
+      "stands in its comments and on stderr. Files that FILE includes are not read.\n"
+      "Exit codes: 0 a configuration was printed, 1 there is none, 2 usage.");
+  for (const auto& [name, format] : formats) {
+    auto* each = verb->add_subcommand(name, fmt::format("From a configuration of {}", name));
+    auto file = std::make_shared<std::string>();
+    each->add_option("file", *file, "- reads standard input")->required()->type_name("FILE");
+    each->callback([file, format = format, &invocation] {
+      invocation.exit_code = print_output(import_file(format, *file));
+    });
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,290 @@
+#include "import/draft.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "evenkeel/base/ascii.h"
+#include "evenkeel/base/decimal.h"
+#include "evenkeel/base/utf8.h"
+#include "evenkeel/config/address.h"
+
+namespace evenkeel::import {
+namespace {
+
+constexpr std::size_t max_name = 64;
+constexpr std::size_t max_shown = 90;
+constexpr milliseconds longest{24 * 3'600'000};
+
+/// True if what follows the word may be a secret.
+bool names_secret(std::string_view word) {
+  const std::string lower = lower_case(word);
+  constexpr std::string_view names[] = {"auth", "passw",  "secret", "token",
+                                        "key",  "cookie", "_url"};
+  return std::ranges::any_of(
+      names, [&](std::string_view name) { return lower.find(name) != std::string::npos; });
+}
+
+/// The text without the user and password of a URL.
+std::string without_user(std::string_view text) {
+  const std::size_t at = text.rfind('@');
+  const std::size_t scheme = text.find("://");
+  const std::size_t begin = scheme == text.npos ? 0 : scheme + 3;
+  if (at == text.npos || at < begin || text.find('/', begin) < at) return std::string(text);
+  return std::string(text.substr(0, begin)) + "..." + std::string(text.substr(at));
+}
+
+/// A statement as a note shows it.
+std::string shown(std::span<const std::string> written) {
+  std::string text;
+  std::vector<std::string> words;
+  for (const std::string& word : written) words.push_back(without_user(word));
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    text += word.substr(0, word.find('='));
+    if (names_secret(word)) {
+      if (&word != &words.back() || word.find('=') != std::string::npos) text += " ...";
+      break;
+    }
+    if (const std::size_t equals = word.find('='); equals != std::string::npos) {
+      text += word.substr(equals);
+    }
+    if (text.size() > max_shown) break;
+  }
+  text = printable_utf8(text);
+  if (text.size() > max_shown) {
+    text.resize(max_shown);
+    text = printable_utf8(text) + "...";
+  }
+  return text;
+}
+
+std::string name_like(std::string_view wanted) {
+  std::string name(wanted.substr(0, max_name));
+  for (char& c : name) {
+    if (!is_letter_or_digit(c) && c != '.' && c != '_') c = '-';
+  }
+  while (!name.empty() && !is_letter_or_digit(name.front())) name.erase(0, 1);
+  while (name.ends_with('-')) name.pop_back();
+  return name.empty() ? "pool" : name;
+}
+
+/// All of a match in one text.
+std::string text_of(const RouteMatch& match) {
+  std::string text = match.host + '\n' + match.path;
+  for (const auto& [name, value] : match.header) text += "\nh" + name + ' ' + value;
+  for (const std::string& method : match.method) text += "\nm" + method;
+  for (const std::string& model : match.model) text += "\nn" + model;
+  return text;
+}
+
+}  // namespace
+
+std::string Draft::Names::unique(const std::string& wanted) {
+  if (taken_.insert(wanted).second) return wanted;
+  for (int& number = last_.try_emplace(wanted, 1).first->second;;) {
+    const std::string suffix = '-' + std::to_string(++number);
+    const std::string name = wanted.substr(0, max_name - suffix.size()) + suffix;
+    if (taken_.insert(name).second) return name;
+  }
+}
+
+void Draft::note(int line, std::string text) {
+  if (notes_.size() < max_notes) notes_.push_back({line, std::move(text)});
+}
+
+void Draft::leave_out(int line, std::span<const std::string> words, std::string_view why) {
+  std::string text = "left out: " + shown(words);
+  if (!why.empty()) text.append(" (").append(why).append(")");
+  note(line, std::move(text));
+}
+
+PoolConfig& Draft::add_pool(std::string_view wanted) {
+  PoolConfig& pool = config.pools.emplace_back();
+  pool.name = pools_.unique(name_like(wanted));
+  set_engine(pool, "auto");
+  return pool;
+}
+
+void Draft::set_engine(PoolConfig& pool, std::string_view engine) {
+  pool.engine = engine;
+  pool.keep_alive.idle = default_keep_alive_idle(engine);
+  pool.health.timeout = default_health_timeout(engine);
+}
+
+BackendConfig* Draft::add_backend(PoolConfig& pool, std::string_view host_and_port, bool secure,
+                                  int line) {
+  std::string why;
+  const std::string url = std::string(secure ? "https://" : "http://").append(host_and_port);
+  const auto address = parse_backend_address(url, why);
+  if (!address) {
+    note(line, "left out: server " +
+                   printable_utf8(without_user(host_and_port.substr(0, max_shown))) + " (" +
+                   printable_utf8(why) + ")");
+    return nullptr;
+  }
+  const bool known = std::ranges::any_of(pool.backends, [&](const BackendConfig& each) {
+    return each.address.host == address->host && each.address.port == address->port;
+  });
+  if (known || pool.backends.size() == max_backends) {
+    note(line, "left out: server " + to_string(*address) +
+                   (known ? " (the pool has it already)" : " (the pool has too many)"));
+    return nullptr;
+  }
+  return &pool.backends.emplace_back(BackendConfig{.address = *address});
+}
+
+ListenerConfig* Draft::listener_at(std::string_view text, int line) {
+  std::string why;
+  const auto address = parse_address(text, why);
+  if (!address) {
+    note(line, "left out: address " + printable_utf8(text.substr(0, max_shown)) + " (" +
+                   printable_utf8(why) + ")");
+    return nullptr;
+  }
+  const auto is_all = [](const Address& each) {
+    return each.host == "0.0.0.0" || each.host == "::";
+  };
+  for (ListenerConfig& each : config.listeners) {
+    if (each.address == *address) return &each;
+    if (each.address.port != address->port || !(is_all(each.address) || is_all(*address))) continue;
+    if (!is_all(each.address) || !is_all(*address)) {
+      note(line, "one listener takes port " + std::to_string(address->port) + " of all addresses");
+    }
+    const bool takes_ipv6 = each.address.host == "::" || address->host == "::";
+    each.address.host = takes_ipv6 ? "::" : "0.0.0.0";  // "::" takes IPv4 too
+    return &each;
+  }
+  if (config.listeners.size() == max_listeners) return nullptr;
+  const std::string name =
+      config.listeners.empty() ? "public" : "port-" + std::to_string(address->port);
+  return &config.listeners.emplace_back(
+      ListenerConfig{.name = listeners_.unique(name), .address = *address});
+}
+
+bool Draft::add_route(RouteMatch match, std::vector<RouteTarget> targets, int line) {
+  if (config.routes.size() == max_routes) {
+    note(line, "left out: further routes are too many");
+    return false;
+  }
+  if (matches_.insert(text_of(match)).second) {
+    config.routes.push_back({.match = std::move(match), .targets = std::move(targets)});
+  } else {
+    note(line, "left out: a route that an earlier one takes whole");
+  }
+  return true;
+}
+
+Import Draft::finished(std::string_view nothing_found) && {
+  Import result;
+  std::ranges::stable_sort(notes_, {}, &ImportNote::line);
+  const auto repeated = std::ranges::unique(notes_, [](const ImportNote& a, const ImportNote& b) {
+    return a.line == b.line && a.text == b.text;
+  });
+  notes_.erase(repeated.begin(), repeated.end());
+  result.notes = std::move(notes_);
+  if (config.pools.empty() || config.routes.empty()) {
+    result.error = {0, std::string(nothing_found)};
+    return result;
+  }
+  if (config.listeners.empty()) config.listeners.emplace_back();
+  for (PoolConfig& pool : config.pools) {
+    const bool all_standby = std::ranges::all_of(pool.backends, &BackendConfig::standby);
+    for (BackendConfig& each : pool.backends) each.standby = each.standby && !all_standby;
+    if (pool.protocol == PoolConfig{}.protocol) pool.protocol = default_protocol(pool);
+  }
+  std::set<std::string> names;
+  for (std::size_t at = 0; at < config.routes.size(); ++at) {
+    RouteConfig& route = config.routes[at];
+    route.name = route.match.host + route.match.path;
+    const bool is_other = route.name.empty() || !names.insert(route.name).second;
+    if (is_other) route.name = "route-" + std::to_string(at + 1);
+  }
+  const RouteConfig& first = config.routes.front();
+  if (config.pools.size() == 1 && config.routes.size() == 1 && first.match == RouteMatch{}) {
+    config.routes.front().name = "default";
+  }
+  result.config = std::move(config);
+  return result;
+}
+
+std::optional<std::string_view> value_of(std::string_view word, std::string_view key) {
+  if (!word.starts_with(key)) return std::nullopt;
+  return word.substr(key.size());
+}
+
+std::optional<std::uint32_t> parse_count(std::string_view text) {
+  return parse_number<std::uint32_t>(text);
+}
+
+std::optional<milliseconds> parse_time(std::string_view text, milliseconds plain) {
+  struct Unit {
+    std::string_view name;
+    double factor;  // in milliseconds
+  };
+  constexpr Unit units[] = {{"us", 1e-3},  {"ms", 1},      {"s", 1e3},     {"m", 60e3},
+                            {"h", 3600e3}, {"d", 86400e3}, {"w", 604800e3}};
+  if (text.empty()) return std::nullopt;
+  double total = 0;
+  while (!text.empty()) {
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto number = parse_count(text.substr(0, digits));
+    if (!number) return std::nullopt;
+    text.remove_prefix(digits);
+    const std::size_t letters = std::min(text.find_first_of("0123456789 "), text.size());
+    const auto* unit = std::ranges::find(units, text.substr(0, letters), &Unit::name);
+    if (letters > 0 && unit == std::end(units)) return std::nullopt;
+    total += *number * (letters == 0 ? static_cast<double>(plain.count()) : unit->factor);
+    text = trimmed(text.substr(letters));
+  }
+  const double most = static_cast<double>(longest.count());
+  return milliseconds(static_cast<milliseconds::rep>(std::clamp(total, 1.0, most)));
+}
+
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  std::uint64_t unit = 1;
+  const char last = text.empty() ? '\0' : to_lower(text.back());
+  if (last == 'k') unit = 1024;
+  if (last == 'm') unit = 1024UL * 1024;
+  if (last == 'g') unit = 1024UL * 1024 * 1024;
+  if (unit > 1) text.remove_suffix(1);
+  const auto count = parse_count(text);
+  if (!count) return std::nullopt;
+  return std::min(*count * unit, std::uint64_t{1} << 40U);
+}
+
+std::optional<std::string> host_pattern(std::string_view host) {
+  std::string lower = lower_case(host.starts_with('.') ? "*" + std::string(host) : host);
+  while (lower.ends_with('.')) lower.pop_back();
+  const std::string_view labels = std::string_view(lower).substr(lower.starts_with("*.") ? 2 : 0);
+  const bool good =
+      !labels.empty() && labels.size() < 254 &&
+      std::ranges::all_of(
+          labels, [](char c) { return is_letter_or_digit(c) || c == '-' || c == '.' || c == '_'; });
+  if (!good || labels.find("..") != std::string_view::npos || labels.starts_with('.')) {
+    return std::nullopt;
+  }
+  return lower;
+}
+
+std::optional<std::string> field_name(std::string_view name) {
+  const bool good = !name.empty() && std::ranges::all_of(name, [](char c) {
+    return is_letter_or_digit(c) || c == '-' || c == '_';
+  });
+  if (!good) return std::nullopt;
+  return lower_case(name);
+}
+
+std::optional<std::string> path_pattern(std::string_view path, bool below) {
+  const bool good = path.starts_with('/') && path.find_first_of("*?#% \t{}\"'\\") == path.npos &&
+                    path.find("//") == path.npos && path.find("/.") == path.npos &&
+                    printable_utf8(path) == path && path.size() < 1024;
+  if (!good) return std::nullopt;
+  std::string pattern(path);
+  if (!below) return pattern;
+  while (pattern.ends_with('/')) pattern.pop_back();
+  return pattern + "/**";
+}
+
+}  // namespace evenkeel::import

@@ -1,0 +1,15 @@
+// The pool that a backend section of HAProxy stands for.
+#pragma once
+
+#include <string_view>
+
+#include "import/draft.h"
+#include "import/haproxy_syntax.h"
+
+namespace evenkeel::import {
+
+/// Adds the pool of a `backend` or `listen` section; `defaults` may be null. Lines that are read
+/// count as used. False: it has no usable server, and there is no pool.
+bool add_haproxy_pool(Draft& draft, HaproxySection& section, HaproxySection* defaults);
+
+}  // namespace evenkeel::import

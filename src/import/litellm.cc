@@ -1,0 +1,354 @@
+#include "import/litellm.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <utility>
+
+#include "evenkeel/base/decimal.h"
+#include "evenkeel/base/glob.h"
+#include "evenkeel/base/utf8.h"
+#include "evenkeel/config/foreign.h"
+#include "import/draft.h"
+
+namespace evenkeel::import {
+namespace {
+
+using config_file::Tree;
+
+/// Providers whose servers are one's own and speak OpenAI's API, and their engines.
+constexpr std::pair<std::string_view, std::string_view> providers[] = {
+    {"hosted_vllm", "vllm"},   {"vllm", "vllm"},        {"ollama", "ollama"},
+    {"ollama_chat", "ollama"}, {"huggingface", "tgi"},  {"openai", "auto"},
+    {"custom_openai", "auto"}, {"openai_like", "auto"}, {"text-completion-openai", "auto"},
+    {"litellm_proxy", "auto"}, {"lm_studio", "auto"},   {"llamafile", "llamacpp"}};
+
+constexpr std::size_t max_model = 256;
+
+std::string shown(std::string_view text) { return printable_utf8(text.substr(0, 90)); }
+
+/// The value of a key; null if there is none.
+const Tree* value_at(const Tree& map, std::string_view key) {
+  const auto found = std::ranges::find(map.keys, key, &Tree::Key::name);
+  if (map.kind != Tree::Kind::map || found == map.keys.end()) return nullptr;
+  return &map.items[static_cast<std::size_t>(found - map.keys.begin())];
+}
+
+std::string text_at(const Tree& map, std::string_view key) {
+  const Tree* value = value_at(map, key);
+  return value && value->is_scalar() ? value->scalar : std::string();
+}
+
+/// A number of seconds, which may have a fraction.
+std::optional<milliseconds> seconds_at(const Tree& map, std::string_view key) {
+  const auto seconds = parse_number<double>(text_at(map, key));
+  if (!seconds || !(*seconds > 0 && *seconds <= 86400)) return std::nullopt;
+  return std::max(milliseconds{1}, milliseconds(static_cast<milliseconds::rep>(*seconds * 1000)));
+}
+
+/// Where a deployment is, and what it serves.
+struct Deployment {
+  std::string_view engine;
+  std::string served;     ///< the name that the server knows
+  std::string authority;  ///< host:port
+  bool secure = false;
+};
+
+/// A pool of deployments that serve one model under one name.
+struct Group {
+  std::string name;  ///< that clients use; may have stars
+  std::string served;
+  std::string pool;
+  std::uint32_t weight = 0;
+  int line = 0;
+};
+
+class LitellmImport {
+ public:
+  explicit LitellmImport(const Tree& root) : root_(root) {}
+
+  Import run();
+
+ private:
+  void read_deployment(const Tree& entry);
+  std::optional<Deployment> deployment_of(const Tree& params, int line);
+  void read_parameters(const Tree& params, PoolConfig& pool, BackendConfig& backend, int line);
+  Group& group_of(const std::string& name, const Deployment& deployment, int line);
+  PoolConfig& pool_named(const std::string& name);
+  void read_router();
+  void read_strategy(const Tree& router);
+  void read_fallbacks(const Tree& settings);
+  void add_fallback(const std::string& from, const std::string& to, int line);
+  void read_aliases(const Tree& router);
+  void add_routes();
+  void report_rest(const Tree& map, std::initializer_list<std::string_view> read,
+                   std::string_view of);
+
+  const Tree& root_;
+  Draft draft_;
+  std::vector<Group> groups_;
+  std::map<std::string, std::size_t, std::less<>> pools_;  // places of the pools, by name
+  std::map<std::string, std::vector<std::string>, std::less<>> aliases_;  // by the model's name
+};
+
+Import LitellmImport::run() {
+  const Tree* models = value_at(root_, "model_list");
+  if (models != nullptr) {
+    for (const Tree& entry : models->items) read_deployment(entry);
+  }
+  read_router();
+  add_routes();
+  if (!draft_.config.pools.empty()) {
+    draft_.note(0, "requests are not translated between APIs: each server must speak its clients'");
+  }
+  return std::move(draft_).finished(
+      "no entry of model_list has an api_base that can be kept; providers' own APIs cannot");
+}
+
+void LitellmImport::report_rest(const Tree& map, std::initializer_list<std::string_view> read,
+                                std::string_view of) {
+  for (const Tree::Key& key : map.keys) {
+    if (std::ranges::find(read, key.name) != read.end()) continue;
+    draft_.note(key.mark.line, "left out: " + std::string(of) + shown(key.name));
+  }
+}
+
+std::optional<Deployment> LitellmImport::deployment_of(const Tree& params, int line) {
+  const std::string model = text_at(params, "model");
+  const std::size_t slash = std::min(model.find('/'), model.size());
+  const std::string_view provider = std::string_view(model).substr(0, slash);
+  const auto* known =
+      std::ranges::find(providers, provider, &std::pair<std::string_view, std::string_view>::first);
+  const auto refuse = [&](std::string_view why) {
+    draft_.note(line, "left out: " + shown(model) + " (" + std::string(why) + ")");
+    return std::nullopt;
+  };
+  if (known == std::end(providers)) return refuse("a provider's own API, or unknown");
+  Deployment found{.engine = known->second,
+                   .served = model.substr(std::min(slash + 1, model.size()))};
+  if (found.served.empty() || found.served.size() > max_model ||
+      printable_utf8(found.served) != found.served) {
+    return refuse("no name of a model");
+  }
+  std::string base = text_at(params, "api_base");
+  if (base.empty()) return refuse("no api_base: a provider's own API");
+  if (base.starts_with("os.environ/")) return refuse("write the address that its variable has");
+  while (base.ends_with('/')) base.pop_back();
+  if (base.ends_with("/v1")) base.resize(base.size() - 3);
+  found.secure = base.starts_with("https://");
+  if (!found.secure && !base.starts_with("http://")) return refuse("api_base is no http address");
+  found.authority = base.substr(found.secure ? 8 : 7);
+  if (found.authority.find('/') != std::string::npos)
+    return refuse("paths other than /v1 are not rewritten");
+  return found;
+}
+
+PoolConfig& LitellmImport::pool_named(const std::string& name) {
+  return draft_.config.pools[pools_.at(name)];
+}
+
+Group& LitellmImport::group_of(const std::string& name, const Deployment& deployment, int line) {
+  for (Group& each : groups_) {
+    const bool same = each.name == name && each.served == deployment.served;
+    if (same && pool_named(each.pool).engine == deployment.engine) return each;
+  }
+  PoolConfig& pool = draft_.add_pool(name.substr(name.rfind('/') + 1));
+  pools_[pool.name] = draft_.config.pools.size() - 1;
+  Draft::set_engine(pool, deployment.engine);
+  pool.inspect = true;
+  const bool renames =
+      name != deployment.served && deployment.served.find('*') == std::string::npos;
+  if (renames) pool.model = deployment.served;
+  return groups_.emplace_back(Group{name, deployment.served, pool.name, 0, line});
+}
+
+void LitellmImport::read_deployment(const Tree& entry) {
+  const int line = entry.mark.line;
+  const std::string name = text_at(entry, "model_name");
+  const Tree* params = value_at(entry, "litellm_params");
+  if (name.empty() || name.size() > max_model || printable_utf8(name) != name ||
+      params == nullptr) {
+    draft_.note(line, "left out: an entry without model_name and litellm_params");
+    return;
+  }
+  report_rest(entry, {"model_name", "litellm_params", "model_info"}, "");
+  const auto deployment = deployment_of(*params, line);
+  if (!deployment || draft_.config.pools.size() == max_pools) return;
+  Group& group = group_of(name, *deployment, line);
+  PoolConfig& pool = pool_named(group.pool);
+  BackendConfig* backend =
+      draft_.add_backend(pool, deployment->authority, deployment->secure, line);
+  if (backend != nullptr) {
+    read_parameters(*params, pool, *backend, line);
+    group.weight += backend->weight;
+  }
+  if (!pool.backends.empty()) return;
+  draft_.config.pools.pop_back();  // the group is new: its first server is no address
+  groups_.pop_back();
+}
+
+void LitellmImport::read_parameters(const Tree& params, PoolConfig& pool, BackendConfig& backend,
+                                    int line) {
+  if (const auto weight = parse_count(text_at(params, "weight"))) {
+    backend.weight = std::clamp(*weight, 1U, 1000U);
+  }
+  if (const auto most = parse_count(text_at(params, "max_parallel_requests"))) {
+    pool.limits.max_in_flight = std::min(*most, 1'000'000U);
+  }
+  if (const auto time = seconds_at(params, "timeout")) pool.timeouts.first_byte = *time;
+  const std::string key = text_at(params, "api_key");
+  if (!key.empty() && key != "none" && key != "EMPTY" && key != "fake" && key != "fake-key") {
+    draft_.note(line, "left out: api_key of " + to_string(backend.address) +
+                          " (write it to a file, and name that in `api_key_file`)");
+  }
+  report_rest(params,
+              {"model", "api_base", "api_key", "weight", "max_parallel_requests", "timeout"},
+              "litellm_params: ");
+}
+
+void LitellmImport::read_strategy(const Tree& router) {
+  const std::string strategy = text_at(router, "routing_strategy");
+  const Tree* value = value_at(router, "routing_strategy");
+  const bool shuffles = strategy.empty() || strategy == "simple-shuffle";
+  for (PoolConfig& pool : draft_.config.pools) {
+    if (strategy == "latency-based-routing") pool.picker.name = "least-latency";
+    if (!shuffles) continue;
+    const bool weighted = std::ranges::any_of(
+        pool.backends, [](const BackendConfig& each) { return each.weight != 1; });
+    pool.picker.name = weighted ? "weighted" : "round-robin";
+  }
+  const int line = value ? value->mark.line : 0;
+  if (shuffles && !draft_.config.pools.empty()) {
+    draft_.note(line,
+                "simple-shuffle became round-robin, or weighted; `picker: expected-time` or "
+                "`least-connections` place requests by load");
+  } else if (strategy != "least-busy" && strategy != "latency-based-routing") {
+    draft_.note(line, "routing_strategy " + shown(strategy) + " became least-connections");
+  }
+}
+
+void LitellmImport::add_fallback(const std::string& from, const std::string& to, int line) {
+  const auto target = std::ranges::find(groups_, to, &Group::name);
+  for (const Group& group : groups_) {
+    if (group.name != from) continue;
+    PoolConfig& pool = pool_named(group.pool);
+    bool cycle = target == groups_.end();
+    for (std::string at = cycle ? "" : target->pool; !at.empty() && !cycle;
+         at = pool_named(at).fallback) {
+      cycle = at == pool.name;
+    }
+    if (cycle || !pool.fallback.empty()) {
+      draft_.note(line, "left out: fallback of " + shown(from) + " to " + shown(to) +
+                            " (a cycle, a second one, or to no pool)");
+    } else {
+      pool.fallback = target->pool;
+    }
+  }
+}
+
+void LitellmImport::read_fallbacks(const Tree& settings) {
+  const Tree* list = value_at(settings, "fallbacks");
+  if (list == nullptr) return;
+  std::size_t count = 0;
+  for (const Tree& entry : list->items) {
+    for (std::size_t at = 0; at < entry.keys.size(); ++at) {
+      for (const Tree& to : entry.items[at].items) {
+        if (++count > max_pools) return;
+        add_fallback(entry.keys[at].name, to.scalar, entry.keys[at].mark.line);
+      }
+    }
+  }
+}
+
+void LitellmImport::read_aliases(const Tree& router) {
+  const Tree* aliases = value_at(router, "model_group_alias");
+  if (aliases == nullptr) return;
+  for (std::size_t at = 0; at < std::min(aliases->keys.size(), max_pools); ++at) {
+    const std::string& alias = aliases->keys[at].name;
+    const Tree& value = aliases->items[at];
+    const std::string name = value.is_scalar() ? value.scalar : text_at(value, "model");
+    const bool usable = alias.size() <= max_model && printable_utf8(alias) == alias &&
+                        std::ranges::find(groups_, name, &Group::name) != groups_.end();
+    if (!usable) {
+      draft_.note(aliases->keys[at].mark.line, "left out: alias " + shown(alias));
+      continue;
+    }
+    aliases_[name].push_back(alias);
+    for (const Group& group : groups_) {
+      PoolConfig& pool = pool_named(group.pool);
+      const bool literal = group.served.find('*') == std::string::npos;
+      if (group.name == name && literal) pool.model = group.served;
+    }
+  }
+}
+
+void LitellmImport::read_router() {
+  static const Tree none;
+  const Tree* router = value_at(root_, "router_settings");
+  const Tree* settings = value_at(root_, "litellm_settings");
+  if (router == nullptr) router = &none;
+  if (settings == nullptr) settings = &none;
+  read_strategy(*router);
+  for (const Tree* each : {settings, router}) {
+    read_fallbacks(*each);
+    const auto retries = parse_count(text_at(*each, "num_retries"));
+    auto time = seconds_at(*each, "request_timeout");
+    if (!time) time = seconds_at(*each, "timeout");
+    for (PoolConfig& pool : draft_.config.pools) {
+      if (retries) pool.retry.attempts = std::min(*retries, 7U) + 1;
+      if (time && pool.timeouts.first_byte == PoolTimeouts{}.first_byte) {
+        pool.timeouts.first_byte = *time;
+      }
+    }
+  }
+  read_aliases(*router);
+  report_rest(*settings,
+              {"fallbacks", "num_retries", "request_timeout", "drop_params", "set_verbose"},
+              "litellm_settings: ");
+  report_rest(*router,
+              {"fallbacks", "num_retries", "timeout", "routing_strategy", "model_group_alias"},
+              "router_settings: ");
+  if (const Tree* general = value_at(root_, "general_settings"))
+    report_rest(*general, {}, "general_settings: ");
+  report_rest(root_, {"model_list", "router_settings", "litellm_settings", "general_settings"}, "");
+}
+
+/// Exact names before patterns, longer patterns before shorter ones.
+void LitellmImport::add_routes() {
+  std::vector<const Group*> firsts;
+  for (const Group& group : groups_) {
+    const bool known =
+        std::ranges::any_of(firsts, [&](const Group* each) { return each->name == group.name; });
+    if (!known) firsts.push_back(&group);
+  }
+  const auto stars = [](const Group* group) {
+    return group->name.find('*') == std::string::npos ? std::string::npos : group->name.size();
+  };
+  std::ranges::stable_sort(firsts,
+                           [&](const Group* a, const Group* b) { return stars(a) > stars(b); });
+  for (const Group* first : firsts) {
+    std::vector<RouteTarget> targets;
+    for (const Group& group : groups_) {
+      if (group.name == first->name)
+        targets.push_back({.pool = group.pool, .weight = std::min(group.weight, 10'000U)});
+    }
+    RouteMatch match;
+    const bool literal = first->name.find('*') == std::string::npos;
+    match.model.push_back(literal ? glob_of(first->name) : first->name);
+    for (const std::string& alias : aliases_[first->name]) match.model.push_back(glob_of(alias));
+    if (first->name == "*") match.model.clear();
+    draft_.add_route(std::move(match), std::move(targets), first->line);
+  }
+}
+
+}  // namespace
+
+Import import_litellm(std::string_view text) {
+  const auto read = read_foreign_yaml(text);
+  if (const auto* error = std::get_if<YamlError>(&read)) {
+    return {.config = {}, .notes = {}, .error = {error->line, error->message}};
+  }
+  return LitellmImport(std::get<Tree>(read)).run();
+}
+
+}  // namespace evenkeel::import

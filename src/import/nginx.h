@@ -1,0 +1,12 @@
+// nginx's files.
+#pragma once
+
+#include <string_view>
+
+#include "evenkeel/import/import.h"
+
+namespace evenkeel::import {
+
+Import import_nginx(std::string_view text);
+
+}  // namespace evenkeel::import

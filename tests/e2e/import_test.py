@@ -1,0 +1,73 @@
+"""`evenkeel import`: what it prints passes `evenkeel check`, and serves as the file that it was made from says."""
+
+import os
+import pathlib
+import re
+
+import yaml
+
+import case
+import certificates
+from process import command
+from stream import exchange
+
+ROOT = pathlib.Path(os.environ.get("EVENKEEL_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[2])
+SAMPLES = ROOT / "tests" / "import" / "samples"
+
+
+class Import(case.Case):
+    def imported(self, program, text):
+        """(path of the printed configuration, what was said on stderr)"""
+        folder = pathlib.Path(self.folder())
+        source = folder / "source"
+        source.write_text(text)
+        ended = command("import", program, str(source))
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        path = folder / "evenkeel.yaml"
+        path.write_text(ended.stdout)
+        return path, ended.stderr
+
+    def test_samples_pass_the_check_once_their_files_are_there(self):
+        folder = pathlib.Path(self.folder())
+        issued = certificates.Authority(folder).issue("llm.example.com")
+        both = folder / "site.pem"
+        both.write_text(pathlib.Path(issued.cert).read_text() + pathlib.Path(issued.key).read_text())
+        for name in ("nginx.conf", "haproxy.cfg", "litellm.yaml"):
+            text = (SAMPLES / name).read_text()
+            text = re.sub(r"/etc/ssl/\w+\.pem", issued.cert, text)
+            text = re.sub(r"/etc/ssl/\w+\.key", issued.key, text)
+            text = text.replace("/etc/ssl/private", str(folder)).replace("/var/log/nginx", str(folder))
+            path, said = self.imported(name.removesuffix(".conf").removesuffix(".cfg").removesuffix(".yaml"), text)
+            checked = command("check", "--offline", "-c", str(path))
+            self.assertEqual(checked.returncode, 0, f"{name}: {checked.stderr}")
+            self.assertIn("left out: ", said)
+            self.assertIn("# line ", path.read_text())
+
+    def test_an_imported_file_serves(self):
+        chat = self.backend(lambda exchange: exchange.answer(b"chat"))
+        embed = self.backend(lambda exchange: exchange.answer(b"embed"))
+        path, _ = self.imported("nginx", f"""
+            upstream chat {{ least_conn; server {chat.address}; }}
+            server {{ listen 127.0.0.1:8080;
+                location /v1/ {{ proxy_pass http://chat; }}
+                location = /v1/embeddings {{ proxy_pass http://{embed.address}; }} }}""")
+        config = yaml.safe_load(path.read_text())
+        self.assertEqual(config.pop("listeners"), [{"address": "127.0.0.1:8080"}])
+        daemon = self.daemon({**config, "pools": [{**pool, "engine": "generic"} for pool in config["pools"]]})
+        for target, body in (("/v1/chat/completions", b"chat"), ("/v1/embeddings", b"embed")):
+            self.assertEqual(exchange(daemon.address, target=target).body, body)
+
+    def test_what_cannot_be_read_is_an_error_with_its_place(self):
+        folder = pathlib.Path(self.folder())
+        broken = folder / "broken.conf"
+        broken.write_text("http {\n  server {\n")
+        ended = command("import", "nginx", str(broken))
+        self.assertEqual((ended.returncode, ended.stdout), (1, ""))
+        self.assertEqual(ended.stderr, f"{broken}:2: error: a '{{' without its '}}'\n")
+        self.assertEqual(command("import", "haproxy", str(folder / "missing")).returncode, 1)
+        self.assertEqual(command("import", "envoy", str(broken)).returncode, 2)
+        self.assertEqual(command("import", "litellm", "-", text="model_list: []\n").returncode, 1)
+
+
+if __name__ == "__main__":
+    case.main()

@@ -1,0 +1,299 @@
+#include "evenkeel/import/import.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "evenkeel/config/load.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr ImportFormat all_formats[] = {ImportFormat::nginx, ImportFormat::haproxy,
+                                        ImportFormat::litellm};
+
+std::string sample(ImportFormat format) {
+  const char* const names[] = {"nginx.conf", "haproxy.cfg", "litellm.yaml"};
+  std::ifstream file(std::filesystem::path(EVENKEEL_SOURCE_DIR) / "tests/import/samples" /
+                     names[static_cast<int>(format)]);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Config imported(ImportFormat format, std::string_view text) {
+  const Import result = import_config(format, text);
+  EXPECT_TRUE(result.config) << result.error.text;
+  return result.config.value_or(Config{});
+}
+
+std::vector<std::string> problems_of(const Config& config) {
+  std::vector<std::string> problems;
+  for (const Problem& problem : read_config(print_config(config, false), "x", {}).problems) {
+    problems.push_back(problem.path + ": " + problem.message);
+  }
+  return problems;
+}
+
+const PoolConfig& pool(const Config& config, std::string_view name) {
+  static const PoolConfig none;
+  const auto found = std::ranges::find(config.pools, name, &PoolConfig::name);
+  EXPECT_NE(found, config.pools.end()) << name;
+  return found == config.pools.end() ? none : *found;
+}
+
+std::vector<std::string> addresses(const PoolConfig& of) {
+  std::vector<std::string> found;
+  for (const BackendConfig& each : of.backends) found.push_back(to_string(each.address));
+  return found;
+}
+
+// host + path + model > pool, in the order of the routes.
+std::vector<std::string> routes(const Config& config) {
+  std::vector<std::string> found;
+  for (const RouteConfig& each : config.routes) {
+    std::string text = each.match.host + each.match.path;
+    for (const std::string& model : each.match.model) text += " " + model;
+    for (const RouteTarget& target : each.targets) text += " > " + target.pool;
+    found.push_back(text);
+  }
+  return found;
+}
+
+TEST(Import, SamplesPassTheCheckAndShowNoSecret) {
+  for (const ImportFormat format : all_formats) {
+    const Import result = import_config(format, sample(format));
+    ASSERT_TRUE(result.config) << result.error.text;
+    EXPECT_THAT(problems_of(*result.config), IsEmpty());
+    EXPECT_THAT(print_config(*result.config, true), testing::Not(HasSubstr("very-secret")));
+    for (const ImportNote& note : result.notes) {
+      EXPECT_THAT(note.text, testing::Not(HasSubstr("very-secret")));
+    }
+  }
+}
+
+TEST(ImportNginx, TakesServersLocationsAndUpstreams) {
+  const Config config = imported(ImportFormat::nginx, sample(ImportFormat::nginx));
+
+  ASSERT_EQ(config.listeners.size(), 1U);
+  EXPECT_EQ(to_string(config.listeners[0].address), "[::]:443");
+  EXPECT_EQ(config.listeners[0].tls->certificates.size(), 2U);
+  EXPECT_EQ(config.listeners[0].limits.body_bytes, 64U << 20U);
+  const PoolConfig& llama = pool(config, "llama");
+  EXPECT_EQ(llama.picker.name, "least-connections");
+  EXPECT_THAT(addresses(llama),
+              ElementsAre("10.0.0.1:8000", "gpu2.example.com:8000", "10.0.0.3:8000"));
+  EXPECT_EQ(llama.backends[0].weight, 2U);
+  EXPECT_TRUE(llama.backends[2].standby);
+  EXPECT_EQ(llama.timeouts.idle, std::chrono::minutes(10));
+  EXPECT_EQ(llama.timeouts.connect, std::chrono::seconds(3));
+  EXPECT_EQ(pool(config, "embeddings").picker.header, "x-session-id");
+  EXPECT_THAT(pool(config, "sessions").affinity->by, ElementsAre("cookie"));
+  EXPECT_EQ(pool(config, "10.0.3.1").protocol, BackendProtocol::http2);
+}
+
+TEST(ImportNginx, OrdersRoutesAsNginxChooses) {
+  const Config config = imported(ImportFormat::nginx, R"(
+    server { listen 80; server_name *.b.c; location / { proxy_pass http://h1:1; } }
+    server { listen 80; server_name a.b.c; location / { proxy_pass http://h2:1; }
+             location /v1 { proxy_pass http://h3:1; } location = /v1/x { proxy_pass http://h4:1; } }
+  )");
+  EXPECT_THAT(routes(config), ElementsAre("a.b.c/v1/x > h4", "a.b.c/v1/** > h3", "a.b.c > h2",
+                                          "*.b.c > h1", " > h1"));
+}
+
+TEST(ImportNginx, NamesWhatItLeavesOutWithItsLine) {
+  const Import result = import_config(ImportFormat::nginx, sample(ImportFormat::nginx));
+  const auto left_out = [&](int line, const char* text) {
+    EXPECT_THAT(result.notes, Contains(testing::AllOf(Field(&ImportNote::line, line),
+                                                      Field(&ImportNote::text, HasSubstr(text)))));
+  };
+  left_out(4, "include /etc/nginx/modules-enabled/*.conf (not followed");
+  left_out(13, "limit_req_zone");
+  left_out(37, "server { ... }");
+  left_out(45, "~^regex$");
+  left_out(61, "proxy_set_header Authorization ...");
+  left_out(65, "paths are not rewritten");
+}
+
+TEST(ImportNginx, ReadsQuotesEscapesVariablesAndLua) {
+  const Config config = imported(ImportFormat::nginx, R"(
+    # a { comment
+    server { listen 8080; set $x "a;b{"; set $y ${z}w; content_by_lua_block { if x { } }
+      location "/v1/" { proxy_pass 'http://gpu:8000'; } }
+  )");
+  EXPECT_THAT(routes(config), ElementsAre("/v1/** > gpu"));
+}
+
+TEST(ImportNginx, SyntaxErrorsHaveTheirLine) {
+  const auto error = [](const char* text) {
+    const Import result = import_config(ImportFormat::nginx, text);
+    EXPECT_FALSE(result.config);
+    return std::to_string(result.error.line) + ": " + result.error.text;
+  };
+  EXPECT_EQ(error("http {\n server {\n"), "2: a '{' without its '}'");
+  EXPECT_EQ(error("a b;\n}"), "2: a '}' without its '{'");
+  EXPECT_EQ(error("a b;\nlisten 80"), "2: 'listen' lacks its ';'");
+  EXPECT_EQ(error("a\n 'b"), "2: a quoted text that never ends");
+  EXPECT_THAT(error("events {}"), HasSubstr("proxy_pass"));
+  EXPECT_THAT(error(std::string(100, 'a').append(40, '{').c_str()), HasSubstr("a block without"));
+}
+
+TEST(ImportHaproxy, TakesFrontendsBackendsAndConditions) {
+  const Config config = imported(ImportFormat::haproxy, sample(ImportFormat::haproxy));
+
+  EXPECT_EQ(config.workers, 4U);
+  ASSERT_EQ(config.listeners.size(), 2U);
+  EXPECT_EQ(config.listeners[1].tls->certificates[0].cert, "/etc/ssl/private/site.pem");
+  EXPECT_THAT(routes(config),
+              ElementsAre("api.example.com/v1/** > chat", "api.example.org/v1/** > chat",
+                          "/v1/embeddings > embed", "/embed/** > embed", " > chat"));
+  EXPECT_THAT(config.routes[2].match.method, ElementsAre("POST"));
+  const PoolConfig& chat = pool(config, "chat");
+  EXPECT_EQ(chat.picker.name, "least-connections");
+  EXPECT_EQ(chat.health.path, "/health");
+  EXPECT_EQ(chat.limits.max_in_flight, 32U);
+  EXPECT_EQ(chat.timeouts.idle, std::chrono::minutes(10));
+  EXPECT_EQ(pool(config, "embed").picker.header, "x-session-id");
+  EXPECT_FALSE(pool(config, "embed").tls->verify);
+  EXPECT_TRUE(pool(config, "embed").backends[0].address.secure);
+}
+
+TEST(ImportHaproxy, LeavesOutWhatRoutesCannotSay) {
+  const Import result = import_config(ImportFormat::haproxy, sample(ImportFormat::haproxy));
+  const auto left_out = [&](int line, const char* text) {
+    EXPECT_THAT(result.notes, Contains(testing::AllOf(Field(&ImportNote::line, line),
+                                                      Field(&ImportNote::text, HasSubstr(text)))));
+  };
+  left_out(23, "hdr_sub(user-agent)");
+  left_out(29, "routes cannot say this condition");
+  left_out(48, "backend blocked");
+  left_out(51, "listen stats");
+  left_out(56, "mode tcp");
+}
+
+TEST(ImportHaproxy, GoesRoundWhereTheFileDoes) {
+  const Config config = imported(ImportFormat::haproxy, R"(
+defaults
+  mode http
+listen llm
+  bind :8080
+  balance roundrobin
+  server a 10.0.0.1:1 weight 3
+  server b 10.0.0.2:1
+)");
+  EXPECT_EQ(pool(config, "llm").picker.name, "weighted");
+  EXPECT_THAT(routes(config), ElementsAre(" > llm"));
+}
+
+TEST(ImportHaproxy, SyntaxErrorsHaveTheirLine) {
+  const Import early = import_config(ImportFormat::haproxy, "bind :80\n");
+  EXPECT_EQ(early.error.line, 1);
+  EXPECT_EQ(early.error.text, "'bind' stands before the first section");
+  EXPECT_EQ(import_config(ImportFormat::haproxy, "global\n log \"x\n").error.line, 2);
+}
+
+TEST(ImportLitellm, TakesModelsGroupsAndTheRouter) {
+  const Config config = imported(ImportFormat::litellm, sample(ImportFormat::litellm));
+
+  EXPECT_THAT(routes(config), ElementsAre(" llama-70b llama > llama-70b > llama-70b-2",
+                                          " small > small", " qwen-* > qwen"));
+  const PoolConfig& llama = pool(config, "llama-70b");
+  EXPECT_EQ(llama.engine, "vllm");
+  EXPECT_EQ(llama.model, "meta-llama/Llama-3.3-70B-Instruct");
+  EXPECT_THAT(addresses(llama), ElementsAre("10.0.0.1:8000", "10.0.0.2:8000"));
+  EXPECT_EQ(llama.fallback, "small");
+  EXPECT_EQ(llama.retry.attempts, 3U);
+  EXPECT_EQ(config.routes[0].targets[0].weight, 3U);
+  EXPECT_EQ(pool(config, "small").engine, "ollama");
+  EXPECT_EQ(pool(config, "small").timeouts.first_byte, std::chrono::seconds(30));
+  EXPECT_EQ(pool(config, "small").fallback, "");
+  EXPECT_EQ(pool(config, "qwen").model, "");
+}
+
+TEST(ImportLitellm, ProvidersOwnApisAreAnError) {
+  const Import result = import_config(
+      ImportFormat::litellm, "model_list: [{model_name: a, litellm_params: {model: gpt-4o}}]");
+  EXPECT_FALSE(result.config);
+  EXPECT_THAT(result.error.text, HasSubstr("api_base"));
+  EXPECT_EQ(import_config(ImportFormat::litellm, "a: [").error.line, 1);
+}
+
+TEST(Import, ShowsNoPasswordOfAUrl) {
+  const Import result = import_config(
+      ImportFormat::nginx, "server { location / { proxy_pass http://me:very-secret@h:1/x; } }");
+  for (const ImportNote& note : result.notes) {
+    EXPECT_THAT(note.text, testing::Not(HasSubstr("very-secret")));
+  }
+}
+
+// Whatever the text: no crash, and what comes out passes the check.
+TEST(Import, DamagedSamplesGiveAnErrorOrAValidConfiguration) {
+  std::mt19937 random(7);  // NOLINT(*-msc51-cpp)
+  for (const ImportFormat format : all_formats) {
+    const std::string whole = sample(format);
+    for (int round = 0; round < 400; ++round) {
+      std::string text = whole;
+      const std::string_view pieces = "{};\"'#\n \\$:/*[]\xff%.@-0";
+      for (int change = 0; change < 1 + round % 12; ++change) {
+        const std::size_t at = random() % text.size();
+        const std::size_t length = std::min<std::size_t>(random() % 40, text.size() - at);
+        if (random() % 2 == 0) {
+          text.erase(at, length % (text.size() - 1));
+        } else {
+          text.insert(at, random() % 2 == 0 ? text.substr(at, length)
+                                            : std::string(1, pieces[random() % pieces.size()]));
+        }
+      }
+      const Import result = import_config(format, text);
+      if (result.config) {
+        EXPECT_THAT(problems_of(*result.config), IsEmpty()) << text;
+      } else {
+        EXPECT_NE(result.error.text, "");
+      }
+    }
+  }
+}
+
+TEST(Import, HugeFilesAreReadInBounds) {
+  std::string blocks;
+  for (int at = 0; at < 300'000; ++at) blocks += "a {";
+  EXPECT_EQ(import_config(ImportFormat::nginx, blocks).error.text, "blocks are nested too deeply");
+  std::string words;
+  for (int at = 0; at < 300'000; ++at) words += "a;";
+  EXPECT_EQ(import_config(ImportFormat::nginx, words).error.text, "the file has too many words");
+  std::string names = "server { server_name";
+  for (int at = 0; at < 50'000; ++at) names += " h" + std::to_string(at);
+  names += "; ";
+  for (int at = 0; at < 15'000; ++at) {
+    names += "location /" + std::to_string(at) +
+             " { proxy_pass http://x:" + std::to_string(1 + at % 3000) + "; } ";
+  }
+  const Import many =
+      import_config(ImportFormat::nginx,
+                    names + "} server { server_name b; location / { proxy_pass http://y; } }");
+  ASSERT_TRUE(many.config);
+  EXPECT_EQ(many.config->routes.size(), 10'000U);
+  EXPECT_EQ(many.config->pools.size(), 2'000U);
+  std::string sections = "defaults\n mode http\n";
+  for (int at = 0; at < 20'000; ++at) {
+    sections += "listen x\n bind :" + std::to_string(1 + at) +
+                "\n server a 10.0.0.1:" + std::to_string(1 + at) + "\n";
+  }
+  EXPECT_TRUE(import_config(ImportFormat::haproxy, sections).config);
+  std::string lines = "global\n";
+  for (int at = 0; at < 300'000; ++at) lines += "a\n";
+  EXPECT_EQ(import_config(ImportFormat::haproxy, lines).error.text, "the file has too many words");
+}
+
+}  // namespace
+}  // namespace evenkeel
