@@ -1,17 +1,17 @@
-"""The table of README.md between its `bench:proxy` marks, made from the committed results."""
+"""The tables of README.md and docs/guides/comparison.md between their `bench:` marks, made from the committed results."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from .report import OURS, markdown_table
 
-BEGIN, END = "<!-- bench:proxy -->\n", "<!-- /bench:proxy -->"
+README, COMPARISON = "README.md", "docs/guides/comparison.md"
 PEERS = ("haproxy", "nginx", "nghttpx")
 HEAD = "evenkeel divided by the other proxy, one worker each (below 1: evenkeel needs less)"
-# What README shows: the key of the figure, and its row's title, in which {} is evenkeel's own figure.
+# What the comparison shows of `proxy`: the key of the figure, and its row's title, in which {} is evenkeel's own figure.
 ROWS = (
     ("small_64_cpu_us", "CPU per request, HTTP/1.1, 1 KB POST, 64 connections"),
     ("small_64_p50_us", "latency p50, same load"),
@@ -29,29 +29,102 @@ ROWS = (
 )
 REMARK = """\
 evenkeel runs with its defaults (JSON access log, metrics, request ids), the others without logs.
-[All figures](bench/results/proxy.md) include the targets that evenkeel misses.
+[All figures](../../bench/results/proxy.md) include the targets that evenkeel misses.
 """
+# The re-implemented rule of another router that comes closest to ours in the means of `picking-replay`.
+CLOSEST = {"dynamo-tuned": "Dynamo's, tuned", "llmd-sticky": "llm-d's, sticky"}
+
+Results = Callable[[str], dict[str, Any]]
 
 
-def table(results: dict[str, Any]) -> str:
-    ratios, figures = results["ratios"][OURS], results["figures"][OURS]
+def proxy_table(results: Results) -> str:
+    found = results("proxy")
+    ratios, figures = found["ratios"][OURS], found["figures"][OURS]
     rows = []
     for key, title in ROWS:
         own = f"{figures[key]['median']:,.0f}".replace(",", " ")
-        found = [ratios.get(peer, {}).get(key) for peer in PEERS]
-        rows.append([title.format(own), *("" if ratio is None else f"{ratio:.2f}" for ratio in found)])
-    return "\n".join(markdown_table([HEAD, "HAProxy", "nginx", "nghttpx"], rows))
+        values = [ratios.get(peer, {}).get(key) for peer in PEERS]
+        rows.append([title.format(own), *("" if ratio is None else f"{ratio:.2f}" for ratio in values)])
+    return "\n".join(markdown_table([HEAD, "HAProxy", "nginx", "nghttpx"], rows)) + f"\n\n{REMARK}"
 
 
-def with_table(text: str, results: dict[str, Any]) -> str:
-    before, _, rest = text.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise SystemExit(f"README.md has no {BEGIN.strip()} ... {END}")
-    return f"{before}{BEGIN}{table(results)}\n\n{REMARK}{END}{after}"
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def kept(results: Results, workload: str) -> list[str]:
+    """The requests that kept their promise in real time: ours, and the two rules that general proxies have."""
+    runs = results("picking")["real_time"][workload]
+    ours, least, robin = (f"{mean(runs[picker]['goodput']):.0f} %" for picker in ("expected-time", "least-connections", "round-robin"))
+    return [ours, f"`least-connections` {least}, `round-robin` {robin}", "[real time](bench/results/picking.md)"]
+
+
+def rules(results: Results) -> list[str]:
+    """The same over the nine workloads of the replay, beside the rules of other routers."""
+    rows = results("picking-replay")["rows"]
+
+    def goodput(rule: str) -> str:
+        return f"{100 * mean([run['goodput_ratio'] for run in rows[rule].values()]):.0f} %"
+
+    others = ", ".join(f"{name} {goodput(rule)}" for rule, name in CLOSEST.items())
+    return [goodput("expected-time"), others, "[replay](bench/results/picking-replay.md), their rules re-implemented"]
+
+
+def capacity(results: Results) -> list[str]:
+    speeds = {picker: each["speed"] for picker, each in results("headlines")["capacities"]["conversations"].items()}
+    return [f"{speeds['expected-time']:.1f}x", f"`least-connections` {speeds['least-connections']:.1f}x, "
+            f"`round-robin` {speeds['round-robin']:.1f}x", "[replay](bench/results/headlines.md)"]
+
+
+def killed(results: Results) -> list[str]:
+    figures = results("kill")["figures"]
+    failed = {name: f"{figures[name]['failed']['median']:.0f}" for name in (OURS, "haproxy", "nginx", "envoy")}
+    requests = figures[OURS]["requests"]["median"]
+    return [f"{failed[OURS]} of {requests:,.0f}".replace(",", " "),
+            f"HAProxy {failed['haproxy']}, nginx {failed['nginx']}, Envoy {failed['envoy']}", "[defaults](bench/results/kill.md)"]
+
+
+def cost(results: Results) -> list[str]:
+    figures = results("rivals")["figures"]
+    used = {name: f"{figures[name]['small_64_cpu_us']['median']:.0f}" for name in (OURS, "haproxy", "vllm-router", "sglang-router")}
+    placing = figures["evenkeel-expected-time"]["small_64_cpu_us"]["median"]
+    return [f"{used[OURS]} us; {placing:.0f} us with `expected-time`", f"HAProxy {used['haproxy']} us, vLLM's router {used['vllm-router']} us, "
+            f"SGLang's {used['sglang-router']} us", "[1 KB POST](bench/results/rivals.md)"]
+
+
+def strengths_table(results: Results) -> str:
+    rows = [
+        ["requests that keep their promise: conversations on four GPUs", *kept(results, "conversation")],
+        ["the same while one GPU is four times as slow", *kept(results, "slows")],
+        ["the same, mean of nine workloads on eight GPUs", *rules(results)],
+        ["speed of a trace that eight GPUs carry with 95 % of promises kept", *capacity(results)],
+        ["requests that fail when one of two servers is killed", *killed(results)],
+        ["processor time of a small request", *cost(results)],
+    ]
+    return "\n".join(markdown_table(["", "evenkeel", "others", "measured"], rows)) + "\n"
+
+
+# The page and the table of each mark.
+TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
+    "bench:strengths": (README, strengths_table),
+    "bench:proxy": (COMPARISON, proxy_table),
+}
+
+
+def with_table(text: str, mark: str, results: Results) -> str:
+    begin, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
+    before, _, rest = text.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise SystemExit(f"{TABLES[mark][0]} has no {begin.strip()} ... {end}")
+    return f"{before}{begin}{TABLES[mark][1](results)}{end}{after}"
+
+
+def results_of(root: Path) -> Results:
+    return lambda name: json.loads((root / "bench/results" / f"{name}.json").read_text())
 
 
 def write(root: Path) -> None:
-    readme = root / "README.md"
-    results = json.loads((root / "bench/results/proxy.json").read_text())
-    readme.write_text(with_table(readme.read_text(), results))
+    for mark, (page, _) in TABLES.items():
+        path = root / page
+        path.write_text(with_table(path.read_text(), mark, results_of(root)))
