@@ -104,10 +104,30 @@ def strengths_table(results: Results) -> str:
     return "\n".join(markdown_table(["", "evenkeel", "others", "measured"], rows)) + "\n"
 
 
+ROUTERS = {"evenkeel": "evenkeel", "evenkeel-expected-time": "evenkeel with `expected-time`", "smg": "SMG",
+           "sglang-router": "sglang-router", "vllm-router": "vllm-router"}
+ROUTER_ROWS = {"small_64_cpu_us": "1 KB POST", "sse_cpu_us": "streamed event", "long_16_cpu_us": "220 KB prompt"}
+
+
+def routers_table(results: Results) -> str:
+    ratios = results("rivals")["ratios"]
+    rows = [[title, *(f"{ratios[name]['haproxy'][key]:.2f}" for name in ROUTERS)] for key, title in ROUTER_ROWS.items()]
+    return "\n".join(markdown_table(["", *ROUTERS.values()], rows)) + "\n"
+
+
+def kill_table(results: Results) -> str:
+    figures = results("kill")["figures"]
+    rows = [[name, f"{figures[name]['failed']['median']:.0f}", f"{figures[name]['p99_ms']['median']:,.0f}".replace(",", " ")]
+            for name in (OURS, "haproxy", "nginx", "envoy", "smg")]
+    return "\n".join(markdown_table(["defaults", "failed requests", "p99, ms"], rows)) + "\n"
+
+
 # The page and the table of each mark.
 TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "bench:strengths": (README, strengths_table),
     "bench:proxy": (COMPARISON, proxy_table),
+    "bench:routers": (COMPARISON, routers_table),
+    "bench:kill": (COMPARISON, kill_table),
 }
 
 
