@@ -117,6 +117,8 @@ int report_unknown_verb(const CLI::App& app, const std::string& word) {
                            fmt::format("unknown verb '{}'{}", word, did_you_mean(meant)));
 }
 
+}  // namespace
+
 void add_verbs(CLI::App& app, Invocation& invocation) {
   add_run_verb(app, invocation);
   add_check_verb(app, invocation);
@@ -130,11 +132,11 @@ void add_verbs(CLI::App& app, Invocation& invocation) {
   add_replay_verb(app, invocation);
   add_import_verb(app, invocation);
   add_explain_verb(app, invocation);
+  add_completion_verb(app, invocation);
   add_version_verb(app, invocation);
   for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) verb->group("Verbs");
+  add_manual_verb(app, invocation);
 }
-
-}  // namespace
 
 int run_command_line(std::vector<std::string> arguments, const std::string& version) {
   exit_when_out_of_memory();

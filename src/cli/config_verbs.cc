@@ -1,5 +1,6 @@
 // run, check, config, explain, version.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -20,10 +21,19 @@
 namespace evenkeel {
 namespace {
 
+constexpr const char* default_config_file = "/etc/evenkeel/evenkeel.yaml";
+
+/// Adds -c. A file that is not named is the default one, which must be there then.
 void add_config_option(CLI::App& verb, std::string& file) {
-  verb.add_option("-c,--config", file, "Configuration file; - reads standard input")
-      ->required()
-      ->type_name("FILE");
+  file = default_config_file;
+  auto* option = verb.add_option("-c,--config", file, "Configuration file; - reads standard input")
+                     ->type_name("FILE")
+                     ->capture_default_str();
+  verb.parse_complete_callback([option] {
+    if (option->count() == 0 && access(default_config_file, F_OK) != 0)
+      throw CLI::ValidationError(
+          fmt::format("there is no {}: name a file with -c FILE", default_config_file));
+  });
 }
 
 }  // namespace
@@ -31,7 +41,9 @@ void add_config_option(CLI::App& verb, std::string& file) {
 void add_run_verb(CLI::App& app, Invocation& invocation) {
   auto* verb = app.add_subcommand("run", "Serve a configuration file (the default verb)");
   auto file = std::make_shared<std::string>();
+  auto test = std::make_shared<bool>(false);
   add_config_option(*verb, *file);
+  verb->add_flag("-t", *test, "Check the file and exit, as `check` does");
   verb->footer(
       "Runs in the foreground. Prints `listening name=NAME address=ADDRESS` for each listener,\n"
       "then `ready`, on stderr.\n"
@@ -40,8 +52,11 @@ void add_run_verb(CLI::App& app, Invocation& invocation) {
       "Exit codes: 0 drained, 1 the file or the start failed, 2 usage, 3 the drain deadline "
       "passed\n"
       "with requests in flight.");
-  verb->callback(
-      [file, &invocation] { invocation.exit_code = run_daemon({*file, invocation.version}); });
+  verb->callback([file, test, &invocation] {
+    invocation.exit_code = *test
+                               ? print_output(check_command({.file = *file}, process_environment()))
+                               : run_daemon({*file, invocation.version});
+  });
 }
 
 void add_check_verb(CLI::App& app, Invocation& invocation) {

@@ -148,7 +148,9 @@ void add_fleet_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& com
 
 void add_trace_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& command) {
   ReplayOptions& options = command->options;
-  verb.add_option("--trace", command->trace, "File with arrival times and lengths")->required();
+  verb.add_option("--trace", command->trace, "File with arrival times and lengths")
+      ->required()
+      ->type_name("FILE");
   verb.add_option("--speed", options.speed, "Divide the trace's times by this")
       ->check(factor_validator())
       ->capture_default_str();

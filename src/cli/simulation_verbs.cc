@@ -47,7 +47,8 @@ void add_arrival_options(CLI::App& verb, const std::shared_ptr<LoadOptions>& opt
                                   "Clients, each with one request "
                                   "at a time (closed loop)")
                       ->check(above_zero());
-  auto* trace = verb.add_option("--trace", options->trace, "File with arrival times and lengths");
+  auto* trace = verb.add_option("--trace", options->trace, "File with arrival times and lengths")
+                    ->type_name("FILE");
   rate->excludes(clients)->excludes(trace);
   clients->excludes(trace);
   verb.add_option("--trace-speed", options->trace_speed, "Divide the trace's times by this")
@@ -156,7 +157,7 @@ void add_load_verb(CLI::App& app, Invocation& invocation) {
                       [options](Duration time) { options->ttft_slo = time; });
   add_duration_option(*verb, "--tpot-slo", "Target of each further token, on average",
                       [options](Duration time) { options->tpot_slo = time; });
-  verb->add_option("--log", options->log, "File for a line of JSON per request");
+  verb->add_option("--log", options->log, "File for a line of JSON per request")->type_name("FILE");
   verb->add_flag("--json", options->json, "Print the report as JSON");
   verb->footer("Exit codes: 0 no request failed, 1 some did, or nothing could be sent, 2 usage.");
   verb->callback([options, &invocation] { invocation.exit_code = run_load(*options); });

@@ -31,5 +31,10 @@ void add_load_verb(CLI::App& app, Invocation& invocation);
 void add_demo_verb(CLI::App& app, Invocation& invocation);
 void add_replay_verb(CLI::App& app, Invocation& invocation);
 void add_version_verb(CLI::App& app, Invocation& invocation);
+void add_completion_verb(CLI::App& app, Invocation& invocation);
+void add_manual_verb(CLI::App& app, Invocation& invocation);
+
+/// Adds every verb of the program.
+void add_verbs(CLI::App& app, Invocation& invocation);
 
 }  // namespace evenkeel

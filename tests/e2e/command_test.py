@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import unittest
 
 import case
 import certificates
@@ -11,6 +13,7 @@ from process import command
 
 SOURCE = os.environ.get("EVENKEEL_SOURCE_DIR") or os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 
+DEFAULT_FILE = "/etc/evenkeel/evenkeel.yaml"
 SMALLEST = "pools: [{name: llama, backends: [http://127.0.0.1:8000]}]\n"
 
 # Each line with a mistake ends in a pattern for its message.
@@ -157,7 +160,7 @@ class Config(case.Case):
 
 class Usage(case.Case):
     def test_an_unknown_verb_is_a_usage_error(self):
-        for arguments in (["fly"], ["run"], ["check"], ["config"], ["run", "-c"], ["run", "--fast"], []):
+        for arguments in (["fly"], ["config"], ["run", "-c"], ["run", "--fast"], ["completion", "csh"]):
             ended = command(*arguments)
             self.assertEqual(ended.returncode, 2, arguments)
             self.assertTrue(ended.stderr, arguments)
@@ -189,7 +192,7 @@ class Usage(case.Case):
                 (["ctl"], "name one of status, backends, requests, explain, drain", "evenkeel ctl"),
                 (["chekc"], "unknown verb 'chekc'; did you mean 'check'?", "evenkeel"),
                 (["drain", "a:1"], "unknown verb 'drain'; did you mean 'ctl drain'?", "evenkeel"),
-                (["check"], "--config is required", "evenkeel check"),
+                (["load"], "url is required", "evenkeel load"),
                 (["ctl", "drain", "a:1", "--wait", "--timeout", "soon"], "'soon' is not a duration",
                  "evenkeel ctl drain"),
                 (["check", "my.yaml"], "unexpected argument 'my.yaml'; did you mean '-c my.yaml'?", "evenkeel check"),
@@ -206,7 +209,8 @@ class Usage(case.Case):
 
     def test_help_lists_every_verb_and_every_verb_has_help(self):
         listed = command("--help").stdout
-        for verb in ("run", "check", "config", "quick", "ctl", "top", "sim", "load", "demo", "replay", "version"):
+        for verb in ("run", "check", "config", "quick", "ctl", "top", "sim", "load", "demo", "replay", "completion",
+                     "version"):
             self.assertRegex(listed, rf"(?m)^  {verb} +[A-Z]")
             ended = command(verb, "--help")
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), verb)
@@ -217,12 +221,84 @@ class Usage(case.Case):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("/nowhere/evenkeel.yaml", ended.stderr)
 
+    @unittest.skipIf(os.path.exists(DEFAULT_FILE), f"{DEFAULT_FILE} exists")
+    def test_without_a_file_the_default_one_is_looked_for(self):
+        for arguments in ([], ["run"], ["-t"], ["check"], ["config", "print"]):
+            ended = command(*arguments)
+            self.assertEqual(ended.returncode, 2, arguments)
+            self.assertEqual(len(ended.stderr.splitlines()), 2, arguments)
+            self.assertIn(f"there is no {DEFAULT_FILE}: name a file with -c FILE", ended.stderr)
+
+    def test_t_is_an_alias_of_check(self):
+        minimal = os.path.join(SOURCE, "config", "minimal.yaml")
+        for arguments in (["-t", "-c", minimal], ["-tc", minimal], ["-c", minimal, "-t"], ["run", "-t", "-c", minimal]):
+            ended = command(*arguments)
+            self.assertEqual((ended.returncode, ended.stdout), (0, f"{minimal}: ok\n"), arguments)
+        ended = command("-t", "-c", "-", text="pools: []\n")
+        self.assertEqual((ended.returncode, ended.stderr), (1, command("check", "-c", "-", text="pools: []\n").stderr))
+
     def test_help_and_version_exit_with_zero(self):
         self.assertIn("run", command("--help").stdout)
         self.assertEqual(command("--help").returncode, 0)
         self.assertRegex(command("version").stdout, r"^evenkeel \d+\.\d+\.\d+\n$")
         printed = json.loads(command("version", "--json").stdout)
         self.assertIn(printed["version"], command("version").stdout)
+
+
+class Completion(case.Case):
+    def script(self, shell):
+        path = os.path.join(self.folder(), "evenkeel")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(command("completion", shell).stdout)
+        return path
+
+    def complete(self, *words):
+        """What bash offers for the last word."""
+        call = ('. "$1"; shift; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+                '_evenkeel; printf "%s\\n" "${COMPREPLY[@]}"')
+        ended = subprocess.run(["bash", "-c", call, "bash", self.script("bash"), "evenkeel", *words],
+                               capture_output=True, text=True, check=True)
+        self.assertEqual(ended.stderr, "")
+        return ended.stdout.split()
+
+    def test_bash_completes_verbs_options_and_values(self):
+        self.assertEqual(self.complete("che"), ["check"])
+        self.assertEqual(self.complete("ctl", "un"), ["undrain"])
+        self.assertEqual(self.complete("ctl", "drain", "--wa"), ["--wait"])
+        self.assertEqual(self.complete("ctl", "--json", "reload", "--wa"), ["--wait"])
+        self.assertEqual(self.complete("top", "--sort", "tt"), ["ttft"])
+        self.assertEqual(self.complete("top", "--sort", "=", "tt"), ["ttft"])
+        self.assertEqual(self.complete("completion", "z"), ["zsh"])
+        self.assertEqual(self.complete("load", "--rate", ""), [])
+        minimal = os.path.join(SOURCE, "config", "minimal")
+        self.assertEqual(self.complete("check", "-c", minimal), [minimal + ".yaml"])
+        self.assertEqual(self.complete("-c", minimal), [minimal + ".yaml"])
+
+    def test_every_shell_can_read_its_script(self):
+        for shell in ("bash", "zsh", "fish"):
+            if shutil.which(shell):
+                ended = subprocess.run([shell, "-n", self.script(shell)], capture_output=True, text=True, check=False)
+                self.assertEqual((ended.returncode, ended.stderr), (0, ""), shell)
+
+    @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
+    def test_fish_completes_verbs_options_and_values(self):
+        for line, offered in (("evenkeel che", ["check"]), ("evenkeel ctl drain --wa", ["--wait"]),
+                              ("evenkeel top --sort tt", ["ttft"])):
+            ended = subprocess.run(["fish", "--no-config", "-c", f"source {self.script('fish')}; complete -C '{line}'"],
+                                   capture_output=True, text=True, check=False,
+                                   env=os.environ | {"HOME": self.folder()})
+            self.assertEqual([each.split("\t")[0] for each in ended.stdout.splitlines()], offered, ended.stderr)
+
+
+class Manual(case.Case):
+    @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
+    def test_pages_have_no_mistake(self):
+        for page in ("evenkeel", "evenkeel-ctl", "evenkeel.yaml"):
+            ended = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=command("manual", page).stdout,
+                                   capture_output=True, text=True, check=False)
+            # Without a date, the page is the same whenever it is built.
+            found = [line for line in ended.stdout.splitlines() if "missing date" not in line]
+            self.assertEqual(found, [], page)
 
 
 if __name__ == "__main__":
