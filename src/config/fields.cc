@@ -1,21 +1,62 @@
 #include "config/fields.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
 namespace evenkeel::config_file {
 
-// Requires `pool`, or a `split`; beside `pool`, a split names labels.
-void extend_schema(Of<RouteConfig>, Tree& schema) {
-  const auto has = [](const char* key) {
-    return Tree::map({{"required", Tree::list_of_text({key})}});
+namespace {
+
+Tree has(const char* key) { return Tree::map({{"required", Tree::list_of_text({key})}}); }
+
+}  // namespace
+
+void finish(Of<RouteConfig>, Node& node, RouteConfig& route) {
+  if (route.name.empty()) route.name = name_of(route.match);
+  if (!node.has("pool") && !node.has("split") && !node.has("respond")) {
+    node.fail_missing(node.path(), "has no target",
+                      "add 'pool: NAME', 'split: {NAME: SHARE, ...}' or 'respond: {status: 503}'");
+  }
+  if (!node.has("respond")) return;
+  const auto refuse = [&](const char* key, bool is_given) {
+    if (const auto child = node.child(key); child && is_given)
+      child->fail("no pool gets the requests of a route with 'respond'",
+                  fmt::format("remove '{}' or 'respond'", key));
   };
+  refuse("pool", true);
+  refuse("split", true);
+  refuse("sticky", route.sticky != StickyConfig{});
+  refuse("slo", route.slo != SloConfig{});
+  refuse("priority", route.priority.has_value());
+  refuse("retry", route.retry.has_value());
+  refuse("model_list", route.model_list != ModelListRule::automatic);
+}
+
+void finish(Of<Config>, Node& node, Config& config) {
+  if (config.routes.empty()) config.routes = implied_routes(config);
+  if (!config.pools.empty() || !config.routes.empty()) return;
+  if (const auto pools = node.child("pools")) {
+    if (pools->is_list()) pools->fail("is empty, at least one is needed");
+  } else {
+    node.fail_missing("pools", "missing key 'pools'");
+  }
+}
+
+// Requires pools, or routes that need none.
+void extend_schema(Of<Config>, Tree& schema) {
+  schema.put("anyOf", Tree::list({has("pools"), has("routes")}));
+}
+
+// Requires `pool`, a `split` or `respond`; beside `pool`, a split names labels.
+void extend_schema(Of<RouteConfig>, Tree& schema) {
   Tree labels = Tree::map({{"propertyNames", Tree::map({{"pattern", Tree::text("=")}})}});
   Tree pool = has("pool");
   pool.put("properties", Tree::map({{"split", std::move(labels)}}));
   Tree split = has("split");
   split.put("not", has("pool"));
-  schema.put("oneOf", Tree::list({std::move(pool), std::move(split)}));
+  schema.put("oneOf", Tree::list({std::move(pool), std::move(split), has("respond")}));
 }
 
 std::string name_of(const RouteMatch& match) {

@@ -83,6 +83,14 @@ void each_key(Of<StickyConfig>, const auto& visit) {
         header_name);
 }
 
+void each_key(Of<RespondConfig>, const auto& visit) {
+  using T = RespondConfig;
+  visit(Key{"status", "Its status."}, &T::status, IntegerForm<int>{200, 599});
+  visit(Key{"body", "Its body.", "empty"}, &T::body, TextForm{"a text", check_not_empty});
+  visit(Key{"content_type", "The type of the body."}, &T::content_type,
+        TextForm{"a media type", check_field_value});
+}
+
 // The default name of a route: "api.example.com/v1/**", or "api.example.com/package.Service/*" if
 // it matches only gRPC.
 std::string name_of(const RouteMatch& match);
@@ -94,14 +102,19 @@ void each_key(Of<RouteConfig>, const auto& visit) {
   visit(
       Key{"match", "Conditions on the request; an absent condition matches every request.", "all"},
       &T::match, StructForm<RouteMatch>{});
-  visit(Key{"pool", "The pool that gets the requests.", "this or `split`"}, &T::targets,
+  visit(Key{"pool", "The pool that gets the requests.", "this, `split` or `respond`"}, &T::targets,
         SingleTargetForm{});
   visit(Key{"split",
             "Pools with their shares: `{stable: 95, canary: 5}`. With `pool`: backends of that "
             "pool, by their labels: `{version=v7: 95, version=v8: 5}`. The shares need not add up "
             "to 100. A conversation stays in its pool or version (`sticky`).",
-            "this or `pool`"},
+            "this, `pool` or `respond`"},
         &T::targets, SplitForm{});
+  visit(Key{"respond",
+            "The response that evenkeel itself gives, such as `{status: 503, body: soon}`; no pool "
+            "gets the requests.",
+            "this, `pool` or `split`"},
+        &T::respond, OptionalForm<StructForm<RespondConfig>>{});
   visit(Key{"sticky",
             "What tells the conversation of a request to `split`: a header field, else, in an "
             "inspected body, the session that it names or the beginning of the prompt. Requests "
@@ -127,13 +140,7 @@ void each_key(Of<RouteConfig>, const auto& visit) {
         &T::model_list, EnumForm<ModelListRule>{"model list", {"auto", "merged", "forward"}});
 }
 
-inline void finish(Of<RouteConfig>, Node& node, RouteConfig& route) {
-  if (route.name.empty()) route.name = name_of(route.match);
-  if (!node.has("pool") && !node.has("split")) {
-    node.fail_missing(node.path(), "has no target",
-                      "add 'pool: NAME' or 'split: {NAME: SHARE, ...}'");
-  }
-}
+void finish(Of<RouteConfig>, Node& node, RouteConfig& route);
 inline void derive(Of<RouteConfig>, RouteConfig& defaults, const RouteConfig& route) {
   defaults.name = name_of(route.match);
 }
@@ -245,8 +252,8 @@ void each_key(Of<Config>, const auto& visit) {
             "processor meanwhile: on shared cores. Without effect where the CPU quota of the "
             "cgroup is below the number of workers."},
         &T::busy_polling, FlagForm{});
-  visit(Key{"pools", "Groups of interchangeable servers.", required}, &T::pools,
-        ListForm<StructForm<PoolConfig>>{{}, "a list of pools", false});
+  visit(Key{"pools", "Groups of interchangeable servers.", "none: then every route has `respond`"},
+        &T::pools, ListForm<StructForm<PoolConfig>>{{}, "a list of pools"});
   visit(Key{"routes",
             "Rules that assign requests to pools; the first one that matches applies. Requests "
             "without a match get 404. A file with one pool needs no routes.",
@@ -279,9 +286,8 @@ inline std::vector<RouteConfig> implied_routes(const Config& config) {
   return {RouteConfig{.name = "default", .match = {}, .targets = {{config.pools[0].name, 1}}}};
 }
 
-inline void finish(Of<Config>, Node&, Config& config) {
-  if (config.routes.empty()) config.routes = implied_routes(config);
-}
+void finish(Of<Config>, Node& node, Config& config);
+void extend_schema(Of<Config>, Tree& schema);
 inline void derive(Of<Config>, Config& defaults, const Config& config) {
   defaults.routes = implied_routes(config);
 }

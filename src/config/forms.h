@@ -321,6 +321,8 @@ std::optional<ValidationError> check_name(std::string& value);
 // Lower-case letters, digits, '.', '_', '-': what a metric label and a URL take unquoted.
 inline constexpr std::string_view name_pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 std::optional<ValidationError> check_not_empty(std::string& value);
+// What a header field may have as its value.
+std::optional<ValidationError> check_field_value(std::string& value);
 std::optional<ValidationError> check_sha256(std::string& value);
 inline constexpr std::string_view sha256_pattern = "^[0-9A-Fa-f]{64}$";
 std::optional<ValidationError> check_header_name(std::string& value);

@@ -64,6 +64,17 @@ std::optional<ValidationError> check_not_empty(std::string& value) {
   return ValidationError{"is empty", {}};
 }
 
+std::optional<ValidationError> check_field_value(std::string& value) {
+  const bool good =
+      !value.empty() && !value.starts_with(' ') && !value.ends_with(' ') &&
+      std::ranges::all_of(value, [](unsigned char c) { return c >= 0x20 && c != 0x7f; });
+  if (good) return std::nullopt;
+  return ValidationError{
+      "is not the value of a header field: it is empty, begins or ends with a "
+      "space, or has control characters",
+      {}};
+}
+
 // The message does not show the value, which may be a key that is not hashed.
 std::optional<ValidationError> check_sha256(std::string& value) {
   const bool is_hexadecimal = std::ranges::all_of(value, [](char c) { return hex_value(c) >= 0; });

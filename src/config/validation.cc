@@ -151,9 +151,10 @@ std::optional<std::string> add_unknown_pool(const std::string& path, const std::
   auto meant = meant_pool(name, pools, context);
   const bool is_selector = name.find('=') != std::string::npos;
   context.add(path, fmt::format("there is no pool '{}'", name),
-              meant         ? fmt::format("did you mean '{}'?", *meant)
-              : is_selector ? "to split by labels, name the pool: 'pool: NAME' beside 'split'"
-                            : list_of("the pools are", pools));
+              meant           ? fmt::format("did you mean '{}'?", *meant)
+              : is_selector   ? "to split by labels, name the pool: 'pool: NAME' beside 'split'"
+              : pools.empty() ? "add it to 'pools'"
+                              : list_of("the pools are", pools));
   return meant;
 }
 

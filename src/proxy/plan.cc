@@ -90,8 +90,9 @@ void Plan::route(Request& request) {
   if (tenants_ != nullptr) [[unlikely]]
     tenants_->identify(request);
   const auto choice = routes_->find(request);
-  const bool is_listed = is_answered_by(model_directory_.get(), request, choice) ||
-                         is_answered_by(ollama_lists_.get(), request, choice);
+  const bool is_listed = (is_answered_by(model_directory_.get(), request, choice) ||
+                          is_answered_by(ollama_lists_.get(), request, choice)) &&
+                         !(choice && routes_->has_fixed_response(choice->index));
   if (is_listed) [[unlikely]] {
     identity.routing.state = RouteState::listed;
     if (choice) routes_->name_route(identity, choice->index);
@@ -139,6 +140,7 @@ Task<Result<Response>> Plan::answer(Request& request) {
     case RouteState::listed:
       if (ModelDirectory::is_for(request)) return model_directory_->handle(request);
       return ollama_lists_->handle(request);
+    case RouteState::fixed: return Result<Response>(routes_->fixed_response(request));
     case RouteState::shed:
       return Result<Response>(Error{.fault = Fault::out_of_memory,
                                     .detail = "too little memory is left (limits.memory)"});

@@ -4,6 +4,7 @@
 
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/http/status.h"
 #include "evenkeel/upstream/subsets.h"
 #include "proxy/request_priority.h"
 #include "proxy/session_sources.h"
@@ -65,6 +66,7 @@ void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, La
               .index = label_uses.route(config.name),
               .grpc_only = !config.match.grpc.empty(),
               .priority = config.priority,
+              .respond = config.respond ? &*config.respond : nullptr,
               .targets = {},
               .sticky_header = config.sticky.header,
               .salt = hash_of(config.name)};
@@ -95,6 +97,7 @@ void RouteTable::route_by_head(Request& request, const RouteChoice& choice) {
     request.info.timings.max_call = max_call_;
     return;
   }
+  if (takes_fixed_response(request, choice.index)) return;
   const auto known = place_of_response(request);
   put_in(request, known ? *known : place_on(choice.index, request));
 }
@@ -107,7 +110,27 @@ void RouteTable::route_by_body(Request& request) {
     routing.state = RouteState::none;
     return;
   }
+  if (takes_fixed_response(request, *route)) return;
   put_in(request, place_on(*route, request));
+}
+
+bool RouteTable::takes_fixed_response(Request& request, std::size_t route) const {
+  if (routes_[route].respond == nullptr) [[likely]]
+    return false;
+  request.info.identity.routing = {.state = RouteState::fixed,
+                                   .route = static_cast<std::uint32_t>(route)};
+  name_route(request.info.identity, route);
+  return true;
+}
+
+Response RouteTable::fixed_response(const Request& request) const {
+  const RespondConfig& config = *routes_[request.info.identity.routing.route].respond;
+  Response response;
+  response.status = config.status;
+  response.fields.add("content-type", response.fields.keep(config.content_type));
+  allow_origin(request, response);
+  response.body = make_body(config.body);
+  return response;
 }
 
 void RouteTable::name_route(RequestIdentity& identity, std::size_t route) const {

@@ -39,6 +39,10 @@ class RouteTable final : public PlacementNeeds {
   const PlanPool& pool_of(const Routing& routing) const {
     return *routes_[routing.route].targets[routing.target].pool;
   }
+  bool has_fixed_response(std::size_t route) const { return routes_[route].respond != nullptr; }
+  /// The response to a request of a route that has a fixed one. REQUIRES: `routing` is of this
+  /// table, and fixed.
+  Response fixed_response(const Request& request) const;
   /// Why the request has no route.
   RouteRefusal refusal_of(const Request& request) const { return router_.refusal_of(request); }
 
@@ -62,6 +66,7 @@ class RouteTable final : public PlacementNeeds {
     bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
     bool renames = false;         // backends may get another name of the model than clients gave
     std::optional<Priority> priority;
+    const RespondConfig* respond;  // instead of targets; null: it has some
     std::vector<Target> targets;
     std::string_view sticky_header;  // of a split: see conversation_of
     std::uint64_t salt;              // of a split: see split_point
@@ -73,6 +78,8 @@ class RouteTable final : public PlacementNeeds {
 
   void add_route(const RouteConfig& config, const PlanPools& pools, LabelUses& label_uses,
                  LabelIndex& label_index);
+  /// True if the route has a fixed response; the request then goes to no pool.
+  bool takes_fixed_response(Request& request, std::size_t route) const;
   void put_in(Request& request, const Place& place) const;
   Place place_on(std::size_t route, const Request& request);
   std::optional<Place> place_of_response(const Request& request) const;

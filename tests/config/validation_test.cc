@@ -12,6 +12,7 @@
 namespace evenkeel {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -274,6 +275,28 @@ TEST(ConfigValidation, RefusesARouteToAnUnknownPool) {
       ElementsAre(HasSubstr("routes[1].split.b: expected LABEL=VALUE, such as version=v7, found "
                             "'b'; beside 'pool', a split names backends of that pool by their "
                             "labels; to split over pools, remove 'pool'")));
+}
+
+TEST(ConfigValidation, TakesRoutesThatRespondAndNoPools) {
+  const std::string soon =
+      "routes: [{match: {path: /a}, respond: {}}, {respond: {status: 503, body: soon}}]\n";
+  EXPECT_THAT(problems_of(soon), IsEmpty());
+  const LoadResult loaded = read_config(soon, "f.yaml", {});
+  for (const bool with_defaults : {false, true})
+    EXPECT_EQ(read_config(print_config(loaded.config, with_defaults), "f.yaml", {}).config,
+              loaded.config);
+  EXPECT_THAT(problems_of("pools: []\n" + soon), IsEmpty());
+  EXPECT_THAT(problems_of("pools: []\n"),
+              ElementsAre(HasSubstr("pools: is empty, at least one is needed")));
+  EXPECT_THAT(problems_of("routes: [{pool: a}]\n"),
+              ElementsAre(HasSubstr("there is no pool 'a'; add it to 'pools'")));
+  EXPECT_THAT(problems_of(two_pools("- {pool: a, respond: {}}\n- {pool: b, match: {path: /}}\n")),
+              Contains(HasSubstr("routes[0].pool: no pool gets the requests of a route with "
+                                 "'respond'; remove 'pool' or 'respond'")));
+  EXPECT_THAT(problems_of("routes: [{respond: {status: 101}}]\n"),
+              ElementsAre(HasSubstr("101 is out of range, expected 200 to 599")));
+  EXPECT_THAT(problems_of("routes: [{respond: {content_type: \"a\\r\\nb: c\"}}]\n"),
+              ElementsAre(HasSubstr("is not the value of a header field")));
 }
 
 TEST(ConfigValidation, WarnsOfAnUnusedPool) {

@@ -3,6 +3,7 @@
 import collections
 
 import case
+from reloading import ReloadCase
 from stream import Stream, exchange
 
 
@@ -94,6 +95,51 @@ class Routes(case.Case):
     def test_a_share_of_zero_gets_nothing(self):
         daemon = self.routed([{"split": {"a": 1, "b": 0}}])
         self.assertEqual({self.answer_of(daemon) for _ in range(30)}, {"a"})
+
+
+class FixedResponses(case.Case):
+    SOON = {"status": 503, "body": "not yet\n"}
+
+    def test_a_route_without_a_pool_responds_itself(self):
+        daemon = self.daemon({"routes": [
+            {"match": {"path": "/robots.txt"}, "respond": {"body": "<b>", "content_type": "text/html"}},
+            {"name": "rest", "respond": self.SOON}]})
+
+        page = exchange(daemon.address, target="/robots.txt")
+        self.assertEqual((page.status, page.body, page.field("content-type")), (200, b"<b>", "text/html"))
+        with Stream.connect(daemon.address) as stream:
+            for method, body in (("GET", None), ("POST", b"{}"), ("GET", None)):
+                soon = stream.exchange(method=method, body=body)
+                self.assertEqual((soon.status, soon.body), (503, b"not yet\n"))
+                self.assertEqual(soon.field("content-type"), "text/plain; charset=utf-8")
+        self.assertEqual(exchange(daemon.address, method="POST", body=b"x" * 300_000).status, 503)
+        self.assertEqual(exchange(daemon.address, method="HEAD").status, 503)
+        line = daemon.wait_access(2)[1]
+        self.assertEqual((line["route"], line["pool"], line["status"]), ("rest", None, 503))
+        self.assertEqual(daemon.metric("evenkeel_requests_total", route="rest", code="503"), 5)
+
+    def test_a_body_may_decide_that_a_route_responds(self):
+        backend = self.backend(lambda request: request.answer(b"a"))
+        daemon = self.daemon({"pools": [{"name": "a", "backends": [backend.address]}],
+                              "routes": [{"match": {"model": "old"}, "respond": {"status": 410, "body": "gone"}},
+                                         {"pool": "a"}]})
+
+        chat = {"method": "POST", "target": "/v1/chat/completions"}
+        gone = exchange(daemon.address, body=b'{"model": "old"}', **chat)
+        self.assertEqual((gone.status, gone.body), (410, b"gone"))
+        self.assertEqual(exchange(daemon.address, body=b'{"model": "new"}', **chat).body, b"a")
+
+
+class FirstPool(ReloadCase):
+    def test_a_reload_adds_it(self):
+        backend = self.backend(lambda request: request.answer(b"a"))
+        daemon = self.running(pools=[], routes=[{"respond": FixedResponses.SOON}])
+        self.assertEqual(exchange(daemon.address).status, 503)
+
+        self.config.update(pools=[{"name": "a", "backends": [backend.address]}], routes=[])
+        self.reload()
+
+        self.assertEqual(exchange(daemon.address).body, b"a")
 
 
 class Pickers(case.Case):

@@ -413,13 +413,25 @@ struct StickyConfig {
   bool operator==(const StickyConfig&) const = default;
 };
 
+// The response that evenkeel itself gives to the requests of a route.
+struct RespondConfig {
+  int status = 200;  // 200 to 599
+  std::string body;
+  std::string content_type = "text/plain; charset=utf-8";
+
+  bool operator==(const RespondConfig&) const = default;
+};
+
 // First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several; with `pool: x` and
 // `split: {version=v7: 95, version=v8: 5}` they are parts of one pool.
 struct RouteConfig {
   std::string name;  // for logs and metrics; unless given, host and path as written ("/v1/**")
   RouteMatch match;
-  std::vector<RouteTarget> targets;  // never empty, and never all of weight 0, in a loaded file
-  std::optional<RetryRules> retry;   // instead of the pool's
+  // The pools, with their shares. Never all of weight 0 in a loaded file, and only empty with
+  // `respond`.
+  std::vector<RouteTarget> targets;
+  std::optional<RespondConfig> respond;  // instead of a target
+  std::optional<RetryRules> retry;       // instead of the pool's
   ModelListRule model_list = ModelListRule::automatic;
   StickyConfig sticky;  // only read with several targets
   SloConfig slo;        // instead of the pool's

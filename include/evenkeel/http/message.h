@@ -81,6 +81,7 @@ enum class RouteState : std::uint8_t {
   none,    ///< no route takes it
   shed,    ///< it is refused without a look at the routes, because memory is scarce
   listed,  ///< the plan answers it itself, with a list of models
+  fixed,   ///< its route has a fixed response
   open,    ///< its route or its pool depends on its body
   routed,
 };
