@@ -10,6 +10,8 @@ to_test=(libgtest-dev libgmock-dev python3 python3-jsonschema python3-yaml pytho
   python3-hpack libpython3.11 chromium curl zsh fish mandoc openssl nghttp2-client nghttp2-server prometheus)
 to_use_clang=(clang-19 libclang-rt-19-dev)
 to_bench=(nginx haproxy nghttp2-client nghttp2-proxy nghttp2-server valgrind strace openssl python3)
+to_package=(dpkg-dev python3 xz-utils)
+to_test_packages=(debootstrap lintian iproute2)
 to_train=(nghttp2-client nghttp2-server openssl python3)
 to_lint=("${to_use_clang[@]}" clang-tidy-19 clang-format-19 shellcheck)
 

@@ -9,7 +9,8 @@ verb_format() {
   our_sources | xargs clang-format-19 -i
 }
 
-our_scripts=(dev .ci/run tools/install.sh tools/lint.sh docker/prove.sh)
+our_scripts=(dev .ci/run tools/install.sh tools/lint.sh tools/package.sh tools/debian/postinst tools/debian/prerm
+  tools/debian/postrm tests/packaging/chroot_test.sh docker/prove.sh)
 
 verb_lint() {
   if [[ ${1:-} == --changed ]]; then

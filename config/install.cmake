@@ -1,0 +1,50 @@
+# What `cmake --install` puts where, below its prefix: the program, its manual pages and completions, the documentation with
+# what Prometheus and Grafana use, and the units of systemd. The configuration and what other programs read below /etc go
+# there whatever the prefix is; a configuration that exists stays.
+install(TARGETS evenkeel RUNTIME DESTINATION bin)
+install(FILES ${CMAKE_SOURCE_DIR}/traces/agents.jsonl.gz DESTINATION share/evenkeel/traces)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.schema.json DESTINATION share/evenkeel)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION share/doc/evenkeel)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/doc/evenkeel RENAME copyright)
+install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/ DESTINATION share/doc/evenkeel/examples
+        FILES_MATCHING PATTERN "*.yaml" PATTERN "*.schema.json" PATTERN "default.yaml" EXCLUDE)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.socket DESTINATION lib/systemd/system)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.sysusers DESTINATION lib/sysusers.d RENAME evenkeel.conf)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.logrotate DESTINATION /etc/logrotate.d RENAME evenkeel)
+install(CODE "set(config \"${CMAKE_CURRENT_LIST_DIR}\")")
+install(CODE [[
+  if(NOT EXISTS "$ENV{DESTDIR}/etc/evenkeel/evenkeel.yaml")
+    message(STATUS "Installing: $ENV{DESTDIR}/etc/evenkeel/evenkeel.yaml")
+    file(READ "${config}/default.yaml" text)
+    string(REPLACE "$schema=" "$schema=${CMAKE_INSTALL_PREFIX}/share/evenkeel/" text "${text}")
+    file(WRITE "$ENV{DESTDIR}/etc/evenkeel/evenkeel.yaml" "${text}")
+  endif()
+
+  # Where the prefix is not /usr, these files name it.
+  set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
+  function(put_with_prefix source target)
+    file(READ "${source}" text)
+    string(REGEX REPLACE "/usr/(bin|share)/" "${CMAKE_INSTALL_PREFIX}/\\1/" text "${text}")
+    message(STATUS "Installing: ${root}/${target}")
+    file(WRITE "${root}/${target}" "${text}")
+  endfunction()
+  put_with_prefix("${config}/evenkeel.service" lib/systemd/system/evenkeel.service)
+  put_with_prefix("${config}/../docs/observability/alert_rules.yml" share/doc/evenkeel/observability/alert_rules.yml)
+
+  # What the program generates from its own verbs and options.
+  function(generate target)
+    message(STATUS "Installing: ${root}/${target}")
+    execute_process(COMMAND "${root}/bin/evenkeel" ${ARGN} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+    file(WRITE "${root}/${target}" "${text}")
+  endfunction()
+  generate(share/man/man1/evenkeel.1 manual evenkeel)
+  generate(share/man/man1/evenkeel-ctl.1 manual evenkeel-ctl)
+  generate(share/man/man5/evenkeel.yaml.5 manual evenkeel.yaml)
+  generate(share/bash-completion/completions/evenkeel completion bash)
+  if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+    generate(share/zsh/vendor-completions/_evenkeel completion zsh)
+  else()
+    generate(share/zsh/site-functions/_evenkeel completion zsh)
+  endif()
+  generate(share/fish/vendor_completions.d/evenkeel.fish completion fish)
+]])
