@@ -99,6 +99,7 @@ END
   find "$root" -type d -exec chmod 755 {} +
   find "$root" -type f -exec chmod 644 {} +
   chmod 755 "$root/usr/bin/evenkeel" "$root/DEBIAN"/{postinst,prerm,postrm}
+  find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
   dpkg-deb --root-owner-group -Zxz --threads-max=1 --build "$root" "$3" >/dev/null
 }
 

@@ -2,7 +2,7 @@
 # The Debian package of build/package in a clean chroot: lintian; installed, it answers its page; with servers it serves them;
 # an upgrade under load fails no request; removed and purged, nothing is left.
 #
-#   tests/packaging/chroot_test.sh [BASE]    # as root; BASE: a Debian with a working apt, which is copied
+#   tests/packaging/chroot_test.sh [BASE]    # as root; BASE: a Debian with a working apt, which stays as it is
 #
 # Without BASE, debootstrap makes one in build/chroot (MIRROR: where its packages are, RELEASE: bookworm). `./dev package test`
 # runs this. There is no systemd in the chroot: the test starts the daemon as the unit does, and sends the signal that an
@@ -39,17 +39,17 @@ prepare() {
   else
     say "lintian is not installed: not run"
   fi
-  say "a copy of the base"
-  local base=${1:-}
-  target=$root/build/chroot/work
-  rm -rf "$target"
-  mkdir -p "$target"
+  local base=${1:-} work=$root/build/chroot/work
+  target=$work/root
+  rm -rf --one-file-system "$work"
+  mkdir -p "$target" "$work/upper" "$work/scratch"
   if [[ -z $base ]]; then
     base=$root/build/chroot/${RELEASE:-bookworm}
     [[ -e $base/.complete ]] || debootstrap --variant=minbase "${RELEASE:-bookworm}" "$base" ${MIRROR:+"$MIRROR"} >"$base.log"
     touch "$base/.complete"
   fi
-  cp -a --reflink=auto "$base/." "$target"
+  # What is written goes beside the base, or into a copy of it.
+  mount -t overlay overlay -o "lowerdir=$base,upperdir=$work/upper,workdir=$work/scratch" "$target" || cp -a "$base/." "$target"
   printf '#!/bin/sh\nexit 101\n' >"$target/usr/sbin/policy-rc.d"
   chmod 755 "$target/usr/sbin/policy-rc.d"
   mount --bind /dev "$target/dev"
@@ -62,7 +62,9 @@ prepare() {
   umount "$target/proc"
   # A network and processes of its own: no port is taken, and everything ends with the test.
   EVENKEEL_CHROOT=$target unshare --net --pid --fork "${BASH_SOURCE[0]}"
-  rm -rf --one-file-system "$target"
+  umount "$target/proc" "$target/dev"
+  umount "$target" 2>/dev/null || true
+  rm -rf --one-file-system "$work"
 }
 
 # until_lines COUNT TEXT FILE
