@@ -85,7 +85,7 @@ daemon_pid() {
   local each
   for each in "$target"/proc/[0-9]*; do
     [[ ${each##*/} != "${1:-}" ]] || continue
-    if tr '\0' ' ' <"$each/cmdline" 2>/dev/null | grep -q '^/usr/bin/evenkeel run'; then echo "${each##*/}"; fi
+    if tr '\0' ' ' 2>/dev/null <"$each/cmdline" | grep -q '^/usr/bin/evenkeel run'; then echo "${each##*/}"; fi
   done
 }
 # answer_of PATH: status and body of a request to the daemon.
@@ -94,6 +94,46 @@ answer_of() {
   printf 'GET %s HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n' "$1" >&3
   cat <&3
   exec 3>&-
+}
+
+# upgrade NUMBER HOW: installs the package as another version while requests run.
+upgrade() {
+  local number=$1 old new load
+  say "upgrade under load, $2"
+  rm -rf "$target/tmp/new"
+  dpkg-deb -R "$target/tmp/old.deb" "$target/tmp/new"
+  sed -i "s/^Version: .*/&+$number/" "$target/tmp/new/DEBIAN/control"
+  dpkg-deb --root-owner-group -b "$target/tmp/new" "$target/tmp/new.deb" >/dev/null
+  old=$(daemon_pid)
+  in_chroot evenkeel load http://127.0.0.1:8080 --concurrency 16 --duration 15s --stream >"$target/tmp/load.log" 2>&1 &
+  load=$!
+  sleep 3
+  if ((number == 1)); then
+    mkdir -p "$target/run/systemd/system" "$target/tmp/stub"
+    # In the place of systemd's, which says that the service is active.
+    printf '#!/bin/sh\nexit 0\n' >"$target/tmp/stub/systemctl"
+    chmod 755 "$target/tmp/stub/systemctl"
+    in_chroot env PATH=/tmp/stub:/usr/sbin:/usr/bin:/sbin:/bin dpkg -i /tmp/new.deb
+    rm -r "$target/run/systemd/system" "$target/tmp/stub"
+    rmdir "$target/run/systemd" 2>/dev/null || true
+  else
+    in_chroot dpkg -i /tmp/new.deb
+    kill -USR2 "$old"
+  fi
+  until_lines $((number + 1)) '^ready' "$target/tmp/daemon.log"
+  new=$(daemon_pid "$old")
+  [[ -n $new ]] || fail "no new process"
+  [[ $(cat "$target/proc/$new/comm") == evenkeel ]] || fail "the name of process $new is another"
+  [[ $(readlink "$target/proc/$new/exe") != *deleted* ]] || fail "process $new is not the new binary"
+  wait "$load" || { cat "$target/tmp/load.log"; fail "requests failed during the upgrade"; }
+  head -n 4 "$target/tmp/load.log"
+  grep -q 127.0.0.1:8001 "$target/etc/evenkeel/evenkeel.yaml" || fail "the upgrade has replaced the configuration"
+  echo "process $old passed on to process $new; no request failed"
+  for _ in $(seq 300); do
+    [[ -n $(daemon_pid "$new") ]] || return 0
+    sleep 0.1
+  done
+  fail "process $old does not end"
 }
 
 install_and_upgrade() {
@@ -121,27 +161,10 @@ install_and_upgrade() {
   in_chroot evenkeel ctl reload
   in_chroot evenkeel load http://127.0.0.1:8080 --requests 20 --concurrency 4 --stream | head -n 3
 
-  say "upgrade under load"
-  rm -rf "$target/tmp/new"
-  dpkg-deb -R "$target/tmp/old.deb" "$target/tmp/new"
-  sed -i 's/^Version: .*/&+next/' "$target/tmp/new/DEBIAN/control"
-  dpkg-deb --root-owner-group -b "$target/tmp/new" "$target/tmp/new.deb" >/dev/null
-  local old new load
-  old=$(daemon_pid)
-  in_chroot evenkeel load http://127.0.0.1:8080 --concurrency 16 --duration 15s --stream >"$target/tmp/load.log" 2>&1 &
-  load=$!
-  sleep 3
-  in_chroot dpkg -i /tmp/new.deb
-  kill -USR2 "$old"
-  until_lines 2 '^ready' "$target/tmp/daemon.log"
-  new=$(daemon_pid "$old")
-  [[ -n $new ]] || fail "no new process"
-  [[ $(cat "$target/proc/$new/comm") == evenkeel ]] || fail "the name of process $new is another"
-  [[ $(readlink "$target/proc/$new/exe") != *deleted* ]] || fail "process $new is not the new binary"
-  wait "$load" || { cat "$target/tmp/load.log"; fail "requests failed during the upgrade"; }
-  head -n 4 "$target/tmp/load.log"
-  grep -q 127.0.0.1:8001 "$target/etc/evenkeel/evenkeel.yaml" || fail "the upgrade has replaced the configuration"
-  echo "process $old passed on to process $new; no request failed"
+  upgrade 1 "as under systemd: the package has the daemon start the new binary"
+  upgrade 2 "without systemd: the daemon gets USR2"
+  local new
+  new=$(daemon_pid)
 
   say "remove, purge"
   kill -TERM "$new"

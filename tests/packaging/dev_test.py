@@ -86,5 +86,12 @@ class ProfileGuidedBuild(unittest.TestCase):
         self.assertEqual(self.run_dev("build", "release", "--pgo", "evenkeel"), (2, []))
 
 
+    def test_a_package_is_of_a_commit_and_takes_few_words(self):
+        for arguments in (["--pgo"], ["--profile"], ["--no-pgo", "x"], ["tset"]):
+            self.assertEqual(self.run_dev("package", *arguments), (2, []), arguments)
+        self.assertEqual(self.run_dev("package", "--profile", "missing"), (1, []))
+        self.assertEqual(self.run_dev("package", "--no-pgo"), (1, []), "without a history")
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
