@@ -6,7 +6,7 @@
 #   ./dev package --no-pgo         # quicker; the same bytes, too
 #   ./dev package test [BASE]      # installs, upgrades and removes it in a chroot; see tests/packaging/chroot_test.sh
 #
-# MINISIGN_KEY (a secret key file) or GPG_KEY (a key's id) in the environment: SHA256SUMS is signed with it.
+# MINISIGN_KEY (a file of `minisign -G -W`) or GPG_KEY (a key's id) in the environment: SHA256SUMS is signed with it.
 # shellcheck disable=SC2154 # the lists of packages are in install.sh
 
 readonly packages=build/package

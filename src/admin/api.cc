@@ -174,7 +174,8 @@ std::string not_ready_reason(const RuntimeStatus& status, Instant now) {
   if (rule == ReadyzRule::all_pools && !unavailable.empty()) {
     return fmt::format("not every pool has a backend that is up; {}", fmt::join(unavailable, "; "));
   }
-  if (available > 0) return {};
+  // Without pools every route responds by itself.
+  if (available > 0 || unavailable.empty()) return {};
   return fmt::format("no pool has a backend that is up; {}", fmt::join(unavailable, "; "));
 }
 

@@ -105,6 +105,7 @@ class FixedResponses(case.Case):
             {"match": {"path": "/robots.txt"}, "respond": {"body": "<b>", "content_type": "text/html"}},
             {"name": "rest", "respond": self.SOON}]})
 
+        self.assertEqual(daemon.ask_admin("/readyz").status, 200)
         page = exchange(daemon.address, target="/robots.txt")
         self.assertEqual((page.status, page.body, page.field("content-type")), (200, b"<b>", "text/html"))
         with Stream.connect(daemon.address) as stream:
