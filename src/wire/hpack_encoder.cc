@@ -206,7 +206,9 @@ bool is_secret(FieldId id, std::string_view value) {
 }
 
 /// Values that rarely repeat.
-bool is_unique(FieldId id) { return id == FieldId::x_request_id || id == FieldId::content_length; }
+bool is_unique(FieldId id) {
+  return id == FieldId::x_request_id || id == FieldId::content_length || id == FieldId::traceparent;
+}
 
 }  // namespace
 

@@ -78,6 +78,8 @@ bool is_forbidden_in_trailers(std::string_view sent_name) {
     case FieldId::other: break;
     case FieldId::date:
     case FieldId::server:
+    case FieldId::traceparent:
+    case FieldId::tracestate:
     case FieldId::user_agent:
     case FieldId::x_request_id: return name.data() != sent_name.data();
     default: return true;

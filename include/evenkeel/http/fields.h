@@ -34,6 +34,8 @@ enum class FieldId : std::uint8_t {
   retry_after,
   server,
   te,
+  traceparent,
+  tracestate,
   trailer,
   transfer_encoding,
   upgrade,
