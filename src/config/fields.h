@@ -164,6 +164,29 @@ void each_key(Of<LogConfig>, const auto& visit) {
         &T::format, EnumForm<LogFormat>{"format", {"text", "json"}});
 }
 
+void each_key(Of<TracingConfig>, const auto& visit) {
+  using T = TracingConfig;
+  visit(Key{"otlp",
+            "URL of a collector that takes OTLP over HTTP, as JSON. Without a path it gets "
+            "`/v1/traces`. `off`: requests are not traced, and their `traceparent` is passed on "
+            "as it is. Where the key is absent, the variables of OpenTelemetry count, such as "
+            "`OTEL_EXPORTER_OTLP_ENDPOINT`."},
+        &T::otlp, TextForm{"a URL or off", check_collector, "^off$|^https?://|\\$\\{"});
+  visit(Key{"sample",
+            "Share of the traces that begin here whose spans are exported. A client with a valid "
+            "`traceparent` decides for its own. Requests that fail or are slow are exported "
+            "always."},
+        &T::sample, PercentForm{0, 1});
+  visit(Key{"slow",
+            "A request is slow if its response begins later than this; for a stream, its first "
+            "bytes. 0s: none is."},
+        &T::slow, DurationForm{0ms, 24h});
+  visit(Key{"gen_ai",
+            "Whether models and tokens have OpenTelemetry's attributes, `gen_ai.request.model` and "
+            "the like, which may still change, in place of `evenkeel.model` and the like."},
+        &T::gen_ai, FlagForm{});
+}
+
 void each_key(Of<ShutdownConfig>, const auto& visit) {
   using T = ShutdownConfig;
   visit(Key{"drain",
@@ -267,6 +290,8 @@ void each_key(Of<Config>, const auto& visit) {
   visit(Key{"access_log", "One log line per request."}, &T::access_log,
         StructForm<AccessLogConfig>{});
   visit(Key{"log", "The daemon's own log, on stderr."}, &T::log, StructForm<LogConfig>{});
+  visit(Key{"tracing", "Spans of requests, for a collector of traces."}, &T::tracing,
+        StructForm<TracingConfig>{});
   visit(Key{"dns",
             "DNS resolution of backends. A name with several addresses becomes several backends; "
             "it is resolved again when its answer expires."},

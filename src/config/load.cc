@@ -18,6 +18,7 @@
 
 #include "config/fields.h"
 #include "config/node.h"
+#include "config/otel_variables.h"
 #include "config/text_lines.h"
 #include "config/validation.h"
 #include "config/yaml.h"
@@ -92,6 +93,7 @@ void read_text(std::string_view text, Config& config, ParseContext& context) {
     context.report.discard_from(error->unreliable_from);
     context.report.add(error->mark, {}, error->message, error->help);
   } else if (parsed.root.kind == Tree::Kind::map && !context.incomplete) {
+    read_otel_variables(config.tracing, context);
     validate_config(config, context);
   }
 }

@@ -27,6 +27,7 @@ constexpr auto synonyms = std::to_array<Synonyms>({
     {"busy_polling", "busypoll spin spinning"},
     {"access_log", "accesslogs"},
     {"log", "logs logging"},
+    {"tracing", "trace traces opentelemetry otel otlp"},
     {"admin", "stats management api dashboard"},
     {"dns", "resolver resolvers nameserver nameservers"},
     {"shutdown", "drain gracefulshutdown hardstopafter termination"},
@@ -45,6 +46,9 @@ constexpr auto synonyms = std::to_array<Synonyms>({
     {"tls", "ssl https secure"},
     {"cert", "certificate crt certfile sslcertificate"},
     {"key", "privatekey keyfile sslcertificatekey"},
+    // Keys of tracing.
+    {"otlp", "endpoint url collector exporter address otlphttp"},
+    {"sample", "sampling samplerate samplingrate ratio randomsampling probability sampler"},
     // Keys of pools and backends.
     {"backends",
      "server servers endpoint endpoints target targets member members hosts nodes instances "

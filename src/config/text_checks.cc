@@ -210,6 +210,15 @@ std::optional<ValidationError> check_url(std::string& value) {
   return check_plain_path(path);
 }
 
+std::optional<ValidationError> check_collector(std::string& value) {
+  if (value == "off") return std::nullopt;
+  if (auto error = check_url(value)) return error;
+  const std::size_t slash = value.find('/', value.find("://") + 3);
+  if (slash != value.npos && slash + 1 < value.size()) return std::nullopt;
+  value = value.substr(0, slash) + "/v1/traces";
+  return std::nullopt;
+}
+
 namespace {
 
 // "^/v1" as in a regular expression, "~ /v1" and "= /v1" as in nginx, and URLs.

@@ -471,6 +471,21 @@ struct LogConfig {
   bool operator==(const LogConfig&) const = default;
 };
 
+// Which requests are traced, and where to.
+struct TracingConfig {
+  std::string otlp = "off";   // the URL of the collector, with its path; off: none are
+  double sample = 1;          // of traces that begin here
+  milliseconds slow{30'000};  // a response that begins later is exported always; 0: none is
+  bool gen_ai = false;        // OpenTelemetry's names for attributes of models
+  // KEY=VALUE,... as variables of OpenTelemetry have them, where alone they can be given.
+  std::string headers;  // of the requests to the collector
+  std::string resource_attributes;
+  std::string service_name;  // empty: that of the attributes, else evenkeel
+
+  bool is_on() const { return otlp != "off"; }
+  bool operator==(const TracingConfig&) const = default;
+};
+
 struct ShutdownConfig {
   milliseconds drain{120'000};  // longest wait for requests in flight
   milliseconds delay{0};        // /readyz returns 503 for this long before listeners close
@@ -521,6 +536,7 @@ struct Config {
   std::vector<TenantConfig> tenants;
   AccessLogConfig access_log;
   LogConfig log;
+  TracingConfig tracing;
   DnsConfig dns;
   ProcessLimits limits;
   ShutdownConfig shutdown;
