@@ -65,6 +65,7 @@ JsonValue request_document(const RecentRequest& request) {
   JsonValue document;
   document.add("time", time_text(request.started));
   document.add("request_id", request.request_id.view());
+  document.add("trace_id", text_or_null(request.trace_id.view()));
   document.add("route", text_or_null(request.route.view()));
   document.add("pool", text_or_null(request.pool.view()));
   document.add("tenant", text_or_null(request.tenant.view()));

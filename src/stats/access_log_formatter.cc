@@ -12,6 +12,7 @@ using namespace log_text;
 
 // Maximum bytes of each value between its quotes. AccessLogBuffer must hold their sum.
 constexpr std::size_t max_request_id_bytes = 128;
+constexpr std::size_t max_trace_id_bytes = 32;
 constexpr std::size_t max_client_bytes = 64;
 constexpr std::size_t max_listener_bytes = 96;
 constexpr std::size_t max_protocol_bytes = 16;
@@ -30,12 +31,12 @@ constexpr std::size_t max_finish_reason_bytes = 64;
 constexpr std::size_t max_attempt_bytes =
     max_backend_bytes + max_reason_bytes + 80;  // with its keys and number
 constexpr std::size_t max_keys_and_numbers_bytes = 1400;
-static_assert(max_request_id_bytes + 2 * max_client_bytes + max_listener_bytes +
-                  max_protocol_bytes + max_method_bytes + max_host_bytes + max_path_bytes +
-                  max_route_bytes + max_pool_bytes + max_backend_bytes + max_priority_bytes +
-                  max_tenant_bytes + max_reason_bytes + max_model_bytes + max_task_bytes +
-                  max_finish_reason_bytes + AttemptList::capacity * max_attempt_bytes +
-                  max_keys_and_numbers_bytes <=
+static_assert(max_request_id_bytes + max_trace_id_bytes + 2 * max_client_bytes +
+                  max_listener_bytes + max_protocol_bytes + max_method_bytes + max_host_bytes +
+                  max_path_bytes + max_route_bytes + max_pool_bytes + max_backend_bytes +
+                  max_priority_bytes + max_tenant_bytes + max_reason_bytes + max_model_bytes +
+                  max_task_bytes + max_finish_reason_bytes +
+                  AttemptList::capacity * max_attempt_bytes + max_keys_and_numbers_bytes <=
               std::tuple_size_v<AccessLogBuffer>);
 
 /// Appends to a line. REQUIRES: the values fit, see the capacities above.
@@ -76,6 +77,10 @@ class Writer {
 void write_target(Writer& line, const AccessLogEntry& entry) {
   line.text(",\"request_id\":");
   line.string(entry.request_id, max_request_id_bytes);
+  if (!entry.trace_id.empty()) {
+    line.text(",\"trace_id\":");
+    line.string(entry.trace_id, max_trace_id_bytes);
+  }
   line.text(",\"client\":");
   line.string(entry.client, max_client_bytes);
   if (!entry.peer.empty()) {

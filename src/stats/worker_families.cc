@@ -326,6 +326,23 @@ void add_request_families(MetricsPage& page, const MetricsRegistry& metrics_regi
   families.add_pools(page);
 }
 
+namespace {
+
+void add_span_families(MetricsPage& page, const MetricsRegistry& metrics_registry) {
+  page.counters("evenkeel_trace_spans_exported_total", "Spans that the collector has taken.");
+  page.add({}, metrics_registry.span_export().exported.value());
+  page.counters("evenkeel_trace_spans_dropped_total", "Spans that were lost.");
+  for (std::size_t i = 0; i < span_loss_count; ++i) {
+    const auto loss = static_cast<SpanLoss>(i);
+    page.add({{"reason", to_string(loss)}}, metrics_registry.lost_spans(loss));
+  }
+  page.counters("evenkeel_trace_export_failures_total",
+                "Requests to the collector of traces that failed.");
+  page.add({}, metrics_registry.span_export().failures.value());
+}
+
+}  // namespace
+
 void add_further_families(MetricsPage& page, const MetricsRegistry& metrics_registry,
                           const std::vector<std::string>& tls_listeners) {
   const WorkerFamilies families(metrics_registry);
@@ -334,6 +351,7 @@ void add_further_families(MetricsPage& page, const MetricsRegistry& metrics_regi
   add_tenant_metrics(page, metrics_registry, families.names());
   families.add_totals(page);
   families.add_listeners(page, tls_listeners);
+  add_span_families(page, metrics_registry);
 }
 
 void add_process_families(MetricsPage& page) {

@@ -121,6 +121,13 @@ void MetricsRegistry::clear(const ForgottenLabels& forgotten) {
   for (const auto& worker_metrics : workers_) worker_metrics->clear(forgotten);
 }
 
+std::uint64_t MetricsRegistry::lost_spans(SpanLoss loss) const {
+  std::uint64_t sum = span_export_.lost[static_cast<std::size_t>(loss)].value();
+  if (loss != SpanLoss::queue_full) return sum;
+  for (const auto& worker : workers_) sum += worker->spans().dropped();
+  return sum;
+}
+
 BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
   BackendTotals totals;
   // The buckets, in case no worker has a histogram.

@@ -21,6 +21,8 @@ struct AttemptRecord {
   Duration connect{};          ///< until a link was ready: dialling and TLS; near 0 on a kept link
   std::uint16_t status = 0;    ///< of an answer that was not passed on; 0: none
   std::optional<Fault> fault;  ///< why it failed; empty: it answered, or has not ended
+  Instant began{};             ///< when the backend was picked
+  Instant ended{};             ///< of one that failed or was replaced; else a default Instant
 };
 
 /// The attempts of one request, oldest first. Never allocates, and costs nothing for attempts that

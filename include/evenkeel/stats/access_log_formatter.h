@@ -40,6 +40,7 @@ struct AccessLogInference {
 struct AccessLogEntry {
   std::chrono::system_clock::time_point time;  ///< of the request's first byte; see WallClock
   std::string_view request_id;
+  std::string_view trace_id;  ///< left out of the line if empty
   std::string_view client;
   std::string_view peer;  ///< left out of the line if empty
   std::string_view listener;

@@ -56,6 +56,7 @@ struct RecentRequest {
 
   std::int64_t started = 0;  ///< since the epoch, of its first byte
   ShortText<max_request_id> request_id;
+  ShortText<39> trace_id;  ///< empty: it was not traced
   ShortText<63> model;
   ShortText<15> task;
   ShortText<63> route;

@@ -18,6 +18,7 @@
 #include "evenkeel/stats/label_index.h"
 #include "evenkeel/stats/model_metrics.h"
 #include "evenkeel/stats/recent_requests.h"
+#include "evenkeel/stats/span_queue.h"
 #include "evenkeel/stats/sparse_array.h"
 
 namespace evenkeel {
@@ -198,6 +199,8 @@ class alignas(64) WorkerMetrics {
   /// The last other requests that failed.
   RecentRequests& recent_failures() { return recent_failures_; }
   const RecentRequests& recent_failures() const { return recent_failures_; }
+  SpanQueue& spans() { return spans_; }
+  const SpanQueue& spans() const { return spans_; }
   ReplayMetrics& replay() { return replay_; }
   const ReplayMetrics& replay() const { return replay_; }
 
@@ -245,6 +248,7 @@ class alignas(64) WorkerMetrics {
   ChunkedArray<TenantMetrics> tenants_;
   RecentRequests recent_requests_;
   RecentRequests recent_failures_;
+  SpanQueue spans_;
   ChunkedArray<SparseArray<ModelMetrics>> models_;  // by pool, then by model
 };
 
@@ -270,6 +274,12 @@ class MetricsRegistry {
   LabelIndex& label_index() { return label_index_; }
   const LabelIndex& label_index() const { return label_index_; }
 
+  /// What came of the spans of all workers.
+  SpanExportCounters& span_export() { return span_export_; }
+  const SpanExportCounters& span_export() const { return span_export_; }
+  /// Spans that were lost, over all workers. Thread: any.
+  std::uint64_t lost_spans(SpanLoss loss) const;
+
   /// Thread: any.
   BackendTotals backend_totals(std::uint32_t index) const;
   /// Requests sent to this pool that have not ended, over all workers. Thread: any.
@@ -284,6 +294,7 @@ class MetricsRegistry {
 
  private:
   LabelIndex label_index_{this};
+  SpanExportCounters span_export_;
   std::vector<std::unique_ptr<WorkerMetrics>> workers_;
 };
 
