@@ -59,6 +59,27 @@ std::string_view reason_of(const RequestOutcome& outcome, int status) {
   return status == 499 ? to_string(Fault::client_gone) : std::string_view();
 }
 
+std::string_view trace_id_of(const RequestInfo& info) {
+  return info.trace == nullptr ? std::string_view() : info.trace->trace_id();
+}
+
+/// True if the response broke off, or the client left before its end.
+bool is_aborted(const RequestOutcome& outcome, int status) {
+  // A gRPC call that fails before its first message has a whole answer: a status.
+  const bool whole_answer = outcome.grpc_status && outcome.bytes_out == 0;
+  const bool ended_early = outcome.fault && outcome.status >= 200 && outcome.status < 400;
+  return status == 499 || (ended_early && !whole_answer);
+}
+
+/// True if the spans of a traced request are exported, which is known when it has ended.
+bool is_exported(const RequestInfo& info, Instant ended, int status) {
+  if (info.trace->is_sampled()) return true;
+  const Instant first_byte = info.timings.first_byte;
+  const Instant began = first_byte != Instant{} ? first_byte : ended;
+  return began - info.timings.started >= info.trace->slow ||
+         has_failed(status, is_aborted(info.outcome, status), info.outcome.grpc_status);
+}
+
 template <class Rep, class Period>
 std::int64_t microseconds(std::chrono::duration<Rep, Period> time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
@@ -135,7 +156,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
 
 void RequestRecorder::record_end(std::string_view method, std::string_view host,
                                  std::string_view path, const RequestInfo& info) {
-  const auto& [identity, timings, outcome, plan, inference] = info;
+  const auto& [identity, timings, outcome, plan, inference, trace] = info;
   const Instant ended = loop_.read_clock();
   const bool client_left = outcome.status == 0 || outcome.fault == Fault::client_gone ||
                            outcome.fault == Fault::write_timeout;
@@ -172,13 +193,14 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
 void RequestRecorder::record_recent(RecentRequests& requests, const Target& target,
                                     const RequestInfo& info, Instant ended, int status) {
   static const InferenceInfo none;
-  const auto& [identity, timings, outcome, plan, inference] = info;
+  const auto& [identity, timings, outcome, plan, inference, trace] = info;
   const InferenceRequest& request = (inference != nullptr ? *inference : none).request;
   const InferenceResponse& response = (inference != nullptr ? *inference : none).response;
   const WallClock::System::time_point started = wall_time_.at(timings.started);
   RecentRequest record{
       .started = microseconds(started.time_since_epoch()),
       .request_id = identity.request_id,
+      .trace_id = trace_id_of(info),
       .model = std::string_view(request.model),
       .task = std::string_view(inference != nullptr ? to_string(request.task) : ""),
       .route = identity.route,
@@ -226,7 +248,7 @@ void RequestRecorder::record_recent(RecentRequests& requests, const Target& targ
 
 void RequestRecorder::refused(std::string_view method, std::string_view host, std::string_view path,
                               const RequestInfo& info) {
-  const auto& [identity, timings, outcome, plan, inference] = info;
+  const auto& [identity, timings, outcome, plan, inference, trace] = info;
   const Instant ended = loop_.read_clock();
   const bool client_left = outcome.status == 0 && outcome.fault == Fault::client_gone;
   const int status = client_left ? 499 : outcome.status;
@@ -242,20 +264,21 @@ void RequestRecorder::refused(std::string_view method, std::string_view host, st
 
 void RequestRecorder::write(std::string_view method, std::string_view host, std::string_view path,
                             const RequestInfo& info, Instant ended, int status) {
-  if (ring_ == nullptr) return;
+  const bool exports = info.trace != nullptr && is_exported(info, ended, status);
+  if (ring_ == nullptr && !exports) return;
   const bool hides = target_holds_credential(path);
   if (!hides && is_normal_authority(host, info.identity.secure)) [[likely]] {
-    return write_line(method, host, path, info, ended, status);
+    return write_line(method, host, path, info, ended, status, exports);
   }
   const std::string shown = hides ? target_with_hidden_credentials(path) : std::string(path);
   const std::string normal = normal_authority(host, info.identity.secure);
-  write_line(method, normal, shown, info, ended, status);
+  write_line(method, normal, shown, info, ended, status, exports);
 }
 
 void RequestRecorder::write_line(std::string_view method, std::string_view host,
                                  std::string_view path, const RequestInfo& info, Instant ended,
-                                 int status) {
-  const auto& [identity, timings, outcome, plan, inference] = info;
+                                 int status, bool exports) {
+  const auto& [identity, timings, outcome, plan, inference, trace] = info;
   AccessLogEntry entry{.time = wall_time_.at(timings.started),
                        .request_id = identity.request_id,
                        .client = identity.client,
@@ -276,15 +299,37 @@ void RequestRecorder::write_line(std::string_view method, std::string_view host,
                        .bytes_in = outcome.bytes_in,
                        .bytes_out = outcome.bytes_out};
   entry.reason = reason_of(outcome, status);
-  // A gRPC call that fails before its first message has a whole answer: a status.
-  const bool whole_answer = outcome.grpc_status && outcome.bytes_out == 0;
-  const bool ended_early = outcome.fault && outcome.status >= 200 && outcome.status < 400;
-  entry.aborted = status == 499 || (ended_early && !whole_answer);
+  entry.aborted = is_aborted(outcome, status);
   set_times(entry, timings, ended);
   std::optional<AccessLogInference> of_model;
   if (inference != nullptr) entry.inference = &of_model.emplace(inference_of(*inference, timings));
+  entry.trace_id = trace_id_of(info);
+  if (exports) [[unlikely]]
+    record_spans(entry, info);
+  if (ring_ == nullptr) return;
   AccessLogBuffer buffer;
   ring_->append(line_.format(entry, buffer));
+}
+
+void RequestRecorder::record_spans(const AccessLogEntry& entry, const RequestInfo& info) {
+  const RequestTrace& trace = *info.trace;
+  const RequestSpans spans{.trace_id = trace.trace_id(),
+                           .parent = trace.parent(),
+                           .first = trace.span(),
+                           .before_attempts = RequestTrace::spans_before_attempts,
+                           .secure = info.identity.secure,
+                           .uses_gen_ai_names = trace.uses_gen_ai_names,
+                           .started = info.timings.started,
+                           .queued = info.timings.queued};
+  // While many fail at once, those that would be lost are not formatted.
+  const std::uint64_t count = 1 + std::uint64_t{spans.has_waited()} + entry.attempts.size();
+  if (worker_metrics_.spans().has_room(count)) append_spans(entry, spans, count);
+}
+
+void RequestRecorder::append_spans(const AccessLogEntry& entry, const RequestSpans& spans,
+                                   std::uint64_t count) {
+  SpanBuffer buffer;
+  worker_metrics_.spans().append(format_spans(entry, spans, buffer), count);
 }
 
 }  // namespace evenkeel

@@ -69,7 +69,9 @@ Attempt::Attempt(const AttemptContext& context, Request& request, Lease& lease,
       lease_(lease) {
   RequestOutcome& outcome = request.info.outcome;
   outcome.backend = backend_.spec().address;
-  outcome.attempts.add({.backend = outcome.backend});
+  if (request.info.trace != nullptr) [[unlikely]]
+    request.info.trace->begin_attempt(outcome.attempts.size());
+  outcome.attempts.add({.backend = outcome.backend, .began = context.loop.now()});
   outcome.stream_reset = false;
   request.backend_authority = access.host;
 }
@@ -150,7 +152,9 @@ void Attempt::fail(const Error& error, NextAttempt next) {
   if (!is_sent_) end_connecting();
   const Instant now = context_.loop.now();
   record_failure(error, now);
-  request_.info.outcome.attempts.back().fault = error.fault;
+  AttemptRecord& attempt = request_.info.outcome.attempts.back();
+  attempt.fault = error.fault;
+  attempt.ended = now;
   const bool counts = error.side == Side::backend && !error.awaited_client;
   if (!counts || next == NextAttempt::same_backend) return;
   backend_.stats().count_error(error.fault);

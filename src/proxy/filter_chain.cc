@@ -64,6 +64,9 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, TokenEstimates&
                          inspect_.emplace(worker.metrics(), estimates, inspection_options(config),
                                           worker.held_bodies, needs, worker.windows));
   }
+  // Trace: in front of what may wait or refuse, so that such requests have one too.
+  if (config.tracing.is_on())
+    first_ = in_front_of(*first_, trace_.emplace(mix(seed + 1), config.tracing));
   // Origin: the filters behind this one and the backend see no origin that a client has forged.
   first_ = in_front_of(*first_, forwarding_headers_);
   // gRPC: whatever fails behind this filter, a gRPC client gets a status before its deadline.

@@ -12,6 +12,7 @@
 #include "evenkeel/filter/inspect.h"
 #include "evenkeel/filter/observe.h"
 #include "evenkeel/filter/rewrite.h"
+#include "evenkeel/filter/trace.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/proxy/worker_context.h"
 #include "proxy/fallback.h"
@@ -47,6 +48,7 @@ class FilterChain {
   AccessLogFilter access_log_;
   GrpcFilter grpc_;
   ForwardingHeadersFilter forwarding_headers_;
+  std::optional<TraceFilter> trace_;
   std::optional<InspectFilter> inspect_;
   std::optional<ObserveFilter> observe_;
   std::deque<RewriteFilter> rewrites_;

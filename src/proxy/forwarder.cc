@@ -24,6 +24,7 @@ class QueuedTime {
   QueuedTime(Loop& loop, Gauge& gauge, RequestTimings& timings)
       : loop_(loop), gauge_(gauge), timings_(timings), began_(loop.now()) {
     gauge_.add();
+    if (timings.queued == Instant{}) timings.queued = began_;
   }
   QueuedTime(const QueuedTime&) = delete;
   ~QueuedTime() {

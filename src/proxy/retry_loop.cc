@@ -166,6 +166,7 @@ Task<bool> RetryLoop::replaces(const Attempt& attempt, Response& response) {
   AttemptRecord& record = request_.info.outcome.attempts.back();
   record.status = static_cast<std::uint16_t>(answer.status);
   record.fault = overloaded ? Fault::overloaded : Fault::server_error;
+  record.ended = context_.loop.now();
   waits_ = true;
   next_ = NextAttempt::other_backend;
   hold(std::move(response));

@@ -5,6 +5,7 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/stats/access_log_formatter.h"
+#include "evenkeel/stats/span_formatter.h"
 #include "evenkeel/stats/worker_metrics.h"
 
 namespace evenkeel {
@@ -40,11 +41,14 @@ class RequestRecorder {
 
   void record_recent(RecentRequests& requests, const Target& target, const RequestInfo& info,
                      Instant ended, int status);
-  /// The line has the host in its normal form, and no credential.
+  /// The line, and the spans, have the host in its normal form, and no credential.
   void write(std::string_view method, std::string_view host, std::string_view path,
              const RequestInfo& info, Instant ended, int status);
   void write_line(std::string_view method, std::string_view host, std::string_view path,
-                  const RequestInfo& info, Instant ended, int status);
+                  const RequestInfo& info, Instant ended, int status, bool exports);
+  void record_spans(const AccessLogEntry& entry, const RequestInfo& info);
+  [[gnu::noinline]] void append_spans(const AccessLogEntry& entry, const RequestSpans& spans,
+                                      std::uint64_t count);
 
   Loop& loop_;
   WorkerMetrics& worker_metrics_;

@@ -19,6 +19,7 @@
 #include "evenkeel/http/connection_budget.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/http/inference_info.h"
+#include "evenkeel/http/trace_context.h"
 
 namespace evenkeel {
 
@@ -129,6 +130,7 @@ struct RequestTimings {
   Instant started{};        ///< its first byte arrived
   Instant head_received{};  ///< its head was complete, or given up
   Duration awaited_body{};  ///< waiting for its client to send the body, before a backend had it
+  Instant queued{};         ///< it began to wait in a pool's queue, the first time
   Duration waited{};        ///< in the pool's queue
   Duration connected{};     ///< getting links to backends, over all attempts
   Duration retried{};       ///< on attempts that failed after they were sent, before the last one
@@ -169,6 +171,7 @@ struct RequestInfo {
   /// Kept for what the request points to, and for their filters.
   std::shared_ptr<const void> plan;
   std::unique_ptr<InferenceInfo> inference;  ///< null: its body is not inspected
+  std::unique_ptr<RequestTrace> trace;       ///< null: requests are not traced
 };
 
 /// Receives the 1xx responses that come before the final one.
