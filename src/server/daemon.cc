@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "evenkeel/admin/admin_server.h"
+#include "evenkeel/admin/trace_exporter.h"
 #include "evenkeel/base/cpu_limit.h"
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/exit_codes.h"
@@ -136,6 +137,7 @@ class Daemon {
   MemoryGuard memory_guard_{loop_, status_};
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
+  std::optional<TraceExporter> trace_exporter_;
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
   std::optional<StateSaver> state_saver_;
@@ -165,6 +167,7 @@ Daemon::Daemon(const Config& config, std::string file, std::string version, Prog
 Daemon::~Daemon() {
   if (workers_) workers_->stop();
   admin_server_.reset();  // after the workers, so that /readyz answers until they have stopped
+  trace_exporter_.reset();
   loop_.drop_spawned();
   workers_.reset();
   if (!finished_ || !reloader_->is_preparing()) return;
@@ -205,6 +208,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   if (!opened) return failure("access_log.path", std::move(opened.error()));
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
+  trace_exporter_.emplace(*metrics_registry_, status_.snapshot()->version);
   workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), memory_guard_.pressure(),
                    !cpu_limit_.is_below(workers));
   reloader_.emplace(
@@ -215,6 +219,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                         .status = status_,
                         .environment = daemon_environment(),
                         .access_log = access_log_.get(),
+                        .trace_exporter = &*trace_exporter_,
                         .take_over = [this](Binary which) { return take_over_by(which); },
                         .takeover_obstacle = takeover_obstacle(program_),
                         .move_admin = [this](int fd) { move_admin(fd); },

@@ -270,6 +270,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   }
   if (change.access_log) process_.access_log->switch_to(std::move(*change.access_log));
   if (!change.hash.empty()) apply_log_config(config_->log);
+  if (process_.trace_exporter != nullptr) process_.trace_exporter->apply(config_->tracing);
   dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);
   pool_set_->activate();
   if (former != nullptr) former->leave(*pool_set_);

@@ -13,6 +13,7 @@
 #include "evenkeel/admin/admin_tls.h"
 #include "evenkeel/admin/control.h"
 #include "evenkeel/admin/runtime_status.h"
+#include "evenkeel/admin/trace_exporter.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/owned_fd.h"
 #include "evenkeel/config/config.h"
@@ -73,8 +74,9 @@ class Reloader final : public Control {
     ServiceNotifier& notifier;
     WorkerGroup& workers;
     RuntimeStatusPublisher& status;
-    Environment environment;          ///< for reading files
-    AccessLog* access_log = nullptr;  ///< null: off
+    Environment environment;                  ///< for reading files
+    AccessLog* access_log = nullptr;          ///< null: off
+    TraceExporter* trace_exporter = nullptr;  ///< null: spans are not exported
     /// Starts another process, and hands over to it. REQUIRES: no change runs meanwhile.
     std::function<Task<Result<Done>>(Binary)> take_over = nullptr;
     std::string takeover_obstacle = {};  ///< why no process can take over; empty: one can
