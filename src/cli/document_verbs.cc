@@ -5,9 +5,9 @@
 
 #include "cli/check.h"
 #include "cli/completion.h"
-#include "cli/exit_codes.h"
 #include "cli/manual.h"
 #include "cli/verbs.h"
+#include "evenkeel/base/exit_codes.h"
 #include "evenkeel/config/load.h"
 
 namespace evenkeel {
