@@ -186,6 +186,8 @@ AdminReply set_log_level(std::string_view body) {
   for (const auto level :
        {log::Level::debug, log::Level::info, log::Level::warning, log::Level::error}) {
     if (!asked || (*asked)["level"].text() != log::to_string(level)) continue;
+    log::warning(
+        fmt::format("admin: the log has level {} until the next reload", log::to_string(level)));
     log::set_level(level);
     return json_reply(200, json_text(JsonValue::Object{{"level", log::to_string(level)}}));
   }

@@ -286,7 +286,7 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
     case AdminEndpoint::history: return history(request);
     case AdminEndpoint::access: return access(request);
     case AdminEndpoint::explain: return explain(request);
-    case AdminEndpoint::config: return json_reply(200, json_text(config_document(*view.status)));
+    case AdminEndpoint::config: return config(*view.status, request);
     case AdminEndpoint::plain_page:
       update_events(view);
       return plain_page_reply(status_document(view), backends_document(view, events_.states()));
@@ -335,18 +335,27 @@ AdminReply AdminApi::explain(const AdminRequest& request) const {
   const auto parameter = [&](std::string_view name, std::string_view otherwise) {
     return request.parameter(name).value_or(std::string(otherwise));
   };
-  const ImaginedRequest imagined{.method = parameter("method", "POST"),
-                                 .host = parameter("host", "localhost"),
-                                 .path = parameter("path", "/v1/chat/completions"),
-                                 .model = parameter("model", "")};
-  if (!imagined.path.starts_with('/')) return error_reply(422, "`path` begins with /");
-  return json_reply(200, json_text(explain_imagined(RuntimeView(runtime_), imagined)));
+  const HypotheticalRequest hypothetical{.method = parameter("method", "POST"),
+                                         .host = parameter("host", "localhost"),
+                                         .path = parameter("path", "/v1/chat/completions"),
+                                         .model = parameter("model", "")};
+  if (!hypothetical.path.starts_with('/')) return error_reply(422, "`path` begins with /");
+  return json_reply(200, json_text(explain_hypothetical(RuntimeView(runtime_), hypothetical)));
 }
 
 AdminReply AdminApi::history(const AdminRequest& request) {
   auto* const document = samples_.document(request.parameter("metric").value_or("in_flight"));
   if (document == nullptr) return error_reply(404, "no such metric");
   return document->reply_to(request, "application/json");
+}
+
+/// Rendered once for each configuration.
+AdminReply AdminApi::config(const RuntimeStatus& status, const AdminRequest& request) {
+  if (shown_config_ != status.config) {
+    config_text_ = CompressibleText(json_text(config_document(status)) + "\n");
+    shown_config_ = status.config;
+  }
+  return config_text_.reply_to(request, "application/json");
 }
 
 AdminReply AdminApi::access(const AdminRequest& request) const {

@@ -38,6 +38,7 @@ class AdminApi {
   void update_events(const RuntimeView& view);
   AdminReply history(const AdminRequest& request);
   AdminReply access(const AdminRequest& request) const;
+  AdminReply config(const RuntimeStatus& status, const AdminRequest& request);
   AdminReply decisions(std::string_view request_id) const;
   AdminReply explain(const AdminRequest& request) const;
   AdminReply readyz(std::string_view query) const;
@@ -53,6 +54,8 @@ class AdminApi {
   SampleHistory samples_;
   IoTimer state_timer_;
   IoTimer sample_timer_;
+  std::shared_ptr<const Config> shown_config_;  // that `config_text_` shows
+  CompressibleText config_text_;
   bool stopped_ = false;
 };
 

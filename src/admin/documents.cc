@@ -206,13 +206,11 @@ JsonValue status_document(const RuntimeView& view) {
 }
 
 JsonValue config_document(const RuntimeStatus& status) {
-  std::string yaml = print_config(*status.config, false);
-  if (status.variables != nullptr) yaml = status.variables->hide(std::move(yaml));
   JsonValue::List changes;
   for (const std::string& change : status.last_changes) changes.emplace_back(change);
   JsonValue document;
   document.add("file", status.config_file);
-  document.add("yaml", std::move(yaml));
+  document.add("yaml", show_config(*status.config, status.variables.get()));
   document.add("changes", std::move(changes));
   return document;
 }

@@ -27,10 +27,11 @@ void EventHistory::update(const RuntimeView& view, Time time) {
 }
 
 void EventHistory::add_reloads(const RuntimeStatus& status, std::int64_t second) {
-  if (std::exchange(reloads_, status.reloads) != status.reloads) {
-    add(JsonValue::Object{{"second", second}, {"kind", "reload"}});
-  }
-  if (std::exchange(rejected_reloads_, status.rejected_reloads) == status.rejected_reloads) return;
+  const auto reloads = std::exchange(reloads_, status.reloads);
+  const std::uint64_t rejected = std::exchange(rejected_reloads_, status.rejected_reloads);
+  if (!reloads) return;
+  if (*reloads != status.reloads) add(JsonValue::Object{{"second", second}, {"kind", "reload"}});
+  if (rejected == status.rejected_reloads) return;
   const std::string reason =
       status.reload_problems.empty() ? "" : status.reload_problems.front().message;
   add(JsonValue::Object{{"second", second}, {"kind", "reload_rejected"}, {"reason", reason}});

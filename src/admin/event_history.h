@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "admin/documents.h"
 #include "evenkeel/admin/reported_state.h"
@@ -35,7 +36,7 @@ class EventHistory {
   void add(JsonValue event);
 
   BackendStateHistory states_;
-  std::uint64_t reloads_ = 0;
+  std::optional<std::uint64_t> reloads_;  // nothing: there was no update
   std::uint64_t rejected_reloads_ = 0;
   std::deque<JsonValue> events_;
   std::uint64_t total_ = 0;

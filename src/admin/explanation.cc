@@ -7,7 +7,9 @@
 
 #include "admin/decision_document.h"
 #include "admin/requests_document.h"
+#include "evenkeel/inference/api_paths.h"
 #include "evenkeel/proxy/router.h"
+#include "evenkeel/upstream/subsets.h"
 
 namespace evenkeel {
 namespace {
@@ -29,14 +31,21 @@ JsonValue::List routes_document(const std::vector<RouteConfig>& routes,
   return documents;
 }
 
-std::vector<Mismatch> mismatches_of(const Config& config, const ImaginedRequest& imagined) {
+/// The request has the task of its path. What else its body says is not known: conditions on that
+/// count as met.
+std::vector<Mismatch> mismatches_of(const Config& config, const HypotheticalRequest& hypothetical) {
   Request request;
-  request.method = imagined.method;
-  request.authority = imagined.host;
-  request.path = imagined.path;
-  if (!imagined.model.empty()) {
+  request.method = hypothetical.method;
+  request.authority = hypothetical.host;
+  request.path = hypothetical.path;
+  const std::string_view path =
+      std::string_view(hypothetical.path).substr(0, hypothetical.path.find('?'));
+  const ApiPath* const api = api_path_of(path);
+  if (api != nullptr || !hypothetical.model.empty()) {
     request.info.inference = std::make_unique<InferenceInfo>();
-    request.info.inference->request.model = imagined.model;
+    InferenceRequest& asked = request.info.inference->request;
+    asked.model = hypothetical.model;
+    if (api != nullptr) asked.task = api->task;
     request.info.inference->rest_unread = true;
   }
   return Router(config.routes).mismatches(request);
@@ -69,18 +78,38 @@ JsonValue pick_document(const PoolState& pool, const PickRecord& record, Instant
 
 /// True if no route took the request.
 bool found_no_route(const RecentRequest& request) {
-  return request.is_refused && request.route.view().empty() && !request.refusal.path.view().empty();
+  const std::string_view reason = request.reason.view();
+  return request.has_failed &&
+         (reason == to_string(Fault::no_route) || reason == to_string(Fault::method_not_allowed) ||
+          reason == to_string(Fault::model_not_found));
 }
 
-/// Returns what the picker of the pool would choose now. Of a scheduler, which decides by the
-/// prompt and the queue: nothing.
-JsonValue imagined_pick(const PoolState& pool, Instant now) {
-  if (pool.config().picker.has_scheduler()) return nullptr;
-  const auto picker = pool.new_picker(0);
-  const Hint hint{.now = now};
+/// Returns what the pool of the target would choose now, or a note why that is not known.
+JsonValue target_document(const PoolState& pool, const RouteTarget& target, Instant now) {
+  JsonValue document;
+  document.add("pool", target.pool);
+  document.add("weight", target.weight);
+  document.add("picker", pool.config().picker.name);
+  if (pool.config().picker.has_scheduler()) {
+    document.add("pick", nullptr);
+    document.add("note", "decided by the prompt and the queue");
+    return document;
+  }
+  const std::uint32_t number = pool.backend_set().number_of(subset_of(target));
+  const Hint hint{.subset = number, .now = now};
+  const auto picker =
+      number == 0 ? pool.new_picker(0) : pool.backend_set().subset(number).new_picker(0);
   const BackendPtr* const backend = picker->pick(hint);
-  if (backend == nullptr) return nullptr;
-  return pick_document(pool, describe_pick(pool, hint, picker.get(), **backend, "picked"), now);
+  if (backend == nullptr) {
+    document.add("pick", nullptr);
+    document.add("note", "no backend can take it now");
+    return document;
+  }
+  const PickRecord record = describe_pick(pool, hint, *picker, **backend);
+  const bool compares = !record.candidates.empty() && record.candidates.front().cost.has_value();
+  document.add("pick", compares ? pick_document(pool, record, now) : JsonValue());
+  document.add("note", compares ? JsonValue() : JsonValue("decided by turn, or by its key"));
+  return document;
 }
 
 }  // namespace
@@ -100,10 +129,10 @@ std::optional<JsonValue> explain_request(const RuntimeView& view, std::string_vi
   document.add("ended", request ? request_document(*request) : JsonValue());
   if (request && found_no_route(*request)) {
     const Config& config = *view.status->config;
-    const RecentRequest::Refusal& refusal = request->refusal;
-    const auto mismatches = mismatches_of(config, {.method = std::string(refusal.method.view()),
-                                                   .host = std::string(refusal.host.view()),
-                                                   .path = std::string(refusal.path.view()),
+    const RecentRequest::Failure& failure = request->failure;
+    const auto mismatches = mismatches_of(config, {.method = std::string(failure.method.view()),
+                                                   .host = std::string(failure.host.view()),
+                                                   .path = std::string(failure.path.view()),
                                                    .model = std::string(request->model.view())});
     document.add("routes", routes_document(config.routes, mismatches));
   }
@@ -111,9 +140,9 @@ std::optional<JsonValue> explain_request(const RuntimeView& view, std::string_vi
   return document;
 }
 
-JsonValue explain_imagined(const RuntimeView& view, const ImaginedRequest& imagined) {
+JsonValue explain_hypothetical(const RuntimeView& view, const HypotheticalRequest& request) {
   const Config& config = *view.status->config;
-  const std::vector<Mismatch> mismatches = mismatches_of(config, imagined);
+  const std::vector<Mismatch> mismatches = mismatches_of(config, request);
   const auto found = std::ranges::find(mismatches, Mismatch::none);
   JsonValue document;
   document.add("routes", routes_document(config.routes, mismatches));
@@ -129,10 +158,7 @@ JsonValue explain_imagined(const RuntimeView& view, const ImaginedRequest& imagi
         view.status->pool_set->pools(),
         [&](const PoolSet::PoolEntry& each) { return each.state->config().name == target.pool; });
     if (entry == view.status->pool_set->pools().end()) continue;
-    pools.emplace_back(JsonValue::Object{{"pool", target.pool},
-                                         {"weight", target.weight},
-                                         {"picker", entry->state->config().picker.name},
-                                         {"pick", imagined_pick(*entry->state, view.now)}});
+    pools.push_back(target_document(*entry->state, target, view.now));
   }
   document.add("route", route.name);
   document.add("pools", std::move(pools));

@@ -15,7 +15,7 @@ namespace evenkeel {
 std::optional<JsonValue> explain_request(const RuntimeView& view, std::string_view request_id);
 
 /// A request that was not sent.
-struct ImaginedRequest {
+struct HypotheticalRequest {
   std::string method;
   std::string host;
   std::string path;
@@ -24,6 +24,6 @@ struct ImaginedRequest {
 
 /// Returns which route would take the request now, why those before it would not, and what the
 /// route's pools would choose.
-JsonValue explain_imagined(const RuntimeView& view, const ImaginedRequest& imagined);
+JsonValue explain_hypothetical(const RuntimeView& view, const HypotheticalRequest& request);
 
 }  // namespace evenkeel

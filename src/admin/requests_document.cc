@@ -46,17 +46,15 @@ JsonValue::List attempts_of(const RecentRequest& request) {
   return attempts;
 }
 
-std::int64_t ended(const RecentRequest& request) { return request.started + request.duration; }
-
-void add_refusal(JsonValue& document, const RecentRequest& request) {
-  const RecentRequest::Refusal& refusal = request.refusal;
+void add_failure(JsonValue& document, const RecentRequest& request) {
+  const RecentRequest::Failure& failure = request.failure;
   const auto text = [&](std::string_view value) {
-    return request.is_refused ? text_or_null(value) : JsonValue();
+    return request.has_failed ? text_or_null(value) : JsonValue();
   };
-  document.add("method", text(refusal.method.view()));
-  document.add("host", text(refusal.host.view()));
-  document.add("path", text(refusal.path.view()));
-  document.add("detail", text(refusal.detail.view()));
+  document.add("method", text(failure.method.view()));
+  document.add("host", text(failure.host.view()));
+  document.add("path", text(failure.path.view()));
+  document.add("detail", text(failure.detail.view()));
 }
 
 }  // namespace
@@ -74,7 +72,7 @@ JsonValue request_document(const RecentRequest& request) {
   document.add("stream", request.stream);
   document.add("status", request.status);
   document.add("reason", text_or_null(request.reason.view()));
-  add_refusal(document, request);
+  add_failure(document, request);
   document.add("attempts_total", request.attempt_count);
   document.add("attempts", attempts_of(request));
   document.add("max_tokens", count_or_null(request.max_tokens));
@@ -94,16 +92,16 @@ JsonValue request_document(const RecentRequest& request) {
 
 std::optional<RecentRequest> find_request(const MetricsRegistry& registry,
                                           std::string_view request_id) {
-  std::vector<RecentRequest> requests;
+  std::optional<RecentRequest> last;
   for (unsigned worker = 0; worker < registry.size(); ++worker) {
-    registry.worker_metrics(worker).recent_requests().append_to(requests);
-    registry.worker_metrics(worker).recent_failures().append_to(requests);
+    const WorkerMetrics& metrics = registry.worker_metrics(worker);
+    for (const RecentRequests* const list :
+         {&metrics.recent_requests(), &metrics.recent_failures()}) {
+      const auto found = list->find(request_id);
+      if (found && (!last || last->ended() < found->ended())) last = found;
+    }
   }
-  const std::string_view kept = request_id.substr(0, RecentRequest::max_request_id);
-  std::erase_if(requests,
-                [&](const RecentRequest& each) { return each.request_id.view() != kept; });
-  if (requests.empty()) return std::nullopt;
-  return *std::ranges::max_element(requests, {}, ended);
+  return last;
 }
 
 JsonValue::List recent_requests_document(const MetricsRegistry& registry) {
@@ -112,7 +110,7 @@ JsonValue::List recent_requests_document(const MetricsRegistry& registry) {
     registry.worker_metrics(worker).recent_requests().append_to(requests);
   }
   std::sort(requests.begin(), requests.end(),
-            [](const auto& a, const auto& b) { return ended(a) > ended(b); });
+            [](const auto& a, const auto& b) { return a.ended() > b.ended(); });
   if (requests.size() > max_recent_requests) requests.resize(max_recent_requests);
   JsonValue::List documents;
   documents.reserve(requests.size());

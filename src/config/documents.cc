@@ -77,6 +77,19 @@ check keys:
 `config/evenkeel.schema.json`.
 )";
 
+// Replaces what must not be shown in the scalars of the tree.
+void hide_in(Tree& tree, const VariablesUsed* variables) {
+  if (variables != nullptr && !tree.scalar.empty()) tree.scalar = variables->hide(tree.scalar);
+  for (std::size_t i = 0; i < tree.items.size(); ++i) {
+    const bool holds_hashes = i < tree.keys.size() && tree.keys[i].name == "keys_sha256";
+    if (holds_hashes) {
+      for (Tree& hash : tree.items[i].items) hash.scalar = "***";
+    } else {
+      hide_in(tree.items[i], variables);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace config_file
 
@@ -84,6 +97,17 @@ std::string print_config(const Config& config, bool with_defaults) {
   using namespace config_file;
   const StructForm<Config> form;
   return to_yaml(with_defaults ? form.tree(config, nullptr) : form.tree_without_defaults(config));
+}
+
+std::string show_config(const Config& config, const VariablesUsed* variables) {
+  using namespace config_file;
+  Tree tree = StructForm<Config>{}.tree_without_defaults(config);
+  hide_in(tree, variables);
+  std::string yaml = to_yaml(tree);
+  // The printer escapes `$`, which begins the names of variables here.
+  for (std::size_t at = 0; (at = yaml.find("$${", at)) != std::string::npos; ++at)
+    yaml.erase(at, 1);
+  return yaml;
 }
 
 std::string config_schema() {

@@ -236,12 +236,12 @@ void RequestRecorder::record_recent(RecentRequests& requests, const Target& targ
   if (const auto time = response.time_per_output_token()) {
     record.per_output_token = microseconds(*time);
   }
-  record.is_refused = outcome.fault.has_value();
-  if (record.is_refused) {
-    record.refusal = {.method = target.method,
-                      .host = target.host,
-                      .path = std::string_view(target_with_hidden_credentials(target.path)),
-                      .detail = outcome.detail};
+  record.has_failed = outcome.fault.has_value();
+  if (record.has_failed) {
+    record.failure = {.method = target.method, .host = target.host, .detail = outcome.detail};
+    const bool hides = target_holds_credential(target.path);
+    record.failure.path =
+        hides ? std::string_view(target_with_hidden_credentials(target.path)) : target.path;
   }
   requests.record(record);
 }

@@ -60,10 +60,10 @@ std::vector<std::string> names_of(X509* certificate) {
   return names;
 }
 
-std::chrono::system_clock::time_point expiry_of(const X509* certificate) {
+std::chrono::sys_seconds expiry_of(const X509* certificate) {
   std::tm parts{};
-  ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &parts);
-  return std::chrono::system_clock::from_time_t(timegm(&parts));
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &parts) != 1) return {};
+  return std::chrono::sys_seconds(std::chrono::seconds(timegm(&parts)));
 }
 
 /// The name in a server_name extension (RFC 6066); empty if it is malformed.

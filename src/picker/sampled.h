@@ -35,7 +35,7 @@ class SampledPicker final : public CandidatePicker {
   std::optional<double> compared_cost(std::size_t index, Instant now) override {
     const auto number = static_cast<std::uint32_t>(index);
     if (!scanned_ && number != drawn_.first && number != drawn_.second) return std::nullopt;
-    return cost_(number, now);
+    return Cost(cost_)(number, now);  // a copy: what it learns from picks stays as it is
   }
 
  private:

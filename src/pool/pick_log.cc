@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "evenkeel/picker/picker.h"
@@ -20,38 +23,72 @@ std::string_view state_for(const PoolState& pool, const Hint& hint, const Backen
   return deprioritized(pool, shared, hint.now) ? "avoided" : "open";
 }
 
-/// Returns a low number for what is shown first: candidates that the picker has compared, the
-/// cheapest one before all.
-double order_of(const PickCandidate& candidate) {
-  return candidate.cost.value_or(std::numeric_limits<double>::infinity());
+/// Returns the indices of the backends that a record keeps: the chosen one, those that the picker
+/// has compared, the cheapest one before all, then the others as the file has them.
+std::vector<std::size_t> kept_backends(const Backends& backends, const Backend& chosen,
+                                       const std::vector<std::optional<double>>& costs) {
+  constexpr double not_compared = std::numeric_limits<double>::infinity();
+  std::vector<std::size_t> order(backends.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::size_t kept = std::min(order.size(), PickRecord::max_candidates);
+  const auto rank = [&](std::size_t i) {
+    const bool is_other = backends[i].get() != &chosen;
+    return std::tuple(is_other, costs[i].value_or(not_compared), i);
+  };
+  std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(kept), {}, rank);
+  order.resize(kept);
+  return order;
+}
+
+/// `costs`: by the index of the backend.
+PickRecord describe(const PoolState& pool, const Hint& hint, const Backend& chosen,
+                    const std::vector<std::optional<double>>& costs) {
+  const Backends& backends = pool.backend_set().of(hint.subset);
+  PickRecord record{.request_id = std::string(hint.explained_id),
+                    .time = hint.now,
+                    .backend = chosen.id(),
+                    .how = "picked",
+                    .considered = backends.size()};
+  const auto kept = kept_backends(backends, chosen, costs);
+  record.candidates.reserve(kept.size());
+  for (const std::size_t i : kept) {
+    const Backend& backend = *backends[i];
+    record.candidates.push_back({.backend = backend.id(),
+                                 .state = state_for(pool, hint, backend),
+                                 .in_flight = backend.slots().in_flight(),
+                                 .weight = std::max(backend.spec().config.weight, 1u),
+                                 .polled = backend.shared().signals.values(),
+                                 .cost = costs[i]});
+  }
+  return record;
 }
 
 }  // namespace
 
-PickRecord describe_pick(const PoolState& pool, const Hint& hint, Picker* picker,
-                         const Backend& chosen, std::string_view how) {
+PickRecord describe_pick(const PoolState& pool, const Hint& hint, Picker& picker,
+                         const Backend& chosen) {
   const Backends& backends = pool.backend_set().of(hint.subset);
-  PickRecord record{.request_id = std::string(hint.explained),
-                    .time = hint.now,
-                    .backend = chosen.id(),
-                    .how = how,
-                    .considered = backends.size()};
+  // A picker looks at backends that are avoided only if all are.
+  const std::string_view chosen_state = state_for(pool, hint, chosen);
+  std::vector<std::optional<double>> costs(backends.size());
   for (std::size_t i = 0; i < backends.size(); ++i) {
-    const Backend& backend = *backends[i];
-    PickCandidate candidate{.backend = backend.id(),
-                            .state = state_for(pool, hint, backend),
-                            .in_flight = backend.slots().in_flight(),
-                            .weight = std::max(backend.spec().config.weight, 1u),
-                            .polled = backend.shared().signals.values()};
-    if (picker != nullptr) candidate.cost = picker->compared_cost(i, hint.now);
-    record.candidates.push_back(std::move(candidate));
+    if (state_for(pool, hint, *backends[i]) != chosen_state) continue;
+    costs[i] = picker.compared_cost(i, hint.now);
   }
-  std::ranges::stable_sort(record.candidates, {}, [&](const PickCandidate& each) {
-    return std::pair(each.backend != record.backend, order_of(each));
-  });
-  if (record.candidates.size() > PickRecord::max_candidates) {
-    record.candidates.resize(PickRecord::max_candidates);
-  }
+  return describe(pool, hint, chosen, costs);
+}
+
+PickRecord describe_placement(const PoolState& pool, const Hint& hint, const Backend& chosen,
+                              std::string_view how) {
+  const Backends& backends = pool.backend_set().of(hint.subset);
+  PickRecord record =
+      describe(pool, hint, chosen, std::vector<std::optional<double>>(backends.size()));
+  record.how = how;
+  if (record.candidates.empty() || record.candidates.front().backend != record.backend)
+    return record;  // it is outside of the subset
+  PickCandidate& own = record.candidates.front();
+  own.state = "open";  // it had a slot for the request
+  if (own.in_flight > 0) --own.in_flight;
   return record;
 }
 
@@ -80,6 +117,14 @@ std::vector<PickRecord> PickLog::find(std::string_view request_id) const {
   std::ranges::copy_if(records_, std::back_inserter(found),
                        [&](const PickRecord& each) { return each.request_id == request_id; });
   return found;
+}
+
+std::optional<PickRecord> PickLog::last(std::string_view request_id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(records_.rbegin(), records_.rend(), [&](const PickRecord& each) {
+    return each.request_id == request_id;
+  });
+  return found == records_.rend() ? std::nullopt : std::optional(*found);
 }
 
 }  // namespace evenkeel

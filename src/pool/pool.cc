@@ -229,11 +229,11 @@ const BackendPtr* Pool::pick_backend(const Hint& hint) {
     Picker& picker = picker_for(timed);
     const BackendPtr* backend = picker.pick(timed);
     if (backend == nullptr || admission.is_awaited((*backend)->shared())) return nullptr;
-    if (hint.explained.empty()) [[likely]] {
+    if (hint.explained_id.empty()) [[likely]] {
       if ((*backend)->try_acquire(timed.now)) return backend;
       continue;
     }
-    PickRecord record = describe_pick(*state_, timed, &picker, **backend, "picked");
+    PickRecord record = describe_pick(*state_, timed, picker, **backend);
     if (!(*backend)->try_acquire(timed.now)) continue;
     state_->picks().add(std::move(record));
     return backend;

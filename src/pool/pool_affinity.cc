@@ -68,11 +68,11 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
 
 /// Records that the request went where its session is, if it is recorded at all.
 void Pool::explain_session(const Hint& hint, const Backend& backend) const {
-  if (hint.explained.empty()) [[likely]]
+  if (hint.explained_id.empty()) [[likely]]
     return;
   Hint timed = hint;
   timed.now = loop_.now();
-  state_->picks().add(describe_pick(*state_, timed, nullptr, backend, "session"));
+  state_->picks().add(describe_placement(*state_, timed, backend, "session"));
 }
 
 void Pool::confirm_session(const SessionHint& session, const Backend& backend) {

@@ -44,7 +44,7 @@ void explain_wait(const AdmissionTicket& ticket, Instant now) {
   hint.now = now;
   const bool is_pinned = hint.pinned != nullptr;
   PickRecord record =
-      describe_pick(*ticket.pool, hint, nullptr, *ticket.backend, is_pinned ? "session" : "waited");
+      describe_placement(*ticket.pool, hint, *ticket.backend, is_pinned ? "session" : "waited");
   record.waited = ticket.waited();
   ticket.pool->picks().add(std::move(record));
 }
@@ -73,7 +73,7 @@ Result<Lease> outcome_of(const std::shared_ptr<AdmissionTicket>& ticket, Stage s
   }
   std::shared_ptr<PlacedRequest> placed;
   if (is_scheduled) placed = {ticket, &*ticket->placed};
-  if (!is_scheduled && !ticket->hint.explained.empty()) [[unlikely]]
+  if (!is_scheduled && !ticket->hint.explained_id.empty()) [[unlikely]]
     explain_wait(*ticket, now);
   return Lease::adopt(std::move(ticket->backend), ticket->waited(), std::move(placed));
 }

@@ -14,8 +14,8 @@ void add_explanation(const PoolState& pool, const Lease& lease, const Request& r
     const auto explanation = lease.placed()->explanation();
     if (explanation) text = compact_text(*explanation);
   } else {
-    const auto picks = pool.picks().find(request.info.identity.request_id);
-    if (!picks.empty()) text = compact_text(picks.back(), pool.config().picker.name);
+    const auto pick = pool.picks().last(request.info.identity.request_id);
+    if (pick) text = compact_text(*pick, pool.config().picker.name);
   }
   if (!text.empty()) response.fields.add("x-evenkeel-decision", response.fields.keep(text));
 }

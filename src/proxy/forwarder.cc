@@ -143,7 +143,7 @@ Hint Forwarder::hint_of(const Request& request) {
             .tenant = sharing_tenant(identity),
             .client = identity.client};
   if (is_explained(request)) [[unlikely]]
-    hint.explained = identity.request_id;
+    hint.explained_id = identity.request_id;
   if (options_.hash_header) {
     if (const auto value = request.fields.value(*options_.hash_header)) hint.key = hash_of(*value);
   } else if (request.info.inference != nullptr) {

@@ -315,8 +315,8 @@ std::vector<Mismatch> Router::mismatches(const Request& request) const {
   const auto mismatch_of = [&](const Rule& rule) {
     if (!rule.has_host(request)) return Mismatch::host;
     if (!rule.has_path(request, path)) return Mismatch::path;
-    if (!rule.has_method(request)) return Mismatch::method;
     if (!rule.has_fields(request)) return Mismatch::header;
+    if (!rule.has_method(request)) return Mismatch::method;
     const bool takes_body = rule.body == nullptr ||
                             (info != nullptr ? rule.body->matches(info->request, info->rest_unread)
                                              : claims_of(request, path, false).meet(*rule.body));

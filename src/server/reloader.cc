@@ -148,8 +148,10 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
     return std::move(reload);
   };
   co_await resolve_hosts(*next);
-  PreparedChange change{
-      .config = next, .hash = reload.file.hash, .variables = reload.file.variables};
+  PreparedChange change{.config = next,
+                        .hash = reload.file.hash,
+                        .changes = reload.file.changes,
+                        .variables = reload.file.variables};
   change.weights =
       config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*next, *config_);
   auto build = [next, active = pool_set_, inputs = build_inputs(*next, change.weights, true),
@@ -279,6 +281,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     status.pool_set = pool_set_;
     if (change.hash.empty()) return;
     status.variables = variables_;
+    status.last_changes = std::move(change.changes);
     status.config_hash = change.hash;
     status.loaded_at = std::chrono::system_clock::now();
     ++status.reloads;
@@ -428,7 +431,6 @@ void Reloader::report(const CheckedFile& file) {
     problems.pop_back();  // the log adds the last line end
     log::error("reload rejected; the previous configuration stays active:\n" + problems);
   } else {
-    process_.status.update([&](RuntimeStatus& status) { status.last_changes = file.changes; });
     log::info(fmt::format("reloaded {}{}: {} change{}; {}", file_,
                           file.takeover.empty() ? "" : " by another process", file.changes.size(),
                           file.changes.size() == 1 ? "" : "s", summary()));

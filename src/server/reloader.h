@@ -42,6 +42,7 @@ struct PreparedChange {
   OperatorOverrides::Weights weights;
   std::optional<PreparedListeners> listeners;      ///< empty: the listeners stay as they are
   std::string hash;                                ///< of the file's text; empty: no file was read
+  std::vector<std::string> changes;                ///< meaningful only with a `hash`
   std::shared_ptr<const VariablesUsed> variables;  ///< meaningful only with a `hash`
   AdminTls admin_tls;                              ///< meaningful only with a `hash`
   std::optional<AccessLogDestination> access_log;  ///< empty: it stays as it is

@@ -13,7 +13,7 @@ void RecentRequests::record(const RecentRequest& request) {
   }
   const std::size_t attempts =
       std::min<std::size_t>(request.attempt_count, RecentRequest::max_attempts);
-  const std::size_t size = request.is_refused ? sizeof request
+  const std::size_t size = request.has_failed ? sizeof request
                                               : offsetof(RecentRequest, attempts) +
                                                     attempts * sizeof(RecentRequest::Attempt);
   const std::size_t used = (size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
@@ -50,6 +50,19 @@ void RecentRequests::append_to(std::vector<RecentRequest>& requests) const {
     RecentRequest request;
     if (read(slot, request)) requests.push_back(request);
   }
+}
+
+std::optional<RecentRequest> RecentRequests::find(std::string_view request_id) const {
+  const Slots* const slots = slots_.load(std::memory_order_acquire);
+  if (slots == nullptr) return std::nullopt;
+  request_id = request_id.substr(0, RecentRequest::max_request_id);
+  std::optional<RecentRequest> found;
+  for (const Slot& slot : *slots) {
+    RecentRequest request;
+    if (!read(slot, request) || request.request_id.view() != request_id) continue;
+    if (!found || found->ended() < request.ended()) found = request;
+  }
+  return found;
 }
 
 }  // namespace evenkeel

@@ -64,6 +64,7 @@ Response refusal_response(const Error& error, ErrorFormat format, const Fields& 
   info.identity.request_id = id;
   info.outcome.status = response.status;
   info.outcome.fault = error.fault;
+  info.outcome.detail = response.fields.keep(error.detail);
   return response;
 }
 
@@ -72,11 +73,13 @@ Response failure_response(const Error& error, Request& request) {
   const std::string_view id = request.info.identity.request_id;
   if (!id.empty()) response.fields.add("x-request-id", id, FieldId::x_request_id);
   request.info.outcome.fault = error.fault;
+  request.info.outcome.detail = request.fields.keep(error.detail);
   return response;
 }
 
 RefusalReport::~RefusalReport() {
   info_.outcome.fault = error_.fault;
+  info_.outcome.detail = error_.detail;
   info_.outcome.status = status_;
   callbacks_.refused({error_.fault, status_, error_.detail, method_, host_, path_, info_});
 }

@@ -11,7 +11,10 @@ namespace {
 /// What happens to two pools whose clock the test sets.
 class Events : public RunningAdmin {
  protected:
-  Events() { start(); }
+  Events() {
+    start();
+    status_.update([](RuntimeStatus& status) { status.reloads = 1; });  // the start
+  }
 
   void update(std::int64_t second) {
     events_.update(RuntimeView(runtime_), EventHistory::Time(std::chrono::seconds(second)));

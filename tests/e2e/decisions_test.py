@@ -181,6 +181,7 @@ class Explaining(case.Case):
         self.assertEqual(found["route"], "rest")
         self.assertEqual(found["routes"], [{"route": "large", "mismatch": "body"}, {"route": "rest", "mismatch": None}])
         self.assertEqual(found["pools"][0]["pick"]["considered"], 2)
+        self.assertEqual(json.loads(daemon.ask_admin("/api/v1/events").body), [])
         self.assertEqual(daemon.api("explain?path=/v1/x&model=large")["route"], "large")
         self.assertIsNone(daemon.api("explain?path=/other&model=small")["route"])
         self.assertEqual(daemon.ask_admin("/api/v1/explain?path=x").status, 422)

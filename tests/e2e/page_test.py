@@ -238,12 +238,18 @@ class Page(case.Case):
 
     def test_the_configuration_is_shown_without_secrets(self):
         backend = self.backend()
-        daemon = self.daemon({"pools": [{"name": "pool", "backends": ["${HIDDEN}"]}]}, env={"HIDDEN": backend.address})
+        secret = 'p$s"s\\w'
+        config = {"pools": [{"name": "pool", "backends": ["${HIDDEN}"]}], "tenants": [{"name": "t", "keys_sha256": ["ab" * 32]}],
+                  "routes": [{"match": {"header": {"x-key": "${SECRET}"}}, "pool": "pool"}]}
+        daemon = self.daemon(config, env={"HIDDEN": backend.address, "SECRET": secret})
         browser = self.live(daemon)
         browser.evaluate('document.querySelector("#config").scrollIntoView()')
         browser.click("#config summary")
         browser.wait('document.querySelector("#config-body pre")?.textContent.includes("${HIDDEN}")')
-        self.assertNotIn(backend.address, browser.text("#config-body"))
+        shown = browser.text("#config-body")
+        self.assertIn("x-key: ${SECRET}", shown.replace('"', ""))
+        for hidden in (backend.address, "p$", "abab"):
+            self.assertNotIn(hidden, shown)
         config = json.loads(daemon.config_path.read_text())
         config["pools"][0]["picker"] = "round-robin"
         daemon.config_path.write_text(json.dumps(config))

@@ -1,4 +1,4 @@
-"""Makes docs/live-page.webp: the live page of `evenkeel demo`, after a minute of traffic.
+"""Makes docs/live-page.webp: the live page of `evenkeel demo`, after two minutes of traffic.
 
     EVENKEEL_BINARY=build/release/evenkeel python3 tests/e2e/screenshot.py docs/live-page.webp
 """
@@ -13,7 +13,7 @@ import time
 from browser import Browser
 from process import BINARY
 
-WARM_UP = 125 # seconds
+WARM_UP = 125  # seconds
 
 
 def main(path):

@@ -29,7 +29,7 @@ class RecordedPicks : public ::testing::Test {
   }
   Task<Result<Lease>> acquire(std::string_view name) {
     Hint hint;
-    hint.explained = name;
+    hint.explained_id = name;
     return pool_->acquire(hint);
   }
   Lease place(std::string_view name) {
@@ -66,7 +66,7 @@ TEST_F(RecordedPicks, SayWhoWasLookedAtWithWhatCounts) {
   for (const PickCandidate& each : record.candidates) {
     const bool is_out = each.backend == state_->backends()[2]->id();
     EXPECT_EQ(each.state, is_out ? "out" : "open") << each.backend;
-    EXPECT_EQ(each.cost, each.in_flight + 1.0) << each.backend;
+    EXPECT_EQ(each.cost, is_out ? std::nullopt : std::optional(each.in_flight + 1.0));
   }
 }
 
@@ -108,6 +108,8 @@ TEST_F(RecordedPicks, SayThatARequestWaited) {
 
   EXPECT_EQ(only("asked").how, "waited");
   EXPECT_GT(only("asked").waited, Duration{});
+  EXPECT_EQ(only("asked").candidates[0].state, "open");
+  EXPECT_EQ(only("asked").candidates[0].in_flight, 0u);
 }
 
 TEST_F(RecordedPicks, AreForgottenInTheEnd) {

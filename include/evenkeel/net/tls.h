@@ -43,7 +43,7 @@ struct TlsContexts;
 /// A certificate that a listener presents.
 struct PresentedCertificate {
   std::string name;  ///< the first of its names; may be empty
-  std::chrono::system_clock::time_point expires;
+  std::chrono::sys_seconds expires;
 };
 
 /// The TLS policy of a listener: TLS 1.3, and TLS 1.2 with ECDHE and AEAD; certificates by SNI;

@@ -84,7 +84,7 @@ struct Hint {
   /// text, which goes where connections are fewest. Outlives `Pool::acquire`.
   const RequestCost* cost = nullptr;
   /// The id of a request whose pick is recorded; empty: it is not. Outlives `Pool::acquire`.
-  std::string_view explained = {};
+  std::string_view explained_id = {};
   Instant now{};  ///< the time of the pick; Pool::acquire sets it
 };
 

@@ -47,10 +47,14 @@ struct PickRecord {
   std::vector<PickCandidate> candidates{};
 };
 
-/// Describes the choice of a backend for the request, before it takes a slot. `picker`: the one
-/// that has just chosen it; null: none has.
-PickRecord describe_pick(const PoolState& pool, const Hint& hint, Picker* picker,
-                         const Backend& chosen, std::string_view how);
+/// Describes the choice that a picker has just made, before the request takes a slot.
+PickRecord describe_pick(const PoolState& pool, const Hint& hint, Picker& picker,
+                         const Backend& chosen);
+
+/// Describes where a request went without a pick, once it has its slot: `how` is "session" or
+/// "waited".
+PickRecord describe_placement(const PoolState& pool, const Hint& hint, const Backend& chosen,
+                              std::string_view how);
 
 /// The record on one line, as a dictionary of RFC 8941: for a response's field
 /// `x-evenkeel-decision`.
@@ -64,6 +68,8 @@ class PickLog {
   void add(PickRecord record);
   /// Returns those of this request, the first one first.
   std::vector<PickRecord> find(std::string_view request_id) const;
+  /// Returns the last one of this request.
+  std::optional<PickRecord> last(std::string_view request_id) const;
 
  private:
   mutable std::mutex mutex_;

@@ -81,7 +81,7 @@ class PoolState {
   RetryBudget& retry_budget() const { return *retry_budget_; }
   /// Null if the pool has no scheduler.
   const std::shared_ptr<const ScheduledPool>& scheduled() const { return scheduled_; }
-  /// The picks that were recorded: see Hint::explained.
+  /// The picks that were recorded: see Hint::explained_id.
   PickLog& picks() const { return *picks_; }
   /// Null if the pool does not pin sessions.
   Affinity* affinity() const { return affinity_.get(); }

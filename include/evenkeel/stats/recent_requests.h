@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -46,8 +47,8 @@ struct RecentRequest {
   };
   static constexpr std::size_t max_request_id = 47;
   static constexpr std::size_t max_attempts = 3;  ///< that are kept: the last ones
-  /// What was asked for, and why that failed.
-  struct Refusal {
+  /// What a request asked for that has failed, and why it has.
+  struct Failure {
     ShortText<15> method;
     ShortText<63> host;
     ShortText<95> path;     ///< with its query, less credentials
@@ -78,15 +79,17 @@ struct RecentRequest {
   std::int64_t first_token = -1;
   std::int64_t per_output_token = -1;
   std::int64_t max_gap = -1;
-  bool is_refused = false;                       ///< true if `refusal` says more
+  bool has_failed = false;                       ///< true if `failure` says more
   std::array<Attempt, max_attempts> attempts{};  ///< those beyond the count are not recorded
-  Refusal refusal{};                             ///< last: not recorded without need
+  Failure failure{};                             ///< last: not recorded without need
+
+  std::int64_t ended() const { return started + duration; }
 };
 
-/// The last requests of one worker. Recording one copies less than a kilobyte and takes no lock. A
+/// The last requests of one worker. Recording one copies about a kilobyte and takes no lock. A
 /// reader that meets a request while it is being written leaves it out.
 ///
-/// Thread: `record` on one thread, `append_to` on any.
+/// Thread: `record` on one thread, the others on any.
 class RecentRequests {
  public:
   static constexpr std::size_t capacity = 256;
@@ -98,6 +101,8 @@ class RecentRequests {
 
   void record(const RecentRequest& request);
   void append_to(std::vector<RecentRequest>& requests) const;
+  /// Returns the one of this id that has ended last.
+  std::optional<RecentRequest> find(std::string_view request_id) const;
 
  private:
   static_assert(std::is_trivially_copyable_v<RecentRequest>);

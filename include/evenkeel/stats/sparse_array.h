@@ -14,7 +14,8 @@ namespace evenkeel {
 /// two workers share none; it never moves and lives as long as the array. An item whose index is
 /// removed is kept for another one.
 ///
-/// Thread: `at` on one thread, `find` on any, `remove_if` on any, one at a time.
+/// Thread: `at` on one thread, `find` and `each` on any, `remove_if` on any, one at a time. `each`
+/// may visit an item that is being removed.
 template <class T>
 class SparseArray {
  public:

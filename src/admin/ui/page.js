@@ -1,6 +1,6 @@
 // Ties the views of the page to the stream of changes.
 import {askJson, Feed, keyOf, token} from "./live.js";
-import {byId, clock, count, el, seconds, setText, span} from "./format.js";
+import {byId, count, el, seconds, setText, span} from "./format.js";
 import {metrics, Samples} from "./samples.js";
 import {Chart} from "./charts.js";
 import {drawScale, HeatMap} from "./heat_map.js";
@@ -88,7 +88,7 @@ async function showEvents(total) {
   const events = await askJson("/api/v1/events");
   eventsShown = total;
   const items = events.map((event) => el("li", {className: "state-" + (event.to ?? event.kind)},
-    el("time", {}, clock(event.second)), " ", eventText(event)));
+    el("time", {}, new Date(event.second * 1000).toLocaleString([], {hourCycle: "h23"})), " ", eventText(event)));
   byId("events").replaceChildren(...(items.length ? items : [el("li", {className: "note"}, "None since the daemon started.")]));
 }
 
@@ -96,8 +96,9 @@ let configShown = null;  // its hash
 async function showConfig() {
   const {status} = feed.state;
   if (!byId("config").open || status.config?.hash === configShown) return;
-  configShown = status.config?.hash;
+  const {hash} = status.config;
   const {file, yaml, changes} = await askJson("/api/v1/config");
+  configShown = hash;
   const made = changes.length ? [el("p", {}, "The last reload changed:"), el("ul", {}, ...changes.map((each) => el("li", {}, each)))] : [];
   byId("config-body").replaceChildren(el("p", {className: "note"}, file), ...made, el("pre", {className: "scroll"}, yaml));
 }

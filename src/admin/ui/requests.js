@@ -37,6 +37,7 @@ export class RequestList {
   #requests = [];
   #order = "recent";
   #asking = false;
+  #explained = "";
 
   constructor({list, panel}) {
     Object.assign(this, {list, panel});
@@ -82,8 +83,10 @@ export class RequestList {
     const close = el("button", {type: "button", className: "close", onclick: () => { this.panel.hidden = true; }}, "Close");
     const head = [close, el("h3", {}, "Request " + request.request_id)];
     this.panel.hidden = false;
+    const asked = this.#explained = request.request_id;
     try {
       const {ended, routes, attempts} = await askJson("/api/v1/decisions/" + encodeURIComponent(request.request_id));
+      if (asked !== this.#explained) return;  // a later one was asked for
       this.panel.replaceChildren(...head, ...ending(ended), ...routesOf(routes), ...attempts.flatMap(decision));
     } catch (error) {
       this.panel.replaceChildren(...head, el("p", {}, error.message));
@@ -133,16 +136,15 @@ function pick(attempt) {
 
 /** Where a request would go, as /api/v1/explain says. */
 export function explained({routes, route, pools}) {
-  const unknown = (picker) => picker === "expected-time" ? "decided by the prompt and the queue" : "no backend can take it now";
-  const pickOf = ({pool, picker, pick: chosen}) => chosen ? pick(chosen) : [el("p", {}, `${pool}: ${unknown(picker)}`)];
+  const pickOf = ({pool, pick: chosen, note}) => chosen ? pick(chosen) : [el("p", {}, `${pool}: ${note}`)];
   return [el("p", {}, route == null ? "No route takes it." : `Route ${route} takes it.`), ...routesOf(routes), ...pools.flatMap(pickOf)];
 }
 
 /** A decision about one attempt: what was considered, predicted, and what came of it. */
 function decision(attempt) {
   const {predicted, outcome, held} = attempt;
-  if (!held) return pick(attempt);
-  const text = `${attempt.pool}: ${attempt.state}, ${attempt.backend ?? "no backend"}; held ${seconds(held?.seconds)}; ` +
+  if (!held) return pick(attempt);  // of another picker than expected-time
+  const text = `${attempt.pool}: ${attempt.state}, ${attempt.backend ?? "no backend"}; held ${seconds(held.seconds)}; ` +
     `predicted first token ${seconds(predicted?.ttft_seconds)}, came after ${seconds(outcome?.ttft_seconds)}; ` +
     `${attempt.candidates.length} of ${attempt.considered} considered backends are shown`;
   return [el("p", {}, text), table(candidateColumns, attempt.candidates, attempt.backend)];
