@@ -171,7 +171,7 @@ void each_key(Of<TracingConfig>, const auto& visit) {
             "`/v1/traces`. `off`: requests are not traced, and their `traceparent` is passed on "
             "as it is. Where the key is absent, the variables of OpenTelemetry count, such as "
             "`OTEL_EXPORTER_OTLP_ENDPOINT`."},
-        &T::otlp, TextForm{"a URL or off", check_collector, "^off$|^https?://|\\$\\{"});
+        &T::otlp, TextForm{"a URL or off", check_collector, "^off$|^https?://"});
   visit(Key{"sample",
             "Share of the traces that begin here whose spans are exported. A client with a valid "
             "`traceparent` decides for its own. Requests that fail or are slow are exported "

@@ -310,7 +310,7 @@ class Metrics(case.Case):
         "backend_requests_total": {"pool", "backend", "code_class"},
         "backend_time_to_first_byte_seconds": {"pool", "backend"},
         "backend_time_per_output_token_seconds": {"pool", "backend"}, "backend_slow": {"pool", "backend", "part"},
-        "pick_duration_seconds": set(), "event_loop_lag_seconds": set(),
+        "pick_duration_seconds": set(), "event_loop_lag_seconds": set(), "control_loop_lag_seconds": set(),
         "access_log_dropped_total": set(), "log_dropped_total": set(),
         "trace_spans_exported_total": set(), "trace_spans_dropped_total": {"reason"}, "trace_export_failures_total": set(),
         "config_last_reload_successful": set(),
