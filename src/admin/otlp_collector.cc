@@ -84,7 +84,8 @@ OtlpCollector::OtlpCollector(const TracingConfig& config, const std::string& ver
       "content-type: application/json\r\ncontent-encoding: gzip\r\n",
       url_.substr(path_at), to_string(address_), version);
   for (const auto& [name, value] : pairs_of(config.headers)) {
-    if (may_be_in_head(name) && may_be_in_head(value)) head_ += name + ": " + value + "\r\n";
+    if (!may_be_in_head(name) || !may_be_in_head(value)) continue;
+    head_ += fmt::format("{}: {}\r\n", name, value);
   }
   before_ =
       fmt::format(R"({{"resourceSpans":[{{"resource":{{"attributes":{}}},"scopeSpans":[{{"scope":)"

@@ -158,10 +158,13 @@ std::string percent_text(const std::optional<double>& ratio) {
 }
 
 const JsonValue& value_at(const JsonValue& document, std::string_view path) {
-  if (path.empty()) return document;
-  const std::size_t dot = path.find('.');
-  const JsonValue& value = document[path.substr(0, dot)];
-  return dot == path.npos ? value : value_at(value, path.substr(dot + 1));
+  const JsonValue* value = &document;
+  while (!path.empty()) {
+    const std::string_view name = path.substr(0, path.find('.'));
+    path.remove_prefix(std::min(path.size(), name.size() + 1));
+    value = &(*value)[name];
+  }
+  return *value;
 }
 
 Lines documents_text(std::span<const DocumentColumn> columns,

@@ -59,7 +59,7 @@ constexpr std::array<DocumentColumn, 8> pick_columns = {{
 }};
 
 std::string outcome_text(const JsonValue& attempt) {
-  const std::string state = word_text(attempt["state"]);
+  std::string state = word_text(attempt["state"]);
   if (attempt["predicted"].is_null()) return state;
   return fmt::format("{}, on {}", state, backend_text(attempt["backend"]));
 }

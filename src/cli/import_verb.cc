@@ -39,8 +39,8 @@ void add_import_verb(CLI::App& app, Invocation& invocation) {
     auto* each = verb->add_subcommand(name, fmt::format("From a configuration of {}", name));
     auto file = std::make_shared<std::string>();
     each->add_option("file", *file, "- reads standard input")->required()->type_name("FILE");
-    each->callback([file, format = format, &invocation] {
-      invocation.exit_code = print_output(import_file(format, *file));
+    each->callback([file, chosen = format, &invocation] {
+      invocation.exit_code = print_output(import_file(chosen, *file));
     });
   }
 }

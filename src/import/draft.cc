@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
@@ -73,9 +74,10 @@ std::string name_like(std::string_view wanted) {
 /// All of a match in one text.
 std::string text_of(const RouteMatch& match) {
   std::string text = match.host + '\n' + match.path;
-  for (const auto& [name, value] : match.header) text += "\nh" + name + ' ' + value;
-  for (const std::string& method : match.method) text += "\nm" + method;
-  for (const std::string& model : match.model) text += "\nn" + model;
+  for (const auto& [name, value] : match.header)
+    text.append("\nh").append(name).append(" ").append(value);
+  for (const std::string& method : match.method) text.append("\nm").append(method);
+  for (const std::string& model : match.model) text.append("\nn").append(model);
   return text;
 }
 
@@ -178,7 +180,8 @@ bool Draft::add_route(RouteMatch match, std::vector<RouteTarget> targets, int li
 
 Import Draft::finished(std::string_view nothing_found) && {
   Import result;
-  std::ranges::stable_sort(notes_, {}, &ImportNote::line);
+  std::ranges::sort(notes_, {},
+                    [](const ImportNote& note) { return std::tie(note.line, note.text); });
   const auto repeated = std::ranges::unique(notes_, [](const ImportNote& a, const ImportNote& b) {
     return a.line == b.line && a.text == b.text;
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "evenkeel/base/decimal.h"
@@ -324,8 +325,9 @@ void LitellmImport::add_routes() {
   const auto stars = [](const Group* group) {
     return group->name.find('*') == std::string::npos ? std::string::npos : group->name.size();
   };
-  std::ranges::stable_sort(firsts,
-                           [&](const Group* a, const Group* b) { return stars(a) > stars(b); });
+  std::ranges::sort(firsts, [&](const Group* a, const Group* b) {
+    return std::tuple(stars(a), b->line) > std::tuple(stars(b), a->line);
+  });
   for (const Group* first : firsts) {
     std::vector<RouteTarget> targets;
     for (const Group& group : groups_) {

@@ -1,7 +1,9 @@
 #include "import/nginx.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
@@ -150,8 +152,8 @@ std::vector<std::pair<RouteMatch, std::string>> NginxImport::routes_of(const Ngi
     if (const auto location = location_of(each)) locations.push_back(*location);
   }
   // As nginx chooses: an exact path, else the longest prefix.
-  std::ranges::stable_sort(locations, [](const Location& a, const Location& b) {
-    return std::pair(a.exact, a.path.size()) > std::pair(b.exact, b.path.size());
+  std::ranges::sort(locations, std::ranges::greater(), [](const Location& location) {
+    return std::tuple(location.exact, location.path.size(), location.path);
   });
   std::vector<std::pair<RouteMatch, std::string>> routes;
   for (const Location& location : locations) {

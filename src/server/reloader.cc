@@ -515,7 +515,7 @@ Task<void> Reloader::check_takeover_and_sockets(CheckedFile& file, std::stop_tok
   std::ranges::sort(hosts);
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   if (next.listeners.size() > max_checked_listeners || hosts.size() > max_checked_hosts) {
-    unchecked.push_back("whether the addresses of the listeners can be opened");
+    unchecked.emplace_back("whether the addresses of the listeners can be opened");
     co_return;
   }
   auto resolved = co_await look_up_listener_hosts(process_.loop, std::move(hosts), std::move(left));

@@ -53,18 +53,20 @@ class ResponseBody : public LinkBody {
   }
 
  protected:
-  /// Both outlive it.
-  ResponseBody(const Loop& loop, BackendExchange& exchange, bool awaits_beginning)
-      : loop_(loop), exchange_(exchange), delay_(loop.now()) {
-    awaits_beginning_ = awaits_beginning;
-  }
-
   /// The backend has broken the response.
   void note_break() {
     if (delay_.is_long()) note_awaited_client();
   }
 
  private:
+  friend Reader;
+
+  /// Both outlive it.
+  ResponseBody(const Loop& loop, BackendExchange& exchange, bool awaits_beginning)
+      : loop_(loop), exchange_(exchange), delay_(loop.now()) {
+    awaits_beginning_ = awaits_beginning;
+  }
+
   Reader& reader() { return static_cast<Reader&>(*this); }
 
   Task<Result<Chunk>> wait() {

@@ -81,8 +81,8 @@ class BadFiles(ReloadCase):
         self.assert_all_refuse("did you mean 'least-connections'")
         self.pool["protocol"] = "http2"
         self.assert_all_refuse("did you mean 'h2'")
-        self.config["log"] = {"path": "off"}
-        self.assert_all_refuse("did you mean 'access_log'")
+        self.config["logging"] = {"level": "debug"}
+        self.assert_all_refuse("did you mean 'log'")
 
 
 if __name__ == "__main__":
