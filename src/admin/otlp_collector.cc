@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/config/address.h"
+#include "evenkeel/http/fields.h"
 #include "evenkeel/json/value.h"
 #include "evenkeel/json/writer.h"
 
@@ -41,6 +43,15 @@ Pairs pairs_of(std::string_view text) {
 bool may_be_in_head(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
+}
+
+/// True for a field that says how the request is sent.
+bool is_own_field(std::string_view name) {
+  constexpr std::array<std::string_view, 7> own = {
+      "host",       "content-type",   "connection",       "content-encoding",
+      "user-agent", "content-length", "transfer-encoding"};
+  return std::ranges::any_of(own,
+                             [&](std::string_view each) { return equals_ignore_case(each, name); });
 }
 
 std::uint64_t number_in(const JsonValue& value) {  // 64 bits are strings in OTLP's JSON
@@ -84,7 +95,7 @@ OtlpCollector::OtlpCollector(const TracingConfig& config, const std::string& ver
       "content-type: application/json\r\ncontent-encoding: gzip\r\n",
       url_.substr(path_at), to_string(address_), version);
   for (const auto& [name, value] : pairs_of(config.headers)) {
-    if (!may_be_in_head(name) || !may_be_in_head(value)) continue;
+    if (!may_be_in_head(name) || !may_be_in_head(value) || is_own_field(name)) continue;
     head_ += fmt::format("{}: {}\r\n", name, value);
   }
   before_ =

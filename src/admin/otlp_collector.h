@@ -39,7 +39,6 @@ class OtlpCollector {
   OtlpOutcome send(const std::string& body, Duration timeout);
   /// Ends what is being sent; nothing can be sent any more.
   void cancel() { client_.cancel(); }
-  const std::string& url() const { return url_; }
 
  private:
   Result<Done> prepare();

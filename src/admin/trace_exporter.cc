@@ -143,8 +143,7 @@ class TraceExporter::Impl {
   /// Reports a failure once, until spans are taken again.
   void report_failure(const OtlpOutcome& outcome) {
     if (std::exchange(failure_reported_, true)) return;
-    log::warning(fmt::format("traces cannot be exported to {}: {}", collector_->url(),
-                             log_text_of(outcome)));
+    log::warning(fmt::format("tracing.otlp: spans cannot be exported: {}", log_text_of(outcome)));
   }
   static std::string log_text_of(const OtlpOutcome& outcome) {
     if (outcome.kind != OtlpOutcome::Kind::taken) return outcome.why;

@@ -46,6 +46,13 @@ void hide_values_of(std::string_view key, std::string& text) {
   }
 }
 
+bool is_before(const Problem& a, const Problem& b) {
+  return std::tie(a.line, a.column, a.path, a.message) <
+         std::tie(b.line, b.column, b.path, b.message);
+}
+
+}  // namespace
+
 /// Hides the queries of URLs: they may have keys.
 void hide_queries(std::string& text) {
   constexpr std::string_view ends = " \t\r\n\"'";
@@ -55,13 +62,6 @@ void hide_queries(std::string& text) {
     if (query < end) text.replace(query + 1, end - query - 1, end - query - 1, '*');
   }
 }
-
-bool is_before(const Problem& a, const Problem& b) {
-  return std::tie(a.line, a.column, a.path, a.message) <
-         std::tie(b.line, b.column, b.path, b.message);
-}
-
-}  // namespace
 
 void Report::add(Mark mark, std::string path, std::string message, std::string help) {
   for (std::string key = path; !key.empty() && affected_paths_.insert(key).second;) {
@@ -190,7 +190,6 @@ bool has_value_at(std::string_view text, std::size_t at, std::string_view value)
 }  // namespace config_file
 
 std::string VariablesUsed::hide(std::string text) const {
-  if (values.empty() || text.empty()) return text;
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
     const std::pair<const std::string, std::string>* longest = nullptr;
@@ -201,6 +200,7 @@ std::string VariablesUsed::hide(std::string text) const {
     shown += longest == nullptr ? text.substr(at, 1) : longest->second;
     at += longest == nullptr ? 1 : longest->first.size();
   }
+  config_file::hide_queries(shown);
   return shown;
 }
 

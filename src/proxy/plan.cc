@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
 #include "proxy/filter_chain.h"
 #include "proxy/model_directory.h"
@@ -140,7 +141,14 @@ Task<Result<Response>> Plan::answer(Request& request) {
     case RouteState::listed:
       if (ModelDirectory::is_for(request)) return model_directory_->handle(request);
       return ollama_lists_->handle(request);
-    case RouteState::fixed: return Result<Response>(routes_->fixed_response(request));
+    case RouteState::fixed:
+      if (is_grpc(request)) {
+        return Result<Response>(Error{.fault = Fault::no_route,
+                                      .side = Side::client,
+                                      .detail = "the route of this call has a fixed response, "
+                                                "which is none to a gRPC call"});
+      }
+      return Result<Response>(routes_->fixed_response(request));
     case RouteState::shed:
       return Result<Response>(Error{.fault = Fault::out_of_memory,
                                     .detail = "too little memory is left (limits.memory)"});

@@ -53,7 +53,9 @@ struct HeadClaims {
   std::string model;         // without a body: as its path or its query names it
 
   /// True if a request without a body may meet `wanted`: only the condition on the model can fail.
-  bool meet(const BodyMatch& wanted) const {
+  /// `strict`: it may not without a model, as for a route that answers itself.
+  bool meet(const BodyMatch& wanted, bool strict) const {
+    if (strict && model.empty()) return false;
     if (!wanted.depends_on_model()) return true;
     return model.empty() ? !needs_model : wanted.takes_model(model);
   }
@@ -154,6 +156,7 @@ Router::Router(const std::vector<RouteConfig>& routes) {
     }
     rule.always = rule.host.empty() && !rule.path && rule.fields.empty() && rule.methods.empty() &&
                   rule.calls.empty();
+    rule.responds = route.respond.has_value();
     if (match.looks_into_body()) rule.body = std::make_shared<const BodyMatch>(match);
     rules_.push_back(std::move(rule));
   }
@@ -234,7 +237,7 @@ std::optional<RouteChoice> Router::route(const Request& request) const {
   std::optional<HeadClaims> claims;
   const auto found = first_match(request, [&](std::size_t i, std::string_view path) {
     if (!claims) claims = claims_of(request, path, request.body != nullptr);
-    return claims->has_body || claims->meet(*rules_[i].body);
+    return claims->has_body || claims->meet(*rules_[i].body, rules_[i].responds);
   });
   if (!found) return std::nullopt;
   return RouteChoice{.index = *found,
@@ -249,7 +252,7 @@ std::optional<std::size_t> Router::route_inspected(const Request& request,
     const InferenceInfo* const info = request.info.inference.get();
     if (info != nullptr && !info->is_empty) return wanted.matches(info->request, info->rest_unread);
     if (!claims) claims = claims_of(request, path, false);
-    return claims->meet(wanted);
+    return claims->meet(wanted, rules_[i].responds);
   };
   return first_match(request, body_matches, first);
 }
@@ -317,9 +320,10 @@ std::vector<Mismatch> Router::mismatches(const Request& request) const {
     if (!rule.has_path(request, path)) return Mismatch::path;
     if (!rule.has_fields(request)) return Mismatch::header;
     if (!rule.has_method(request)) return Mismatch::method;
-    const bool takes_body = rule.body == nullptr ||
-                            (info != nullptr ? rule.body->matches(info->request, info->rest_unread)
-                                             : claims_of(request, path, false).meet(*rule.body));
+    const bool takes_body =
+        rule.body == nullptr ||
+        (info != nullptr ? rule.body->matches(info->request, info->rest_unread)
+                         : claims_of(request, path, false).meet(*rule.body, rule.responds));
     return takes_body ? Mismatch::none : Mismatch::body;
   };
   std::vector<Mismatch> mismatches;

@@ -221,7 +221,7 @@ class Tracing(case.Case):
                               "tracing": {"otlp": f"http://{address}"}})
         for _ in range(20):
             self.assertEqual(exchange(daemon.address).status, 200)
-        daemon.wait_line(r"traces cannot be exported to http://.*/v1/traces: connect_failed")
+        daemon.wait_line(r"tracing\.otlp: spans cannot be exported: connect_failed")
         self.eventually(lambda: daemon.metric("evenkeel_trace_export_failures_total") >= 2)
         self.eventually(lambda: daemon.metric("evenkeel_trace_spans_dropped_total", reason="unreachable") > 0,
                         within=60)

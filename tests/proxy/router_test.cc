@@ -72,6 +72,24 @@ TEST(Router, SaysWhatEachRouteLacks) {
   EXPECT_EQ(words, (std::vector<std::string>{"host", "path", "method", "header", "body", "none"}));
 }
 
+TEST(Router, GivesAFixedResponseOnlyToRequestsThatNameItsModel) {
+  std::vector<RouteConfig> routes(2);
+  routes[0].match = {.model = {"old"}};
+  routes[0].respond = RespondConfig{};
+  const Router router(routes);
+  const auto route = [&](std::string_view path) {
+    Request request;
+    request.method = "GET";
+    request.authority = "a";
+    request.path = path;
+    return router.route(request)->index;
+  };
+
+  EXPECT_EQ(route("/v1/models"), 1U);
+  EXPECT_EQ(route("/v1/models/old"), 0U);
+  EXPECT_EQ(route("/v1/models/new"), 1U);
+}
+
 class Routes : public testing::Test {
  protected:
   std::string route(std::string_view path, std::string_view host = "a",

@@ -95,6 +95,7 @@ class Router {
     std::vector<std::string> calls;         // "/package.Service/" or "/package.Service/Method"
     std::shared_ptr<const BodyMatch> body;  // null: any
     bool always = false;
+    bool responds = false;  // itself, without a backend
 
     bool matches(const Request& request, std::string_view path_text) const;
     bool has_host(const Request& request) const;
