@@ -39,25 +39,12 @@ static_assert(max_request_id_bytes + max_trace_id_bytes + 2 * max_client_bytes +
                   AttemptList::capacity * max_attempt_bytes + max_keys_and_numbers_bytes <=
               std::tuple_size_v<AccessLogBuffer>);
 
-/// Appends to a line. REQUIRES: the values fit, see the capacities above.
-class Writer {
+class LineWriter : public Writer {
  public:
-  explicit Writer(char* at) : at_(at) {}
+  using Writer::number;
+  using Writer::Writer;
 
-  char* end() const { return at_; }
-
-  template <std::size_t N>
-  void text(const char (&literal)[N]) {
-    at_ = put(at_, literal);
-  }
-  void string(std::string_view value, std::size_t capacity) {
-    at_ = put_string(at_, value, capacity);
-  }
-  void date(const std::array<char, 20>& date) {
-    std::memcpy(at_, date.data(), date.size());
-    at_ += date.size();
-  }
-  void number(std::uint64_t value) { at_ = put_number(at_, value); }
+  void date(const std::array<char, 20>& date) { plain({date.data(), date.size()}); }
   template <class Integer>
   void number(const std::optional<Integer>& value) {
     at_ = value ? put_number(at_, *value) : put(at_, "null");
@@ -68,13 +55,10 @@ class Writer {
   void milliseconds(const std::optional<Duration>& duration) {
     at_ = duration ? put_milliseconds(at_, *duration) : put(at_, "null");
   }
-
- private:
-  char* at_;
 };
 
 /// Writes what was requested, by which client, and which backend got it.
-void write_target(Writer& line, const AccessLogEntry& entry) {
+void write_target(LineWriter& line, const AccessLogEntry& entry) {
   line.text(",\"request_id\":");
   line.string(entry.request_id, max_request_id_bytes);
   if (!entry.trace_id.empty()) {
@@ -113,7 +97,7 @@ void write_target(Writer& line, const AccessLogEntry& entry) {
   }
 }
 
-void write_attempts(Writer& line, const AccessLogEntry& entry) {
+void write_attempts(LineWriter& line, const AccessLogEntry& entry) {
   line.text(",\"attempts\":[");
   for (const AttemptRecord& attempt : entry.attempts) {
     const bool last = &attempt == &entry.attempts.back();
@@ -133,7 +117,7 @@ void write_attempts(Writer& line, const AccessLogEntry& entry) {
   line.text("]");
 }
 
-void write_times(Writer& line, const AccessLogEntry& entry) {
+void write_times(LineWriter& line, const AccessLogEntry& entry) {
   line.text(",\"duration_ms\":");
   line.milliseconds(entry.duration);
   line.text(",\"head_ms\":");
@@ -152,7 +136,7 @@ void write_times(Writer& line, const AccessLogEntry& entry) {
   line.milliseconds(entry.first_byte);
 }
 
-void write_inference(Writer& line, const AccessLogInference& inference) {
+void write_inference(LineWriter& line, const AccessLogInference& inference) {
   line.text(",\"model\":");
   line.string(inference.model, max_model_bytes);
   line.text(",\"task\":");
@@ -207,7 +191,7 @@ std::string_view AccessLogFormatter::format(const AccessLogEntry& entry, AccessL
     *put_rfc3339(date_.data(), std::chrono::sys_seconds(std::chrono::seconds(second))) = '.';
   }
 
-  Writer line(buffer.data());
+  LineWriter line(buffer.data());
   line.text("{\"time\":\"");
   line.date(date_);
   const auto fraction = static_cast<unsigned>(micros % 1'000'000);

@@ -130,4 +130,29 @@ inline char* put_milliseconds(char* at, Duration duration) {
   return put_micros_as_milliseconds(at, std::chrono::duration_cast<Micros>(duration).count());
 }
 
+/// Appends to a text. REQUIRES: the values fit.
+class Writer {
+ public:
+  explicit Writer(char* at) : at_(at) {}
+
+  char* end() const { return at_; }
+
+  template <std::size_t N>
+  void text(const char (&literal)[N]) {
+    at_ = put(at_, literal);
+  }
+  /// What needs no escaping and is short.
+  void plain(std::string_view value) {
+    std::memcpy(at_, value.data(), value.size());
+    at_ += value.size();
+  }
+  void string(std::string_view value, std::size_t capacity) {
+    at_ = put_string(at_, value, capacity);
+  }
+  void number(std::uint64_t value) { at_ = put_number(at_, value); }
+
+ protected:
+  char* at_;
+};
+
 }  // namespace evenkeel::log_text

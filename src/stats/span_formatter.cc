@@ -37,22 +37,10 @@ enum class SpanKind : std::uint8_t { internal = 1, server = 2, client = 3 };
 
 using Time = std::chrono::system_clock::time_point;
 
-/// Appends to the JSON. REQUIRES: the values fit, see the capacities above.
-class Writer {
+class AttributeWriter : public Writer {
  public:
-  explicit Writer(char* at) : at_(at) {}
+  using Writer::Writer;
 
-  char* end() const { return at_; }
-
-  template <std::size_t N>
-  void text(const char (&literal)[N]) {
-    at_ = put(at_, literal);
-  }
-  /// What needs no escaping and is short.
-  void plain(std::string_view value) {
-    std::memcpy(at_, value.data(), value.size());
-    at_ += value.size();
-  }
   void hex(std::uint64_t number) { at_ = put_hex(at_, number); }
   void nanoseconds(Time time) {
     const auto since =
@@ -75,7 +63,7 @@ class Writer {
     if (value.empty()) return;
     begin_attribute(key);
     text("\"stringValue\":");
-    at_ = put_string(at_, value, capacity);
+    string(value, capacity);
     text("}}");
   }
   /// 64 bits are strings in OTLP's JSON.
@@ -83,7 +71,7 @@ class Writer {
   void attribute(const char (&key)[N], std::uint64_t value) {
     begin_attribute(key);
     text("\"intValue\":\"");
-    at_ = put_number(at_, value);
+    number(value);
     text("\"}}");
   }
   template <std::size_t N, class Integer>
@@ -105,7 +93,7 @@ class Writer {
     text("\"doubleValue\":");
     const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(*value).count();
     const auto whole = static_cast<std::uint64_t>(std::max<std::int64_t>(micros, 0));
-    at_ = put_number(at_, whole / 1'000'000);
+    number(whole / 1'000'000);
     text(".");
     at_ = put_triple(at_, static_cast<unsigned>(whole / 1000 % 1000));
     at_ = put_triple(at_, static_cast<unsigned>(whole % 1000));
@@ -117,7 +105,7 @@ class Writer {
     if (value.empty()) return;
     begin_attribute(key);
     text("\"arrayValue\":{\"values\":[{\"stringValue\":");
-    at_ = put_string(at_, value, capacity);
+    string(value, capacity);
     text("}]}}}");
   }
   template <std::size_t N>
@@ -138,7 +126,6 @@ class Writer {
     text("\",\"value\":{");
   }
 
-  char* at_;
   bool first_ = true;
 };
 
@@ -174,7 +161,7 @@ class SpanWriter {
 
   const AccessLogEntry& entry_;
   const RequestSpans& spans_;
-  Writer out_;
+  AttributeWriter out_;
   std::array<char, max_decimal_digits> status_;
 };
 
