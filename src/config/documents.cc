@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "config/fields.h"
@@ -77,16 +78,23 @@ check keys:
 `config/evenkeel.schema.json`.
 )";
 
-// Replaces what must not be shown in the scalars of the tree.
-void hide_in(Tree& tree, const VariablesUsed* variables) {
-  if (variables != nullptr && !tree.scalar.empty()) tree.scalar = variables->hide(tree.scalar);
+// Shows the scalars of the tree as the file has them where they come from variables, and no hash of
+// a key. `path`: of the tree. A value that stands elsewhere too is hidden there, by its text.
+void show_as_written(Tree& tree, const VariablesUsed& variables, const std::string& path) {
+  const auto written = variables.written.find(path);
+  if (tree.items.empty() && !tree.scalar.empty()) {
+    const bool is_written = written != variables.written.end();
+    tree.scalar = variables.hide(is_written ? written->second : tree.scalar);
+  }
   for (std::size_t i = 0; i < tree.items.size(); ++i) {
-    const bool holds_hashes = i < tree.keys.size() && tree.keys[i].name == "keys_sha256";
-    if (holds_hashes) {
-      for (Tree& hash : tree.items[i].items) hash.scalar = "***";
-    } else {
-      hide_in(tree.items[i], variables);
+    Tree& item = tree.items[i];
+    const bool is_list = tree.keys.empty();
+    if (!is_list && tree.keys[i].name == "keys_sha256") {
+      for (Tree& hash : item.items) hash.scalar = "***";
+      continue;
     }
+    const std::string name = is_list ? fmt::format("[{}]", i) : tree.keys[i].name;
+    show_as_written(item, variables, path.empty() || is_list ? path + name : path + '.' + name);
   }
 }
 
@@ -102,7 +110,17 @@ std::string print_config(const Config& config, bool with_defaults) {
 std::string show_config(const Config& config, const VariablesUsed* variables) {
   using namespace config_file;
   Tree tree = StructForm<Config>{}.tree_without_defaults(config);
-  hide_in(tree, variables);
+  VariablesUsed shown;
+  if (variables != nullptr) {
+    // Parts of values, and short ones, stand in other texts by chance.
+    constexpr std::size_t min_bytes = 4;
+    shown.written = variables->written;
+    for (const auto& [value, in_place] : variables->values) {
+      const bool counts = in_place == "***" || variables->whole.contains(value);
+      if (counts && value.size() >= min_bytes) shown.values.emplace(value, in_place);
+    }
+  }
+  show_as_written(tree, shown, {});
   std::string yaml = to_yaml(tree);
   // The printer escapes `$`, which begins the names of variables here.
   for (std::size_t at = 0; (at = yaml.find("$${", at)) != std::string::npos; ++at)

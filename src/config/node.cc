@@ -389,7 +389,7 @@ std::optional<std::string> Node::variable(std::string_view reference) const {
   }
   if (value) {
     context_.report.variables.written.emplace(path_, tree_.scalar);
-    if (!value->empty()) context_.report.variables.values.emplace(*value, "${" + name + "}");
+    if (!value->empty()) context_.report.variables.add(*value, name);
   } else {
     fail(fmt::format("the environment variable {} is not set", name),
          fmt::format("set it, or give a default: ${{{}:-value}}", name));

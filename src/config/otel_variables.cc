@@ -66,7 +66,7 @@ class OtelVariables {
                   "set it to http/json, with the collector's port for HTTP (4318)");
     }
     tracing_.otlp = url;
-    context_.report.variables.values.emplace(url, fmt::format("${{{}}}", name));
+    context_.report.variables.add(url, name);
   }
 
   // The client's decision always counts, so `parentbased_` makes no difference.

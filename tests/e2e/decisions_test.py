@@ -163,6 +163,8 @@ class Explaining(case.Case):
                                          {"name": "other", "match": {"host": "other.example"}, "pool": "pool"}]})
         answer = exchange(daemon.address, "GET", "/v2/models?api_key=secret", (("x-request-id", "lost"),))
         self.assertEqual(answer.status, 404)
+        # A request is remembered once it has ended, which may be after its answer was read.
+        self.eventually(lambda: daemon.ask_admin("/api/v1/decisions/lost").status == 200)
         explained = daemon.api("decisions/lost")
         self.assertEqual(explained["routes"], [{"route": "chat", "mismatch": "path"}, {"route": "other", "mismatch": "host"}])
         self.assertEqual(explained["ended"]["reason"], "no_route")

@@ -118,7 +118,7 @@ class Page(case.Case):
             while not stop.is_set():
                 exchange(daemon.address, "POST", "/v1/chat/completions",
                          [("content-type", "application/json"), ("x-evenkeel-explain", "1")], chat.encode())
-                stop.wait(0.02)
+                stop.wait(0.2)  # the decisions about 128 requests are kept
 
         sending = [self.spawn(load) for _ in range(4)]
         try:
@@ -239,15 +239,16 @@ class Page(case.Case):
     def test_the_configuration_is_shown_without_secrets(self):
         backend = self.backend()
         secret = 'p$s"s\\w'
-        config = {"pools": [{"name": "pool", "backends": ["${HIDDEN}"]}], "tenants": [{"name": "t", "keys_sha256": ["ab" * 32]}],
+        config = {"pools": [{"name": "pool", "backends": ["${HIDDEN}"], "limits": {"max_in_flight": "${ONE}"}}], "tenants": [{"name": "t", "keys_sha256": ["ab" * 32]}],
                   "routes": [{"match": {"header": {"x-key": "${SECRET}"}}, "pool": "pool"}]}
-        daemon = self.daemon(config, env={"HIDDEN": backend.address, "SECRET": secret})
+        daemon = self.daemon(config, env={"HIDDEN": backend.address, "SECRET": secret, "ONE": "1"})
         browser = self.live(daemon)
         browser.evaluate('document.querySelector("#config").scrollIntoView()')
         browser.click("#config summary")
         browser.wait('document.querySelector("#config-body pre")?.textContent.includes("${HIDDEN}")')
         shown = browser.text("#config-body")
-        self.assertIn("x-key: ${SECRET}", shown.replace('"', ""))
+        for text in ("x-key: ${SECRET}", "max_in_flight: ${ONE}", "address: 127.0.0.1:0"):  # by place, not by value
+            self.assertIn(text, shown.replace('"', ""))
         for hidden in (backend.address, "p$", "abab"):
             self.assertNotIn(hidden, shown)
         config = json.loads(daemon.config_path.read_text())

@@ -82,7 +82,14 @@ struct VariablesUsed {
   // What must not be shown, and what is shown in place of it, such as ${NAME}. Besides the values
   // of variables there are parts and spellings of them: the host of a URL.
   std::map<std::string, std::string> values;
+  // Values of variables as a whole, which are among `values` too.
+  std::map<std::string, std::string> whole;
 
+  // Notes the value of a variable.
+  void add(const std::string& value, const std::string& name) {
+    values.emplace(value, "${" + name + "}");
+    whole.emplace(value, "${" + name + "}");
+  }
   // The text without these values. One of less than four bytes is only replaced where it is a word.
   std::string hide(std::string text) const;
 };
