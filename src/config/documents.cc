@@ -93,8 +93,10 @@ void show_as_written(Tree& tree, const VariablesUsed& variables, const std::stri
       for (Tree& hash : item.items) hash.scalar = "***";
       continue;
     }
-    const std::string name = is_list ? fmt::format("[{}]", i) : tree.keys[i].name;
-    show_as_written(item, variables, path.empty() || is_list ? path + name : path + '.' + name);
+    const std::string_view dot = path.empty() ? "" : ".";
+    show_as_written(item, variables,
+                    is_list ? fmt::format("{}[{}]", path, i)
+                            : fmt::format("{}{}{}", path, dot, tree.keys[i].name));
   }
 }
 
