@@ -2,7 +2,7 @@
 # what Prometheus and Grafana use, and the units of systemd. The configuration and what other programs read below /etc go
 # there whatever the prefix is; a configuration that exists stays.
 install(TARGETS evenkeel RUNTIME DESTINATION bin)
-install(FILES ${CMAKE_SOURCE_DIR}/traces/agents.jsonl.gz DESTINATION share/evenkeel/traces)
+install(FILES ${CMAKE_SOURCE_DIR}/config/traces/agents.jsonl.gz DESTINATION share/evenkeel/traces)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.schema.json DESTINATION share/evenkeel)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION share/doc/evenkeel)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/doc/evenkeel RENAME copyright)

@@ -76,7 +76,7 @@ class Guides(case.Case):
         (folder / "hosts").write_text("127.0.0.1 localhost\n127.0.0.1 gpu1\n127.0.0.2 gpu2\n127.0.0.3 gpu3\n")
         for name in ("nginx.conf", "haproxy.cfg", "litellm.yaml"):
             shutil.copy(ROOT / "tests" / "import" / "samples" / name, folder / name)
-        shutil.copy(ROOT / "traces" / "agents.jsonl.gz", folder)
+        shutil.copy(ROOT / "config" / "traces" / "agents.jsonl.gz", folder)
         (folder / "script").write_text(script(page))
         environment = {**os.environ, "PATH": f"{self.programs(folder)}:{os.environ['PATH']}"}
         with open(folder / "output", "w", encoding="utf-8") as output:

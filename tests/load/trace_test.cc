@@ -144,7 +144,7 @@ TEST(Trace, ReadsTheDaemonsAccessLog) {
 }
 
 TEST(Trace, ReadsTheOneThatComesWithThePackage) {
-  auto trace = read_trace(EVENKEEL_SOURCE_DIR "/traces/agents.jsonl.gz");
+  auto trace = read_trace(EVENKEEL_SOURCE_DIR "/config/traces/agents.jsonl.gz");
 
   ASSERT_TRUE(trace) << trace.error().detail;
   EXPECT_EQ(trace->rows.size(), 721u);
