@@ -1,13 +1,19 @@
 # shellcheck shell=bash
-# What ./dev needs on a fresh Debian 12, and how to install it. Sourced by ./dev.
+# What ./dev needs on a fresh Debian 12 or 13, and how to install it. Sourced by ./dev.
 # shellcheck disable=SC2034 # the lists are for ./dev
 
-# Debian 12 packages that each verb needs. (make: without it, g++ links for LTO on one core.)
+# Packages whose names tell their version.
+boost=libboost1.81-dev libpython=libpython3.11
+if grep -qs '^VERSION_CODENAME=trixie$' /etc/os-release; then
+  boost=libboost1.83-dev libpython=libpython3.13
+fi
+
+# Debian packages that each verb needs. (make: without it, g++ links for LTO on one core.)
 to_build=(g++ make cmake ninja-build ccache mold pkg-config libyaml-cpp-dev libspdlog-dev libfmt-dev
   libcli11-dev libsimdjson-dev libxxhash-dev libssl-dev libnghttp2-dev libc-ares-dev zlib1g-dev libzstd-dev
-  libprotobuf-dev protobuf-compiler libboost1.81-dev prometheus-cpp-dev)
+  libprotobuf-dev protobuf-compiler "$boost" prometheus-cpp-dev)
 to_test=(libgtest-dev libgmock-dev python3 python3-jsonschema python3-yaml python3-venv
-  python3-hpack libpython3.11 chromium curl zsh fish mandoc openssl nghttp2-client nghttp2-server prometheus)
+  python3-hpack "$libpython" chromium curl zsh fish mandoc openssl nghttp2-client nghttp2-server prometheus)
 to_use_clang=(clang-19 libclang-rt-19-dev)
 to_bench=(nginx haproxy nghttp2-client nghttp2-proxy nghttp2-server valgrind strace openssl python3)
 to_package=(dpkg-dev python3 xz-utils)
