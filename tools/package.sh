@@ -81,6 +81,7 @@ pack_deb() {
   local root=$1 version=$2 doc=$1/usr/share/doc/evenkeel size depends
   mkdir -p "$root/DEBIAN" "$root/var/lib/evenkeel" "$root/var/log/evenkeel" "$root/usr/share/lintian/overrides"
   find "$root/usr/share/man" -type f -exec gzip -9n {} +
+  rm -r "$root/usr/lib/sysusers.d" # postinst makes the user
   cp tools/debian/copyright "$doc/copyright"
   cp tools/debian/lintian-overrides "$root/usr/share/lintian/overrides/evenkeel"
   cat <<END | gzip -9n >"$doc/changelog.gz"
@@ -91,6 +92,7 @@ evenkeel ($version) unstable; urgency=medium
  -- $(sed -n 's/^Maintainer: //p' tools/debian/control)  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
   depends=$(shared_libraries "$root/usr/bin/evenkeel")
+  [[ $depends ]] || die "dpkg-shlibdeps cannot tell which packages the program needs"
   size=$(find "$root" -path "$root/DEBIAN" -prune -o -type f -printf '%s\n' | awk '{sum += int(($1 + 1023) / 1024)} END {print sum}')
   sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$(dpkg --print-architecture)/" -e "s/@SIZE@/$size/" \
     -e "s/@DEPENDS@/$depends/" tools/debian/control >"$root/DEBIAN/control"
