@@ -13,6 +13,19 @@ Tree has(const char* key) { return Tree::map({{"required", Tree::list_of_text({k
 
 }  // namespace
 
+void finish(Of<RespondConfig>, Node& node, RespondConfig& response) {
+  const auto status = node.child("status");
+  if (!status) return;
+  if (response.status / 100 == 3) {
+    status->fail(
+        fmt::format("{} sends clients elsewhere, and 'respond' cannot say where", response.status),
+        "take a status from 200 to 299 or from 400 to 599");
+  }
+  const bool is_bodiless = response.status == 204 || response.status == 205;
+  if (is_bodiless && !response.body.empty())
+    status->fail(fmt::format("{} has no body", response.status), "remove 'body', or take 200");
+}
+
 void finish(Of<RouteConfig>, Node& node, RouteConfig& route) {
   if (route.name.empty()) route.name = name_of(route.match);
   if (!node.has("pool") && !node.has("split") && !node.has("respond")) {

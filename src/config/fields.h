@@ -83,6 +83,9 @@ void each_key(Of<StickyConfig>, const auto& visit) {
         header_name);
 }
 
+// Refuses what a client can make nothing of.
+void finish(Of<RespondConfig>, Node& node, RespondConfig& response);
+
 void each_key(Of<RespondConfig>, const auto& visit) {
   using T = RespondConfig;
   visit(Key{"status", "Its status."}, &T::status, IntegerForm<int>{200, 599});

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "config/forms.h"
 #include "evenkeel/base/ascii.h"
@@ -38,9 +39,15 @@ class OtelVariables {
     return value.empty() ? value_of(second) : value;
   }
 
+  // Platforms set these variables for all that they run: where the file has no `tracing`, one that
+  // cannot be used counts as unset, as the specification of OpenTelemetry has it.
   void fail(std::string_view name, std::string_view why, std::string_view help) const {
-    context_.add("tracing", fmt::format("the environment variable {} {}", name, why),
-                 std::string(help));
+    std::string message = fmt::format("the environment variable {} {}", name, why);
+    if (context_.marks.contains("tracing")) {
+      context_.add("tracing", std::move(message), std::string(help));
+    } else {
+      context_.warn("tracing", message + "; it is ignored", std::string(help));
+    }
   }
 
   void read_collector() {

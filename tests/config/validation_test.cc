@@ -295,6 +295,11 @@ TEST(ConfigValidation, TakesRoutesThatRespondAndNoPools) {
                                  "'respond'; remove 'pool' or 'respond'")));
   EXPECT_THAT(problems_of("routes: [{respond: {status: 101}}]\n"),
               ElementsAre(HasSubstr("101 is out of range, expected 200 to 599")));
+  EXPECT_THAT(problems_of("routes: [{respond: {status: 301}}]\n"),
+              ElementsAre(HasSubstr("301 sends clients elsewhere")));
+  EXPECT_THAT(problems_of("routes: [{respond: {status: 204, body: soon}}]\n"),
+              ElementsAre(HasSubstr("204 has no body")));
+  EXPECT_THAT(problems_of("routes: [{respond: {status: 204}}]\n"), IsEmpty());
   EXPECT_THAT(problems_of("routes: [{respond: {content_type: \"a\\r\\nb: c\"}}]\n"),
               ElementsAre(HasSubstr("is not the value of a header field")));
 }
