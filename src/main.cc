@@ -1,6 +1,8 @@
 // Arguments to a verb.
 #include <fcntl.h>
 
+#include <csignal>
+
 #include "evenkeel/cli/command_line.h"
 
 #ifndef EVENKEEL_VERSION
@@ -22,5 +24,7 @@ void open_standard_streams() {
 
 int main(int argc, char** argv) {
   open_standard_streams();
+  // logrotate sends it to all processes of this name. The daemon reads it from a descriptor.
+  std::signal(SIGUSR1, SIG_IGN);
   return evenkeel::run_command_line({argv + 1, argv + argc}, EVENKEEL_VERSION);
 }

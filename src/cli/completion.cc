@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -64,6 +65,12 @@ std::vector<std::string> words_after(const ListedVerb& verb) {
   return words;
 }
 
+/// True if the verb's arguments are files.
+bool takes_file(const ListedVerb& verb) {
+  return std::ranges::any_of(positional_options(verb),
+                             [](const CLI::Option* option) { return value_of(*option).is_file; });
+}
+
 /// A case of bash for the options of a verb that take a value.
 std::string bash_values(const ListedVerb& verb) {
   std::string out;
@@ -87,16 +94,23 @@ std::string zsh_argument(const CLI::Option& option) {
   std::string action;
   if (value.is_file) action = "_files";
   if (!value.words.empty()) action = fmt::format("({})", fmt::join(value.words, " "));
-  if (option.get_positional()) return shell_word(fmt::format("*:{}:{}", option.get_name(), action));
+  if (option.get_positional()) {
+    const bool is_list = option.get_expected_max() > 1;
+    return shell_word(fmt::format("{}:{}:{}", is_list ? "*" : "", option.get_name(), action));
+  }
   std::string help = "[" + in_brackets(option.get_description()) + "]";
   if (value.taken) {
     std::string placeholder;
     for (const char c : value.placeholder) placeholder += c == ':' ? ' ' : c;
     help += ":" + placeholder + ":" + action;
   }
-  const std::vector<std::string> names = spellings(option);
+  std::vector<std::string> names = spellings(option);
+  if (value.taken) {
+    for (std::string& name : names)
+      if (name.starts_with("--")) name += '=';
+  }
   if (names.size() == 1) return shell_word(names.front() + help);
-  return fmt::format("'({})'{{{}}}{}", fmt::join(names, " "), fmt::join(names, ","),
+  return fmt::format("'({})'{{{}}}{}", fmt::join(spellings(option), " "), fmt::join(names, ","),
                      shell_word(help));
 }
 
@@ -155,18 +169,18 @@ _evenkeel() {{
                                 fmt::join(steps(verbs), " | "));
   for (const ListedVerb& verb : verbs) out += bash_values(verb);
   out += R"(  esac
-  if [[ $files ]]; then
-    compopt -o filenames
-    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-    return
-  fi
-  [[ $words ]] || case "$verb" in
+  [[ $words || $files ]] || case "$verb" in
 )";
   for (const ListedVerb& verb : verbs)
-    out += fmt::format("    {}) words={} ;;\n", shell_word(verb.words),
-                       shell_word(fmt::format("{}", fmt::join(words_after(verb), " "))));
+    out += fmt::format("    {}) words={}{} ;;\n", shell_word(verb.words),
+                       shell_word(fmt::format("{}", fmt::join(words_after(verb), " "))),
+                       takes_file(verb) ? " files=yes" : "");
   return out + R"(  esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+  if [[ $files ]]; then
+    compopt -o filenames
+    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$cur")
+  fi
 }
 complete -F _evenkeel evenkeel
 )";

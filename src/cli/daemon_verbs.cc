@@ -8,6 +8,7 @@
 #include "cli/verbs.h"
 #include "evenkeel/base/decimal.h"
 #include "evenkeel/cli/quick.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/server/daemon.h"
 
 namespace evenkeel {
@@ -138,7 +139,8 @@ void add_quick_verb(CLI::App& app, Invocation& invocation) {
   verb->add_option("--listen", options->listen, "Address for clients")->capture_default_str();
   verb->add_option("--admin", options->admin, "Address of the admin listener")
       ->capture_default_str();
-  verb->add_option("--picker", options->picker, "How a backend is chosen: round-robin, ...")
+  verb->add_option("--picker", options->picker, "How a backend is chosen")
+      ->check(one_of(picker_names()))
       ->capture_default_str();
   verb->callback([options, &invocation] { invocation.exit_code = run_quick(*options); });
 }
@@ -192,7 +194,7 @@ void add_top_verb(CLI::App& app, Invocation& invocation,
   verb->add_flag("--json", options->json, "Print each snapshot as one line of JSON");
   add_target_options(*verb, *options);
   verb->add_option("--sort", options->sort, "Order of the backends; `state`: problems first")
-      ->check(CLI::IsMember(top_orders()))
+      ->check(one_of(top_orders()))
       ->capture_default_str();
   verb->footer(
       "On a terminal it refreshes every second: s changes the order, q quits. A narrow terminal\n"

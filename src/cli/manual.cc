@@ -46,8 +46,9 @@ std::string upper_case(std::string text) {
   return text;
 }
 
-std::string title(std::string_view page, int section, const std::string& version) {
-  return fmt::format(".TH {} {} \"\" \"evenkeel {}\" evenkeel\n", page, section, version);
+std::string title(std::string_view page, int section, const ManualEdition& edition) {
+  return fmt::format(".TH {} {} \"{}\" \"evenkeel {}\" evenkeel\n", page, section, edition.date,
+                     edition.version);
 }
 
 /// Replaces what Markdown marks inside a line: code, emphasis, links, escapes.
@@ -104,7 +105,7 @@ std::string paragraphs(std::string_view text) {
   bool verbatim = false;
   bool begins = true;
   for (const std::string_view line : lines_of(text)) {
-    if (verbatim && !line.starts_with(' ')) out += ".fi\n";
+    if (verbatim && !line.starts_with(' ')) out += line.empty() ? ".fi\n" : ".fi\n.PP\n";
     const bool begins_verbatim = !verbatim && line.starts_with(' ');
     verbatim = line.starts_with(' ');
     begins = begins || begins_verbatim || line.starts_with("Exit codes:") ||
@@ -153,6 +154,48 @@ std::string verb_section(const ListedVerb& verb, const std::string& footer,
 
 bool is_of_ctl(const ListedVerb& verb) { return verb.words.starts_with("ctl"); }
 
+// docs/operations.md has the same of all verbs together.
+constexpr std::string_view exit_status_and_environment = R"(.SH EXIT STATUS
+.TP
+.B 0
+The command did what it was asked to do; a daemon drained.
+.TP
+.B 1
+The file, the start, or the request to the daemon was refused.
+.TP
+.B 2
+The command line is wrong.
+.TP
+.B 3
+The deadline of a drain passed with requests in flight.
+.TP
+.B 5
+The daemon did not answer.
+.SH SIGNALS
+.TP
+.B SIGHUP
+Reloads the file.
+.TP
+.BR SIGTERM , \ SIGQUIT , \ SIGINT
+Drain and exit; a second one exits at once.
+.TP
+.B SIGUSR1
+Reopens the access log.
+.TP
+.B SIGUSR2
+Upgrades to the binary at the daemon's path.
+.SH ENVIRONMENT
+.TP
+.BI ${ NAME }
+in the configuration is a variable of the environment; see \fBevenkeel.yaml\fR(5).
+.TP
+.B OTEL_*
+The variables of OpenTelemetry on the export of traces, where the file does not set them.
+.TP
+.B NOTIFY_SOCKET\fR, \fBWATCHDOG_USEC\fR, \fBLISTEN_FDS
+Set by systemd.
+)";
+
 constexpr std::string_view files_and_links = R"(.SH FILES
 .TP
 .I /etc/evenkeel/evenkeel.yaml
@@ -168,8 +211,8 @@ The documentation, sample configurations, and what Prometheus and Grafana can us
 
 }  // namespace
 
-std::string program_manual(const CLI::App& program, const std::string& version) {
-  std::string out = title("EVENKEEL", 1, version);
+std::string program_manual(const CLI::App& program, const ManualEdition& edition) {
+  std::string out = title("EVENKEEL", 1, edition);
   out += ".SH NAME\nevenkeel \\- load balancer for AI inference\n";
   out += ".SH SYNOPSIS\n.B evenkeel\n[\\fIVERB\\fR] [\\fIOPTIONS\\fR]\n";
   out +=
@@ -181,13 +224,14 @@ std::string program_manual(const CLI::App& program, const std::string& version) 
     out += verb_section(verb, verb.app->get_footer(), {program.get_help_ptr()});
   }
   out += ".SS \"evenkeel ctl\"\nSee \\fBevenkeel\\-ctl\\fR(1).\n";
+  out += exit_status_and_environment;
   out += files_and_links;
   return out;
 }
 
-std::string ctl_manual(const CLI::App& program, const std::string& version) {
+std::string ctl_manual(const CLI::App& program, const ManualEdition& edition) {
   const CLI::App& ctl = *program.get_subcommand("ctl");
-  std::string out = title("EVENKEEL\\-CTL", 1, version);
+  std::string out = title("EVENKEEL\\-CTL", 1, edition);
   out += ".SH NAME\nevenkeel\\-ctl \\- query and change a running evenkeel\n";
   out += ".SH SYNOPSIS\n.B evenkeel ctl\n\\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n";
   out += ".SH DESCRIPTION\nTalks to the admin listener of a running daemon.\n" +
@@ -202,8 +246,8 @@ std::string ctl_manual(const CLI::App& program, const std::string& version) {
   return out;
 }
 
-std::string config_manual(std::string_view reference, const std::string& version) {
-  std::string out = title("EVENKEEL.YAML", 5, version);
+std::string config_manual(std::string_view reference, const ManualEdition& edition) {
+  std::string out = title("EVENKEEL.YAML", 5, edition);
   out += ".SH NAME\nevenkeel.yaml \\- configuration of evenkeel\n.SH DESCRIPTION\n";
   bool code = false;
   bool begins = false;  // a paragraph

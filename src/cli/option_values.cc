@@ -1,6 +1,12 @@
 #include "cli/option_values.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
+
+#include "evenkeel/config/spelling.h"
 
 namespace evenkeel {
 
@@ -25,6 +31,16 @@ CLI::Validator above_zero() {
     return "'" + text + "' is not a number above 0";
   };
   return {refuse, "NUMBER"};
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto refuse = [words](const std::string& text) -> std::string {
+    if (std::ranges::find(words, text) != words.end()) return {};
+    const auto meant = nearest_word(text, words);
+    return fmt::format("'{}' is not one of {}{}", text, fmt::join(words, ", "),
+                       meant ? "; did you mean '" + *meant + "'?" : "");
+  };
+  return {refuse, fmt::format("{{{}}}", fmt::join(words, ","))};
 }
 
 std::array<CLI::Option*, 3> add_tls_options(CLI::App& verb, AdminTarget& target) {

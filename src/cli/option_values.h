@@ -20,6 +20,9 @@ CLI::Option* add_duration_option(CLI::App& verb, const std::string& name, const 
 /// Refuses what is no number above 0.
 CLI::Validator above_zero();
 
+/// Takes one of the words; completion and manual list them.
+CLI::Validator one_of(const std::vector<std::string>& words);
+
 /// Adds the options for a daemon whose admin listener speaks TLS.
 std::array<CLI::Option*, 3> add_tls_options(CLI::App& verb, AdminTarget& target);
 

@@ -11,7 +11,6 @@
 #include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/text_table.h"
 #include "evenkeel/config/load.h"
-#include "evenkeel/config/spelling.h"
 
 namespace evenkeel {
 namespace {
@@ -88,15 +87,6 @@ void check_listen_conflicts(const char* option, const Address& listener,
   }
 }
 
-void check_picker(const std::string& picker, std::vector<std::string>& errors) {
-  const auto& known = picker_names();
-  if (std::ranges::find(known, picker) != known.end()) return;
-  const auto meant = nearest_word(picker, known);
-  errors.push_back(fmt::format("--picker '{}': expected one of {}{}", picker,
-                               fmt::join(known, ", "),
-                               meant ? "; did you mean '" + *meant + "'?" : ""));
-}
-
 void detect(std::vector<DetectedServer>& servers) {
   std::vector<Address> addresses;
   addresses.reserve(servers.size());
@@ -152,7 +142,6 @@ int run_quick(const QuickOptions& options) {
                                    .picker = options.picker};
   check_listen_conflicts("--listen", draft_options.listen, servers, errors);
   check_listen_conflicts("--admin", draft_options.admin, servers, errors);
-  check_picker(options.picker, errors);
   if (!errors.empty()) return report_errors(errors, exit_usage);
 
   detect(servers);

@@ -38,12 +38,6 @@ struct ReplayCommand {
   bool json = false;
 };
 
-std::vector<std::string> words_of_presets() {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.push_back(preset.name);
-  return names;
-}
-
 bool is_factor(double number) { return number >= min_factor && number <= max_factor; }
 
 /// Checks the range of a factor: CLI::Range takes NaN for a number in any range.
@@ -125,7 +119,7 @@ void add_fleet_options(CLI::App& verb, const std::shared_ptr<ReplayCommand>& com
                        ->check(CLI::Range(1u, 10'000u))
                        ->capture_default_str();
   verb.add_option("--preset", command->preset, "GPU and model of each")
-      ->check(CLI::IsMember(words_of_presets()))
+      ->check(one_of(preset_names()))
       ->capture_default_str();
   verb.add_option("--speeds", options.speeds,
                   "Speed of each, relative to the preset, such as 1,1,.5; repeated")
@@ -176,7 +170,7 @@ void add_replay_verb(CLI::App& app, Invocation& invocation) {
   add_fleet_options(*verb, command);
   verb->add_option("--picker", command->pickers, "Pickers to compare; a row for each")
       ->delimiter(',')
-      ->check(CLI::IsMember(picker_names()))
+      ->check(one_of(picker_names()))
       ->capture_default_str();
   add_duration_option(*verb, "--ttft-slo",
                       "Time to first token that is good, or 3 times the unloaded one; default: 2s",

@@ -6,8 +6,10 @@
 
 #include "cli/option_values.h"
 #include "cli/verbs.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/demo/demo.h"
 #include "evenkeel/load/load.h"
+#include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/sim.h"
 
 namespace evenkeel {
@@ -107,8 +109,11 @@ void add_sim_verb(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   verb->add_option("--count", options->count, "Number of servers")->capture_default_str();
   verb->add_option("--engine", options->server.engine, "Engine that they imitate")
+      ->check(one_of(simulated_engine_names()))
       ->capture_default_str();
-  verb->add_option("--preset", options->server.preset, "GPU and model")->capture_default_str();
+  verb->add_option("--preset", options->server.preset, "GPU and model")
+      ->check(one_of(preset_names()))
+      ->capture_default_str();
   verb->add_option("--model", options->server.model, "Name of the model; default: the preset's");
   verb->add_option("--speed", options->server.speed, "10 runs ten times faster than real time")
       ->capture_default_str();
@@ -169,12 +174,13 @@ void add_demo_verb(CLI::App& app, Invocation& invocation) {
   verb->add_option("--scenario", options->scenario,
                    "fleet: servers of unequal speed, until interrupted; blast: traffic jumps and "
                    "standby servers join")
-      ->check(CLI::IsMember(
-          std::vector<std::string>(std::begin(scenario_words), std::end(scenario_words))))
+      ->check(one_of({std::begin(scenario_words), std::end(scenario_words)}))
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "End after so many seconds");
   verb->add_option("--backends", options->backends, "Simulated GPUs")->capture_default_str();
-  verb->add_option("--picker", options->picker, "How a backend is chosen")->capture_default_str();
+  verb->add_option("--picker", options->picker, "How a backend is chosen")
+      ->check(one_of(picker_names()))
+      ->capture_default_str();
   verb->add_option("--rate", options->rate, "Requests per second; default: what suits the backends")
       ->check(above_zero());
   verb->add_option("--seed", options->seed, "Seed of random numbers");

@@ -153,10 +153,6 @@ std::optional<std::string> validate(const DemoOptions& options) {
   if (has_backends && (options.backends < 1 || options.backends > max_backends)) {
     return fmt::format("--backends: expected 1 to {}", max_backends);
   }
-  const auto& pickers = picker_names();
-  if (std::find(pickers.begin(), pickers.end(), options.picker) == pickers.end()) {
-    return fmt::format("--picker: '{}' is not one of {}", options.picker, fmt::join(pickers, ", "));
-  }
   return std::nullopt;
 }
 

@@ -121,7 +121,5 @@ extern const SimulatedEngine simulated_generic;
 std::span<const SimulatedEngine* const> simulated_engines();
 /// Null if there is no engine of that name.
 const SimulatedEngine* find_simulated_engine(std::string_view name);
-/// "vllm, sglang, ..."
-std::string simulated_engine_names();
 
 }  // namespace evenkeel

@@ -1,6 +1,7 @@
 // The table of simulated engines.
 #include <algorithm>
 
+#include "evenkeel/sim/simulators.h"
 #include "sim/engine_api.h"
 
 namespace evenkeel {
@@ -19,12 +20,9 @@ const SimulatedEngine* find_simulated_engine(std::string_view name) {
   return found == engines.end() ? nullptr : *found;
 }
 
-std::string simulated_engine_names() {
-  std::string names;
-  for (const SimulatedEngine* engine : simulated_engines()) {
-    if (!names.empty()) names += ", ";
-    names += engine->name;
-  }
+std::vector<std::string> simulated_engine_names() {
+  std::vector<std::string> names;
+  for (const SimulatedEngine* engine : simulated_engines()) names.emplace_back(engine->name);
   return names;
 }
 

@@ -108,9 +108,9 @@ const Preset* find_preset(std::string_view name) {
   return nullptr;
 }
 
-std::string preset_names() {
-  std::string names;
-  for (const Preset& preset : presets()) names += (names.empty() ? "" : ", ") + preset.name;
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
   return names;
 }
 

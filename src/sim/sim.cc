@@ -6,9 +6,7 @@
 
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/termination_signals.h"
-#include "evenkeel/sim/presets.h"
 #include "evenkeel/sim/simulators.h"
-#include "sim/engine_api.h"
 
 namespace evenkeel {
 namespace {
@@ -47,12 +45,6 @@ std::optional<std::string> invalid_adapters(const SimulatorOptions& options) {
 
 std::optional<std::string> invalid(const SimOptions& options, const Address& listen) {
   const SimulatorOptions& server = options.server;
-  if (find_simulated_engine(server.engine) == nullptr) {
-    return "--engine: unknown engine '" + server.engine + "'; known: " + simulated_engine_names();
-  }
-  if (find_preset(server.preset) == nullptr) {
-    return "--preset: unknown preset '" + server.preset + "'; known: " + preset_names();
-  }
   if (options.count == 0) return "--count: expected at least 1";
   if (!(server.speed > 0)) return "--speed: expected more than 0";
   if (auto wrong = invalid_batching(server.batching)) return wrong;

@@ -1,5 +1,7 @@
 #include "evenkeel/sim/simulators.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,11 +70,13 @@ Result<std::unique_ptr<Simulators>> Simulators::start(const std::vector<Simulato
   for (const SimulatorOptions& options : servers) {
     const SimulatedEngine* engine = find_simulated_engine(options.engine);
     if (engine == nullptr) {
-      return refused("unknown engine '" + options.engine + "'; known: " + simulated_engine_names());
+      return refused(fmt::format("unknown engine '{}'; known: {}", options.engine,
+                                 fmt::join(simulated_engine_names(), ", ")));
     }
     const Preset* preset = find_preset(options.preset);
     if (preset == nullptr) {
-      return refused("unknown preset '" + options.preset + "'; known: " + preset_names());
+      return refused(fmt::format("unknown preset '{}'; known: {}", options.preset,
+                                 fmt::join(preset_names(), ", ")));
     }
     if (!(options.speed > 0)) return refused("speed: expected more than 0");
     auto fd = listen_on(options.listen);

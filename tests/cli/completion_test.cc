@@ -60,8 +60,9 @@ TEST_F(ProgramTree, IsWholeInTheScriptOfEachShell) {
 }
 
 TEST_F(ProgramTree, IsWholeInTheManual) {
-  const std::string pages = program_manual(app_, "1.2.3") + ctl_manual(app_, "1.2.3");
-  EXPECT_THAT(pages, testing::HasSubstr("\"evenkeel 1.2.3\""));
+  const ManualEdition edition{"1.2.3", "2026-01-31"};
+  const std::string pages = program_manual(app_, edition) + ctl_manual(app_, edition);
+  EXPECT_THAT(pages, testing::HasSubstr(".TH EVENKEEL 1 \"2026-01-31\" \"evenkeel 1.2.3\""));
   for (const ListedVerb& verb : listed_verbs(app_)) {
     if (verb.words.empty()) continue;
     EXPECT_THAT(pages, testing::HasSubstr(".SS \"evenkeel " + verb.words)) << verb.words;
@@ -82,7 +83,7 @@ TEST(ConfigManual, TurnsKeysHeadingsAndCodeIntoRoff) {
       "| key | value | default | meaning |\n|---|---|---|---|\n| `name` | text: a \\| b | `x` | "
       "Its "
       "`name`. |\n",
-      "1.2.3");
+      {"1.2.3", "2026-01-31"});
   EXPECT_THAT(page, testing::HasSubstr("Uses \\fBa\\-b\\fR, see the rest.\n"));
   EXPECT_THAT(page, testing::HasSubstr(".nf\n\\&.key: '1'\n.fi\n"));
   EXPECT_THAT(page, testing::HasSubstr(".SH \"POOLS\"\n"));

@@ -172,8 +172,8 @@ class Usage(case.Case):
         self.assertEqual(command("help", "chekc").returncode, 2)
 
     def test_a_simulator_that_cannot_be_is_a_usage_error(self):
-        for option, message in (("--engine", "unknown engine 'foo'; known: vllm"),
-                                ("--preset", "unknown preset 'foo'; known: llama-3-8b-a100")):
+        for option, message in (("--engine", "'foo' is not one of vllm"),
+                                ("--preset", "'foo' is not one of llama-3-8b-a100")):
             ended = command("sim", option, "foo")
             self.assertEqual(ended.returncode, 2)
             self.assertIn(f"{option}: {message}", ended.stderr)

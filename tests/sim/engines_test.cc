@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "evenkeel/sim/simulators.h"
 #include "sim/dcgm.h"
 #include "sim/engine_api.h"
 #include "sim/simulated_model.h"
@@ -159,10 +160,10 @@ std::string text_of(std::string_view engine) {
 std::string dcgm_text() { return render_dcgm(Busy(*find_simulated_engine("vllm")).snapshot); }
 
 TEST(SimulatedEngines, EachIsFoundByItsName) {
-  std::string names;
+  std::vector<std::string> names;
   for (const SimulatedEngine* engine : simulated_engines()) {
     EXPECT_EQ(find_simulated_engine(engine->name), engine);
-    names += (names.empty() ? "" : ", ") + std::string(engine->name);
+    names.emplace_back(engine->name);
   }
   EXPECT_EQ(simulated_engine_names(), names);
   EXPECT_EQ(find_simulated_engine("none"), nullptr);

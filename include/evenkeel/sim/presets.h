@@ -31,7 +31,7 @@ const std::vector<Preset>& presets();
 /// Null if there is no preset of that name.
 const Preset* find_preset(std::string_view name);
 
-/// All of them, for messages.
-std::string preset_names();
+/// The name of each, in the order of `presets`.
+std::vector<std::string> preset_names();
 
 }  // namespace evenkeel

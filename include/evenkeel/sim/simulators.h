@@ -54,6 +54,9 @@ struct SimulatorOptions {
   AdaptersSpec adapters;  ///< shown as vLLM does
 };
 
+/// The engines that `SimulatorOptions::engine` may name.
+std::vector<std::string> simulated_engine_names();
+
 /// Servers that serve while this object lives. One control listener reads and changes the state of
 /// all of them, also while they refuse connections: `GET /sim/v1/servers`,
 /// `GET|PUT /sim/v1/state[?server=NAME]`, `GET /sim/v1/report[?server=NAME]`.
