@@ -51,6 +51,7 @@ def script(page):
     """The commands of a page. A configuration is the file evenkeel.yaml of the commands behind it."""
     text = PRELUDE + "set -x\n"
     for language, block in blocks(page):
+        block = block.replace("/usr/share/evenkeel", str(ROOT / "config"))  # as if it were installed
         if language == "yaml":
             text += f"cat > evenkeel.yaml <<'END'\n{block}END\n"
         elif language == "sh":
@@ -76,7 +77,6 @@ class Guides(case.Case):
         (folder / "hosts").write_text("127.0.0.1 localhost\n127.0.0.1 gpu1\n127.0.0.2 gpu2\n127.0.0.3 gpu3\n")
         for name in ("nginx.conf", "haproxy.cfg", "litellm.yaml"):
             shutil.copy(ROOT / "tests" / "import" / "samples" / name, folder / name)
-        shutil.copy(ROOT / "config" / "traces" / "agents.jsonl.gz", folder)
         (folder / "script").write_text(script(page))
         environment = {**os.environ, "PATH": f"{self.programs(folder)}:{os.environ['PATH']}"}
         with open(folder / "output", "w", encoding="utf-8") as output:
