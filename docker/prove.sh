@@ -40,7 +40,7 @@ context=$work/context
 rm -rf "$context"
 mkdir -p "$context"
 git -C "$root" archive HEAD | tar -x -C "$context"
-time b build -q --layers --isolation chroot --build-arg BASE=localhost/debian:12 --format docker \
+time b build -q --layers --isolation chroot --build-arg BASE=localhost/debian:12 --build-arg PGO= --format docker \
   -f "$context/docker/Dockerfile" -t localhost/evenkeel "$context"
 b inspect --type image --format \
   'user {{.Docker.Config.User}}, stops on {{.Docker.Config.StopSignal}}, healthcheck {{.Docker.Config.Healthcheck.Test}}' \

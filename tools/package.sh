@@ -4,6 +4,7 @@
 #   ./dev package                  # the profile-guided build, trained on this machine
 #   ./dev package --profile FILE   # the same with the profile of another run: the same bytes from the same commit
 #   ./dev package --no-pgo         # quicker; the same bytes, too
+#   ./dev package twice            # --no-pgo, here and in a clone elsewhere, without a cache: fails if the bytes differ
 #   ./dev package test [BASE]      # installs, upgrades and removes it in a chroot; see tests/packaging/chroot_test.sh
 #
 # MINISIGN_KEY (a file of `minisign -G -W`) or GPG_KEY (a key's id) in the environment: SHA256SUMS is signed with it.
@@ -16,11 +17,16 @@ verb_package() {
   if [[ ${1:-} == test ]]; then
     exec tests/packaging/chroot_test.sh "${@:2}"
   fi
+  if [[ "$*" == twice ]]; then
+    verb_package --no-pgo
+    compare_with_a_clone
+    return
+  fi
   case "${1:-} $#" in
     ' 0') ;;
     '--no-pgo 1') build=build/release ;;
     '--profile 2') profile=$(readlink -f "$2") ;;
-    *) usage_error "package takes --no-pgo, --profile FILE or test [BASE]" ;;
+    *) usage_error "package takes --no-pgo, --profile FILE, twice or test [BASE]" ;;
   esac
   [[ -z $profile || -f $profile ]] || die "no such file: $profile"
   install "${to_package[@]}"
@@ -46,6 +52,18 @@ verb_package() {
   (cd "$packages" && sha256sum -- * >SHA256SUMS)
   sign "$packages/SHA256SUMS"
   (cd "$packages" && ls -l -- * >&2)
+}
+
+# compare_with_a_clone: makes the package of this commit again, in another folder.
+compare_with_a_clone() {
+  local clone
+  clone=$(mktemp -d)
+  # shellcheck disable=SC2064 # the folder is local
+  trap "rm -rf '$clone'" EXIT
+  git clone -q . "$clone/evenkeel"
+  (cd "$clone/evenkeel" && CCACHE_DISABLE=1 ./dev package --no-pgo)
+  diff "$packages/SHA256SUMS" "$clone/evenkeel/$packages/SHA256SUMS" >&2 || die "the second package has other bytes"
+  say "both packages have the same bytes"
 }
 
 # build_for_package BUILD PROFILE: compiles the program. Paths of this checkout are not in it.
