@@ -7,6 +7,7 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/beast/http/error.hpp>
 #include <cstring>
 #include <exception>
@@ -19,6 +20,7 @@ namespace http = boost::beast::http;
 
 constexpr std::size_t max_head_bytes = 16 * 1024;
 constexpr std::size_t read_bytes = 64 * 1024;
+constexpr Duration max_connect_time = std::chrono::seconds(2);  // while another address is left
 
 Error failure(Fault fault, std::string detail) {
   return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
@@ -78,16 +80,33 @@ Awaitable<void> HttpClient::store(Awaitable<Result<HttpAnswer>> work,
   outcome.emplace(std::move(result));
 }
 
+/// Connects the socket, unless the time is over before.
+Awaitable<ErrorCode> HttpClient::connect_within(TcpSocket& socket, const Endpoint& endpoint,
+                                                Duration timeout) {
+  using namespace asio::experimental::awaitable_operators;
+  ErrorCode error;
+  ErrorCode ignored;
+  IoTimer timer(io_.get_executor(), timeout);
+  const auto first = co_await (socket.async_connect(to_asio(endpoint), or_error(error)) ||
+                               timer.async_wait(or_error(ignored)));
+  co_return first.index() == 0 ? error : ErrorCode(asio::error::timed_out);
+}
+
 Awaitable<Result<HttpClient::StreamPtr>> HttpClient::connect() {
   std::string last_error = "the name has no address";
-  for (const Endpoint& endpoint : server_.endpoints) {
+  std::vector<Endpoint>& endpoints = server_.endpoints;
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
     TcpSocket socket(io_.get_executor());
-    ErrorCode error;
-    co_await socket.async_connect(to_asio(endpoint), or_error(error));
+    // The last one may take all the time that is left.
+    const bool is_last = i + 1 == endpoints.size();
+    ErrorCode error = co_await connect_within(socket, endpoints[i],
+                                              is_last ? std::chrono::hours(1) : max_connect_time);
     if (error) {
       last_error = error.message();
       continue;
     }
+    std::rotate(endpoints.begin(), endpoints.begin() + static_cast<std::ptrdiff_t>(i),
+                endpoints.end());
     ErrorCode ignored;
     socket.set_option(asio::ip::tcp::no_delay(true), ignored);
     auto stream = std::make_shared<AdminStream>(std::move(socket), server_.tls);

@@ -22,7 +22,7 @@ namespace evenkeel {
 
 /// A server, and what is said of it in messages.
 struct HttpServer {
-  std::vector<Endpoint> endpoints;  ///< tried in this order
+  std::vector<Endpoint> endpoints;  ///< tried in this order; the one that answered goes first
   std::string host;                 ///< which its certificate must be for
   AdminStream::TlsContext tls;      ///< null: in the clear
   /// Says why a handshake failed.
@@ -64,6 +64,8 @@ class HttpClient {
   using StreamPtr = std::shared_ptr<AdminStream>;
   using Parser = boost::beast::http::response_parser<boost::beast::http::string_body>;
 
+  Awaitable<ErrorCode> connect_within(TcpSocket& socket, const Endpoint& endpoint,
+                                      Duration timeout);
   Awaitable<Result<StreamPtr>> connect();
   Awaitable<Result<HttpAnswer>> exchange(std::string request);
   static Awaitable<void> store(Awaitable<Result<HttpAnswer>> work,
