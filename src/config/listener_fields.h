@@ -76,8 +76,8 @@ void each_key(Of<ListenerTimeouts>, const auto& visit) {
         &T::write, DurationForm{});
   visit(Key{"linger",
             "How long the rest of a request that was answered before its end is read and discarded "
-            "before its connection is closed, so that the client sees the response; at most 5 s "
-            "without a byte."},
+            "before its connection is closed, or its HTTP/2 stream reset, so that the client sees "
+            "the response; at most 5 s without a byte."},
         &T::linger, DurationForm{});
   visit(Key{"handshake", "Maximum time for the TLS handshake; then the connection is closed."},
         &T::handshake, DurationForm{});
@@ -102,7 +102,7 @@ void each_key(Of<ListenerLimits>, const auto& visit) {
         &T::body_rate_bytes, SizeForm{0, 1024 * MiB});
   visit(Key{"linger",
             "How much of a request that was answered before its end is read and discarded before "
-            "its connection is closed."},
+            "its connection is closed, or its HTTP/2 stream reset."},
         &T::linger_bytes, SizeForm{0, TiB});
   visit(
       Key{"response_buffer",

@@ -9,18 +9,12 @@
 #include "evenkeel/wire/frontend.h"
 #include "http1_connection.h"
 #include "http2_frontend.h"
+#include "linger.h"
 #include "refusal.h"
 #include "yield_counter.h"
 
 namespace evenkeel {
 namespace {
-
-/// The longest wait for more of a request that was answered early, as in nginx.
-constexpr Duration max_linger_pause = std::chrono::seconds(5);
-/// The same rest must not hold up the end of the process.
-constexpr Duration max_linger_in_drain = std::chrono::seconds(1);
-/// The time after a 408: a client that sent too slowly must not hold its connection by going on so.
-constexpr Duration max_linger_after_timeout = std::chrono::seconds(1);
 
 /// True if the bytes are CR, or CRLF. REQUIRES: not empty.
 bool is_part_of_empty_line(std::string_view bytes) {
@@ -332,27 +326,23 @@ Task<Http1Connection::Next> Http1Connection::drain(Http1RequestBody& body) {
 /// the kernel answers what arrives after a close with a reset, which discards that response.
 Task<void> Http1Connection::linger() {
   socket().shutdown_write();
-  Instant deadline = loop().now() + config_.timeouts.linger;
-  if (timed_out_) deadline = std::min(deadline, loop().now() + max_linger_after_timeout);
+  Linger linger(config_, loop().now(), timed_out_);
   callbacks_.watch_drain(idle_);
   if (!transport_.in.block) transport_.in.block = Block::take(Block::small);
-  std::uint64_t discarded = 0;
   YieldCounter steps;
-  while (discarded < config_.limits.linger_bytes) {
-    if (callbacks_.draining()) deadline = std::min(deadline, loop().now() + max_linger_in_drain);
+  while (!linger.is_over(loop().now())) {
+    const Instant deadline = linger.deadline(loop().now(), callbacks_.draining());
     if (!watch().readable()) {
       steps.waited();
-      auto wake =
-          co_await watch().until_readable(std::min(deadline, loop().now() + max_linger_pause));
+      auto wake = co_await watch().until_readable(deadline);
       if (wake == Wake::expired) break;
     } else if (steps.is_due()) {
       co_await loop().yield();
     }
-    if (loop().now() >= deadline) break;
     const auto got = socket().read_some(transport_.in.block.data(), transport_.in.block.size());
     if (got.status == Socket::ReadStatus::would_block) continue;
     if (got.status != Socket::ReadStatus::bytes) break;
-    discarded += got.size;
+    linger.discarded(got.size);
   }
 }
 

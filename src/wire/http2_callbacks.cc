@@ -245,6 +245,7 @@ struct Http2Callbacks {
     // Resets by us or by nghttp2 were counted when they happened.
     if (by_peer) {
       owner.guard_.closed(id, Closed::by_peer);
+      if (stream != nullptr && stream->end_sent()) owner.guard_.reset_after_answer();
     } else if (stream != nullptr && !stream->invalid_) {
       owner.guard_.closed(id, in_order ? Closed::done : Closed::by_us);
     }

@@ -6,10 +6,13 @@
 #include <utility>
 
 #include "body_rate.h"
+#include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
 #include "http2_frontend.h"
+#include "linger.h"
 #include "message_rules.h"
 #include "refusal.h"
+#include "yield_counter.h"
 
 namespace evenkeel {
 
@@ -182,6 +185,14 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
   }
   request.info.outcome.bytes_out = stream.sent();
   response.body.reset();
+  // Servers of gRPC reset such a stream at once, and its clients know that.
+  const bool lingers = stream.attached() && !stream.in().ended() && !request.is_extended_connect;
+  if (lingers && !is_grpc(request)) [[unlikely]] {
+    report.reset();
+    request.body.reset();
+    plan.reset();
+    co_await discard_rest(stream);
+  }
   finish(stream);
 }
 
@@ -233,13 +244,31 @@ void Http2Frontend::submit_head(Http2ServerStream& stream, const Response& respo
   session_.want_flush();
 }
 
+/// Discards the rest of a request after its response. A reset makes clients such as curl 7.88 lose
+/// a response that they have not read while they send.
+Task<void> Http2Frontend::discard_rest(Http2ServerStream& stream) {
+  const bool timed_out = stream.request_.info.outcome.fault == Fault::body_timeout;
+  Linger linger(config_, loop().now(), timed_out);
+  YieldCounter steps;
+  while (stream.attached() && !stream.in().ended() && !linger.is_over(loop().now())) {
+    if (const auto chunk = stream.take()) {
+      if (!*chunk) break;
+      linger.discarded((*chunk)->bytes.size());
+      if (steps.is_due()) co_await loop().yield();
+    } else {
+      steps.waited();
+      auto wake = co_await stream.arrival(linger.deadline(loop().now(), draining_));
+      if (wake == Wake::expired) break;
+    }
+  }
+}
+
 /// The response is submitted, or never will be.
 void Http2Frontend::finish(Http2ServerStream& stream) {
   if (!stream.attached()) {
     retire(stream);
   } else if (!stream.in().ended()) {
-    // The rest of the request is of no use (RFC 9113 8.1).
-    session_.reset_when_sent(stream, NGHTTP2_NO_ERROR);
+    session_.reset_when_sent(stream, NGHTTP2_NO_ERROR);  // RFC 9113, section 8.1
   }
 }
 

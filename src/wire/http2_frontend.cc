@@ -112,6 +112,7 @@ void Http2Frontend::headers_complete(Http2ServerStream& stream, bool last) {
 /// Resets a stream whose trailers are too large, or which is a tunnel: only DATA belongs in one
 /// (RFC 9113, section 8.5). Otherwise false.
 bool Http2Frontend::refuse_trailers(Http2ServerStream& stream) {
+  if (stream.end_sent()) return false;  // discarded with the rest of the request
   const bool over_limits = stream.over_limits();
   if (over_limits && !stream.begun_) return false;  // it will be answered with 431
   if (!over_limits && !stream.request_.is_extended_connect) return false;
@@ -207,6 +208,8 @@ void Http2Frontend::begin_drain() {
   draining_since_ = loop().now();
   nghttp2_submit_shutdown_notice(session_.nghttp2());
   session_.ping(Http2Session::Ping::ping);
+  for (Node* node = streams_.next; node != &streams_; node = node->next)
+    static_cast<Http2ServerStream*>(node)->arrived();  // ends what lingers sooner
   watch().interrupt();
 }
 

@@ -76,6 +76,7 @@ class Http2Frontend final : public Http2Side, public Pooled {
   static void finish_handshake(Request& request, Response& response);
   std::optional<Error> check_head(Http2ServerStream& stream);
   Response refuse(Http2ServerStream& stream, const Error& error);
+  Task<void> discard_rest(Http2ServerStream& stream);
   void finish(Http2ServerStream& stream);
   void retire(Http2ServerStream& stream);
   void destroy_retired();

@@ -31,6 +31,8 @@ class TokenBucket {
     left_ -= 1;
     return true;
   }
+  /// Puts back what was taken.
+  void give_back() { left_ += 1; }
 
  private:
   double burst_;
@@ -93,6 +95,9 @@ class Http2Guard {
   /// A stream has ended: in order, by the peer's reset, or by ours.
   enum class Closed : std::uint8_t { done, by_peer, by_us };
   void closed(std::int32_t stream, Closed how);
+  /// The peer reset a stream that was answered in full: it gave up sending the rest of a request,
+  /// which is no abuse.
+  void reset_after_answer() { resets_.give_back(); }
   /// A frame of a message with `size` bytes was sent: what the peer sends in return is not abuse.
   void sent_message_frame(std::size_t size) {
     sent_since_ping_ = true;
