@@ -40,6 +40,7 @@ struct Http2Callbacks {
       nghttp2_session_set_stream_user_data(session, id, stream);
     }
     if (stream != nullptr) {
+      stream->skips_section_ = false;
       stream->section_bytes_ = 0;
       stream->section_fields_ = 0;
     }
@@ -53,7 +54,7 @@ struct Http2Callbacks {
                     std::uint8_t flags, void* user_data) {
     Http2Session& owner = session_of(user_data);
     Http2Stream* stream = owner.section_;
-    if (stream == nullptr) return 0;
+    if (stream == nullptr || stream->skips_section_) return 0;
     const std::string_view name = view_of(name_bytes, name_size);
     const std::string_view value = view_of(value_bytes, value_size);
     const FieldId id = field_id(name);
@@ -80,7 +81,8 @@ struct Http2Callbacks {
   }
 
   /// A section above the limits is decoded to its end, which HPACK needs, but not kept: the request
-  /// can be answered. One of twice the size is not worth decoding: the stream is reset.
+  /// can be answered. What is beyond twice the limits is not even looked at, and counts as an error
+  /// of the peer: a few bytes may stand for many fields.
   static int exceed_limits(Http2Session& owner, Http2Stream& stream) {
     const Http2Settings& settings = owner.settings_;
     stream.exceeded_limit_ = stream.section_bytes_ > settings.header_bytes
@@ -90,7 +92,8 @@ struct Http2Callbacks {
         stream.section_fields_ <= 2 * settings.header_fields) {
       return 0;
     }
-    return abandon(owner, stream, NGHTTP2_ENHANCE_YOUR_CALM, true);
+    stream.skips_section_ = true;
+    return count_error(owner);
   }
 
   static int refuse_malformed(Http2Session& owner, Http2Stream& stream) {
@@ -109,7 +112,11 @@ struct Http2Callbacks {
   static int abandon(Http2Session& owner, Http2Stream& stream, std::uint32_t code, bool counts) {
     owner.reset(stream, code);
     stream.closed(code, false);
-    if (!counts) return 0;
+    return counts ? count_error(owner) : 0;
+  }
+
+  /// Counts a broken stream; the session ends if there are too many.
+  static int count_error(Http2Session& owner) {
     const bool tolerated = owner.check_verdict(owner.guard_.stream_error(owner.loop().now()));
     return tolerated ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
   }
@@ -200,8 +207,7 @@ struct Http2Callbacks {
     // nghttp2 resets or has refused the stream; frames already sent on it are not violations.
     owner.guard_.closed(frame->hd.stream_id, Http2Guard::Closed::by_us);
     if (Http2Stream* stream = stream_of(session, frame->hd.stream_id)) stream->invalid_ = true;
-    const bool fine = owner.check_verdict(owner.guard_.stream_error(owner.loop().now()));
-    return fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+    return count_error(owner);
   }
 
   static int frame_sent(nghttp2_session* session, const nghttp2_frame* frame, void* user_data) {

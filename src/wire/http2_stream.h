@@ -114,7 +114,8 @@ class Http2Stream : public Pooled {
   bool deferred_ = false;
   bool last_ = false;
   bool end_sent_ = false;
-  bool invalid_ = false;  // nghttp2 found a frame invalid and resets the stream
+  bool invalid_ = false;        // nghttp2 found a frame invalid and resets the stream
+  bool skips_section_ = false;  // far over the limits: the rest of the fields is not looked at
   MessageLimit exceeded_limit_ = MessageLimit::none;
   std::optional<std::uint32_t> reset_when_sent_;
   std::uint32_t section_fields_ = 0;
