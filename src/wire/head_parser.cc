@@ -125,8 +125,9 @@ HeadParser::Step HeadParser::parse(ReadBuffer& buffer) {
     const char* const from = bytes.data() + size_;
     const char* const cr = find_end_of<value_char>(from + scanned_, limit, readable);
     if (cr != limit && *cr != '\r') {
-      return fail(Fault::bad_request,
-                  *cr == '\n' ? "a line ends without CR" : "control character in the request head");
+      const char* const what = kind_ == Kind::request ? "control character in the request head"
+                                                      : "control character in the response head";
+      return fail(Fault::bad_request, *cr == '\n' ? "a line ends without CR" : what);
     }
     const bool whole = limit - cr >= 2;
     if (whole && cr[1] != '\n') return fail(Fault::bad_request, "a CR within a line");

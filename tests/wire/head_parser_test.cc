@@ -294,6 +294,13 @@ TEST(HeadParser, AppliesTheSameFieldRulesToResponses) {
   }
 }
 
+TEST(HeadParser, SaysWhichHeadHasAControlCharacter) {
+  EXPECT_EQ(parse_request("GET / HTTP/1.1\r\nHost: a\x01\r\n\r\n").detail,
+            "control character in the request head");
+  EXPECT_EQ(parse_response("HTTP/1.1 200 OK\r\nA: b\x01\r\n\r\n").detail,
+            "control character in the response head");
+}
+
 TEST(HeadParser, ReportsWhetherAnyByteArrived) {
   ReadBuffer buffer;
   buffer.block = Block::take(Block::small);
