@@ -2,6 +2,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "backend_exchange.h"
@@ -15,6 +16,33 @@ namespace {
 /// Bytes that must move within a write timeout: a peer that opens its window byte by byte would
 /// hold our memory for nothing.
 constexpr std::uint64_t min_progress_bytes = 1024;
+
+/// Whether a peer takes what is offered to it: something at least once in a timeout, and enough in
+/// each.
+class WriteProgress {
+ public:
+  /// `sent`: bytes of the stream so far.
+  WriteProgress(Instant now, std::uint64_t sent, Duration timeout)
+      : offered_(now), since_(now), sent_before_(sent), timeout_(timeout) {}
+
+  /// When the peer may have taken too little. `last`: when it last took anything.
+  Instant deadline(Instant last) const {
+    return std::min(since_, std::max(offered_, last)) + timeout_;
+  }
+  /// True if the peer has taken too little. REQUIRES: the deadline has passed.
+  bool stalls(Instant now, std::uint64_t sent, Instant last) {
+    if (now >= std::max(offered_, last) + timeout_) return true;
+    if (now < since_ + timeout_) return false;
+    since_ = now;
+    return sent - std::exchange(sent_before_, sent) < min_progress_bytes;
+  }
+
+ private:
+  Instant offered_;
+  Instant since_;  // when `sent_before_` was counted
+  std::uint64_t sent_before_;
+  Duration timeout_;
+};
 
 }  // namespace
 
@@ -94,12 +122,13 @@ Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Durat
     if (!chunk) co_return std::move(chunk.error());
     if (!attached_) break;
     set_chunk(*chunk);
+    WriteProgress progress(loop.now(), sent_, timeout);
     while (!all_sent() && attached_) {
-      const std::uint64_t before = sent_;
-      auto wake = co_await write_progress_.wait(loop.now() + timeout);
-      const bool stalls = wake == Wake::expired && sent_ - before < min_progress_bytes &&
-                          (!session_.writing_.valid() || session_.writing_.ready());
-      if (stalls && !all_sent()) {
+      auto wake = co_await write_progress_.wait(progress.deadline(last_progress_));
+      if (wake != Wake::expired || all_sent()) continue;
+      if (session_.writing_.valid() && !session_.writing_.ready()) {
+        progress = WriteProgress(loop.now(), sent_, timeout);  // the socket's own timeout counts
+      } else if (progress.stalls(loop.now(), sent_, last_progress_)) {
         co_return Error{.fault = Fault::write_timeout,
                         .side = Side::client,
                         .detail = "the peer reads nothing"};

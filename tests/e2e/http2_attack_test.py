@@ -472,6 +472,37 @@ class Held(Attacked):
         self.assertEqual(sum(map(len, transcript.bodies.values())), 0)
         self.daemon_.wait_at_rest()
 
+    def test_a_window_that_stays_closed_after_the_first_bytes(self):
+        """The time counts from the last byte that was taken: it is hardly longer than for a window that never opened."""
+        self.target({"timeouts": {"write": "1s"}})
+        wire = self.wire({INITIAL_WINDOW_SIZE: 0})
+        wire.send(*(headers(each, request_fields(path="/large")) for each in (1, 3)), window_update(1, 20_000))
+        wire.until(lambda transcript: 3 in transcript.resets)
+        began = time.monotonic()
+        wire.until(lambda transcript: 1 in transcript.resets)
+        self.assertLess(time.monotonic() - began, 0.5)
+        self.assertEqual(len(wire.transcript.bodies[1]), 20_000)
+        self.daemon_.wait_at_rest()
+
+    def test_windows_that_open_a_little_now_and_then(self):
+        """Little, but more often than the timeout: served, as long as it is enough in each timeout."""
+        self.target({"timeouts": {"write": "1s"}})
+        wire = self.wire({INITIAL_WINDOW_SIZE: 0})
+        wire.send(headers(1, request_fields(path="/large")))
+        for _ in range(8):
+            time.sleep(0.35)
+            wire.send(window_update(1, 600))
+        wire.until(lambda transcript: transcript.resets or len(transcript.bodies[1]) == 4800)
+        self.assertEqual(wire.transcript.resets, {})
+        began = time.monotonic()
+        for _ in range(8):
+            time.sleep(0.35)
+            wire.send(window_update(1, 100))
+            if time.monotonic() - began > 1.5:
+                break
+        wire.until(lambda transcript: transcript.resets)
+        self.assert_within(time.monotonic() - began, 2.5)
+
     def test_windows_that_open_a_byte_at_a_time(self):
         """There is progress, so the stream lives; it costs no more than another."""
         self.target()
