@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/path.h"
@@ -14,7 +15,20 @@ constexpr std::array<std::string_view, 12> endings = {
     "api-token", "auth-token", "access-token", "security-token",   "private-token", "client-secret",
 };
 
+// Names that count in queries alone, not as those of fields. "Signature" and "credential" end those
+// of signed URLs of clouds, such as `X-Amz-Signature`.
+constexpr std::array<std::string_view, 3> query_names = {"key", "token", "sig"};
+constexpr std::array<std::string_view, 4> query_endings = {"signature", "credential", "password",
+                                                           "passwd"};
+
 char folded(char c) { return c == '_' ? '-' : to_lower(c); }
+
+bool ends_as_one_of(std::span<const std::string_view> all, std::string_view name) {
+  return std::any_of(all.begin(), all.end(), [name](std::string_view ending) {
+    return name.size() >= ending.size() &&
+           is_spelling_of(name.substr(name.size() - ending.size()), ending);
+  });
+}
 
 /// True for whatever a lenient server may read as the name: escaped, with spaces, or as of a list.
 bool names_credential_in_query(std::string_view parameter) {
@@ -23,7 +37,9 @@ bool names_credential_in_query(std::string_view parameter) {
   std::string_view name = std::string_view(decoded).substr(0, decoded.find_first_of("=["));
   constexpr std::string_view blank(" \t\0", 3);
   name = trimmed(name, blank);
-  return is_spelling_of(name, "key") || is_spelling_of(name, "token") || names_credential(name);
+  const auto is_name = [name](std::string_view each) { return is_spelling_of(name, each); };
+  return std::any_of(query_names.begin(), query_names.end(), is_name) ||
+         ends_as_one_of(query_endings, name) || names_credential(name);
 }
 
 /// Calls `use` for each parameter of a query, with the separator before it. Lenient servers know
@@ -71,12 +87,7 @@ bool is_spelling_of(std::string_view a, std::string_view b) {
                     [](char left, char right) { return folded(left) == folded(right); });
 }
 
-bool ends_as_credential(std::string_view name) {
-  return std::any_of(endings.begin(), endings.end(), [name](std::string_view ending) {
-    return name.size() >= ending.size() &&
-           is_spelling_of(name.substr(name.size() - ending.size()), ending);
-  });
-}
+bool ends_as_credential(std::string_view name) { return ends_as_one_of(endings, name); }
 
 bool lists_credential(std::string_view name, std::string_view value) {
   bool has_key = false;

@@ -83,7 +83,9 @@ class Credentials(case.Case):
         for request in backend.exchanges:
             self.assertEqual(sorted(request.head.never_indexed), sorted(name.lower() for name in NAMES))
 
-    QUERIES = ["key=mine", "api_key=mine", "api-key=mine", "%61pi_key=mine", "API_KEY=mine", "access_token=mine"]
+    QUERIES = ["key=mine", "api_key=mine", "api-key=mine", "%61pi_key=mine", "API_KEY=mine", "access_token=mine",
+               "password=mine", "passwd=mine", "sig=mine", "signature=mine", "X-Amz-Signature=mine", "X-Goog-Signature=mine",
+               "X-Amz-Credential=mine", "X-Amz-Security-Token=mine"]
 
     def test_a_backend_with_a_key_gets_none_of_the_query(self):
         for protocol in ("http1", "h2"):

@@ -64,8 +64,8 @@ inline bool has_query(std::string_view target) {
   return at != end;
 }
 
-/// True if the query of a request target has a parameter `key`, or one whose name, percent-encoded
-/// or not, is that of a credential: `api_key`, `access_token`.
+/// True if the query of a request target has a parameter whose name, percent-encoded or not, is
+/// that of a credential: `key`, `api_key`, `access_token`, `password`, `sig`, `X-Amz-Signature`.
 inline bool target_holds_credential(std::string_view target) {
   return has_query(target) && query_holds_credential(target);
 }
