@@ -15,6 +15,8 @@
 #include "admin/page.h"
 #include "admin/requests_document.h"
 #include "evenkeel/backend/unavailable.h"
+#include "evenkeel/base/path.h"
+#include "evenkeel/http/request_id.h"
 #include "evenkeel/json/value.h"
 #include "evenkeel/stats/metrics_page.h"
 
@@ -280,7 +282,8 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
       return json_reply(200, json_text(backends_document(view, events_.states())));
     case AdminEndpoint::recent_requests:
       return json_reply(200, json_text(recent_requests_document(*runtime_.metrics_registry)));
-    case AdminEndpoint::decisions: return decisions(request.path().substr(decisions_prefix.size()));
+    case AdminEndpoint::decisions:
+      return decisions(percent_decoded(request.path().substr(decisions_prefix.size())));
     case AdminEndpoint::live: return {.content_type = "text/event-stream", .live = true};
     case AdminEndpoint::events: return json_reply(200, json_text(events_.document()));
     case AdminEndpoint::history: return history(request);
@@ -325,6 +328,11 @@ AdminReply AdminApi::readyz(std::string_view query) const {
 AdminReply AdminApi::decisions(std::string_view request_id) const {
   const auto document = explain_request(RuntimeView(runtime_), request_id);
   if (document) return json_reply(200, json_text(*document));
+  if (!is_valid_request_id(request_id)) {
+    return error_reply(404,
+                       "no request has this id: at most 128 letters, digits, '-', '_' and '.'; one "
+                       "that came with another id has the one in its answer's x-request-id");
+  }
   return error_reply(
       404,
       "no request with this id is remembered: only the last that failed, the last of pools with "

@@ -138,6 +138,26 @@ class Explaining(case.Case):
         self.assertIn("no request with this id is remembered", json.loads(answer.body)["error"])
         self.assertEqual(self.daemon_.ask_admin("/api/v1/decisions/unknown", method="POST").status, 405)
 
+    def test_an_id_may_be_encoded(self):
+        self.start(self.simulators("--model", "llama").addresses[0], **self.trusting())
+        self.ask("a-b.c_1", EXPLAIN)
+        self.assertTrue(self.kept("a-b.c_1"))
+        self.assertTrue(self.kept("%61%2db%2Ec%5F1"))
+
+    def test_an_id_that_no_request_can_have_is_told(self):
+        """A client's id with other characters is not kept: the request has a new one."""
+        self.start(self.simulators("--model", "llama").addresses[0], **self.trusting())
+        answer = self.ask("a/b c", EXPLAIN)
+        own = answer.field("x-request-id")
+        self.assertNotEqual(own, "a/b c")
+        self.assertTrue(self.kept(own))
+        refused = self.daemon_.ask_admin("/api/v1/decisions/a%2Fb%20c")
+        self.assertEqual(refused.status, 404)
+        self.assertIn("its answer's x-request-id", json.loads(refused.body)["error"])
+        told = command("ctl", "explain", "a/b c", "--admin", f"http://{self.daemon_.admin}")
+        self.assertEqual(told.returncode, 1)
+        self.assertIn("its answer's x-request-id", told.stderr)
+
     def test_any_picker_tells_why(self):
         servers = [self.backend(), self.backend()]
         for picker in ("least-connections", "round-robin", "consistent-hash"):
@@ -309,7 +329,7 @@ class Explaining(case.Case):
         for unknown in ("second", "../status", "%2e?"):
             done = command("ctl", "explain", unknown, "--admin", self.daemon_.admin)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
-            self.assertIn("no request with this id is remembered", done.stderr)
+            self.assertIn("no request with this id is remembered" if unknown == "second" else "no request has this id", done.stderr)
 
     def test_each_attempt_is_told(self):
         def fail(request):
