@@ -17,6 +17,7 @@
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/exit_codes.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/base/loop_liveness.h"
 #include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/server/process_environment.h"
@@ -55,6 +56,8 @@ constexpr Duration min_drain_after_upgrade = std::chrono::hours(1);
 /// The time for replies of the admin listener that are being sent when another process takes it
 /// over.
 constexpr Duration admin_drain_time = std::chrono::seconds(1);
+/// How long such a reply waits for workers to close their listeners: they accept no more then.
+constexpr Duration max_retire_time = admin_drain_time / 2;
 
 /// Limits malloc to one arena per worker and one each for the control, preparation and management
 /// threads: few enough that memory of a past burst is reused, and enough that no worker waits for
@@ -503,6 +506,10 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
     co_return refuse(std::move(problem));
   }
   hand_over();
+  // Who learns of the other process now and connects reaches it.
+  co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_retire_time);
+  log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
+                        upgrade_->pid(), workers_->connections()));
   co_return Done{};
 }
 
@@ -514,8 +521,6 @@ void Daemon::hand_over() {
                              .pass_on_reload = [this] { upgrade_->pass_on_reload(); }});
   const bool by_systemd = notifier_.active();
   notifier_.hand_over(upgrade_->pid(), reloader_->summary());
-  log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
-                        upgrade_->pid(), workers_->connections()));
   loop_.spawn(watch_successor(by_systemd));
   loop_.spawn(report_to_successor(loop_, upgrade_->channel(), status_));
   loop_.spawn(drain_after_upgrade());

@@ -80,8 +80,8 @@ class Takeover(UpgradeCase):
         for count, destination in enumerate(("off", path), 1):
             self.config["access_log"] = {"path": destination}
             self.reload()
+            exchange(self.served.address, target=f"/with-{count}")  # by the new process, from the answer on
             self.follow(count)
-            exchange(self.served.address, target=f"/with-{count}")
         self.eventually(lambda: "/with-2" in pathlib.Path(path).read_text(), "the line")
         self.assertNotIn("/with-1", pathlib.Path(path).read_text())
 
