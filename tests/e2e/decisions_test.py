@@ -4,7 +4,7 @@ import json
 
 import case
 from process import command
-from stream import Stream, exchange
+from stream import Closed, Stream, exchange
 
 EXPLAIN = ("x-evenkeel-explain", "1")
 CHAT = "/v1/chat/completions"
@@ -28,7 +28,11 @@ class Watching(case.Case):
         self.daemon_ = self.start_daemon(*self.servers.addresses, pool=POOL, workers=1)
 
     def ask(self, *args, **kwargs):
-        answer = exchange(self.daemon_.address, "POST", CHAT, (), chat(*args, **kwargs))
+        try:
+            answer = exchange(self.daemon_.address, "POST", CHAT, (), chat(*args, **kwargs))
+        except Closed as error:
+            self.daemon_.wait_at_rest()
+            self.fail(f"{error}; the access log: {self.daemon_.access_lines()[-1:]}")
         self.assertEqual(answer.status, 200, answer.body)
 
     def counted(self, name):
