@@ -503,6 +503,26 @@ class Held(Attacked):
         wire.until(lambda transcript: transcript.resets)
         self.assert_within(time.monotonic() - began, 2.5)
 
+    def test_uploads_that_go_on_after_their_answers(self):
+        """On all streams at once: what they send is discarded as it comes, and ends with `timeouts.linger`."""
+        self.target({"limits": {"body": "1KiB"}, "timeouts": {"linger": "1s"}})
+        wire = self.wire()
+        head = request_fields("POST", "/attack", [("content-length", "100000000")])
+        with self.undisturbed():
+            wire.send(*(headers(each, head, end=False) for each in self.streams(STREAMS)))
+            for _ in range(5):  # each of less than the connection's window
+                updates = wire.transcript.counts[WINDOW_UPDATE]
+                wire.send(*(data(each, b"x" * 7000) for each in self.streams(STREAMS)))
+                wire.until(lambda transcript, updates=updates: transcript.counts[WINDOW_UPDATE] > updates)
+            began = time.monotonic()
+            transcript = wire.until(lambda transcript: len(transcript.resets) == STREAMS)
+        self.assert_within(time.monotonic() - began, 3)
+        self.assertEqual(set(transcript.statuses.values()), {413})
+        self.assertEqual(set(transcript.resets.values()), {NO_ERROR})
+        self.assertIsNone(transcript.goaway)
+        self.assertEqual(self.script.count, 0)
+        self.daemon_.wait_at_rest()
+
     def test_windows_that_open_a_byte_at_a_time(self):
         """There is progress, so the stream lives; it costs no more than another."""
         self.target()
