@@ -176,7 +176,11 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
   }
   worker_metrics_.pool(identity.pool_index).in_flight.remove();
   worker_metrics_.count(record);
-  if (identity.tenant.index != 0) worker_metrics_.tenant(identity.tenant.index).requests.add();
+  if (identity.tenant.index != 0) {
+    TenantMetrics& tenant = worker_metrics_.tenant(identity.tenant.index);
+    tenant.in_flight.remove();
+    tenant.requests.add();
+  }
   if (outcome.fault) {
     worker_metrics_.count_error(identity.pool_index, *outcome.fault);
   } else if (client_left) {

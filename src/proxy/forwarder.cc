@@ -21,20 +21,24 @@ constexpr std::uint32_t pick_timing_interval = 16;
 /// Counts a request as queued while it lives. Its destructor records the time in the queue.
 class QueuedTime {
  public:
-  QueuedTime(Loop& loop, Gauge& gauge, RequestTimings& timings)
-      : loop_(loop), gauge_(gauge), timings_(timings), began_(loop.now()) {
-    gauge_.add();
+  /// `tenant` null: the file names none.
+  QueuedTime(Loop& loop, Gauge& pool, Gauge* tenant, RequestTimings& timings)
+      : loop_(loop), pool_(pool), tenant_(tenant), timings_(timings), began_(loop.now()) {
+    pool_.add();
+    if (tenant_ != nullptr) tenant_->add();
     if (timings.queued == Instant{}) timings.queued = began_;
   }
   QueuedTime(const QueuedTime&) = delete;
   ~QueuedTime() {
-    gauge_.remove();
+    pool_.remove();
+    if (tenant_ != nullptr) tenant_->remove();
     timings_.waited += loop_.now() - began_;
   }
 
  private:
   Loop& loop_;
-  Gauge& gauge_;
+  Gauge& pool_;
+  Gauge* tenant_;
   RequestTimings& timings_;
   Instant began_;
 };
@@ -201,7 +205,9 @@ Task<Result<Lease>> Forwarder::acquire(Request& request, const Hint& hint,
 }
 
 Task<Result<Lease>> Forwarder::wait_in_queue(Task<Result<Lease>> placed, Request& request) {
-  const QueuedTime waiting(loop_, metrics_.waiting, request.info.timings);
+  const std::uint32_t tenant = request.info.identity.tenant.index;
+  Gauge* const of_tenant = tenant == 0 ? nullptr : &worker_metrics_.tenant(tenant).waiting;
+  const QueuedTime waiting(loop_, metrics_.waiting, of_tenant, request.info.timings);
   auto lease = co_await placed;
   co_return lease;
 }

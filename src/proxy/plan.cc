@@ -126,10 +126,14 @@ Plan& Plan::newest_for(Request& request) {
   if (request.info.inference == nullptr || worker_.active == nullptr) return *this;
   const std::shared_ptr<Plan>& newest = *worker_.active;
   if (newest.get() == this) return *this;
+  const std::uint32_t counted = request.info.identity.tenant.index;
   request.info.plan = newest;
   request.info.identity.routing = {};
   request.info.identity.tenant = {};
   newest->route(request);
+  const std::uint32_t tenant = request.info.identity.tenant.index;
+  if (counted != 0) worker_.metrics().tenant(counted).in_flight.remove();
+  if (tenant != 0) worker_.metrics().tenant(tenant).in_flight.add();
   return *newest;
 }
 

@@ -6,7 +6,7 @@
 
 namespace evenkeel {
 
-/// Adds requests and tokens by tenant, if the file names tenants.
+/// Adds requests, waiting ones and tokens by tenant, if the file names tenants.
 void add_tenant_metrics(MetricsPage& page, const MetricsRegistry& registry,
                         const LabelIndex::View& names);
 

@@ -53,6 +53,8 @@ void PoolMetrics::clear() {
 void TenantMetrics::clear() {
   requests.clear();
   tokens.clear();
+  in_flight.clear();
+  waiting.clear();
 }
 
 void BackendMetrics::clear() {
@@ -148,6 +150,21 @@ BackendTotals MetricsRegistry::backend_totals(std::uint32_t index) const {
     metrics->first_byte.add_to(totals.first_byte);
     metrics->latency.add_to(totals.latency);
     metrics->per_output_token.add_to(totals.per_output_token);
+  }
+  return totals;
+}
+
+TenantTotals MetricsRegistry::tenant_totals(std::uint32_t index) const {
+  TenantTotals totals;
+  for (const auto& worker_metrics : workers_) {
+    const TenantMetrics* metrics = worker_metrics->find_tenant(index);
+    if (metrics == nullptr) continue;
+    totals.requests += metrics->requests.value();
+    for (std::size_t i = 0; i < totals.tokens.size(); ++i) {
+      totals.tokens[i] += metrics->tokens.value(static_cast<TokenDirection>(i));
+    }
+    totals.in_flight += metrics->in_flight.value();
+    totals.waiting += metrics->waiting.value();
   }
   return totals;
 }

@@ -45,14 +45,11 @@ class NewestPlan : public Chain {
     return client;
   }
 
-  /// Those of the tenant that have ended.
-  std::uint64_t requests_of(std::string_view tenant) {
+  TenantTotals totals_of(std::string_view tenant) {
     const LabelIndex::View names = metrics_registry.label_index().view();
     const auto name = std::find(names.tenants.begin(), names.tenants.end(), tenant);
-    if (name == names.tenants.end()) return 0;
-    const TenantMetrics* const metrics = metrics_registry.worker_metrics(0).find_tenant(
-        static_cast<std::uint32_t>(name - names.tenants.begin()));
-    return metrics == nullptr ? 0 : metrics->requests.value();
+    if (name == names.tenants.end()) return {};
+    return metrics_registry.tenant_totals(static_cast<std::uint32_t>(name - names.tenants.begin()));
   }
 
   ScriptedServer other;
@@ -151,16 +148,20 @@ TEST_F(NewestPlan, FindsTheTenantAnew) {
   config.tenants = {{.name = "acme", .keys_sha256 = {key_hash}}};
   load();
   auto client = begin_request();
-  config.tenants = {{.name = "beta", .keys_sha256 = {key_hash}}};
+  EXPECT_EQ(totals_of("acme").in_flight, 1);
+  config.tenants = {{.name = "acme"}, {.name = "beta", .keys_sha256 = {key_hash}}};
   load();
 
   client->send(end);
 
   server.connection(0).read_message();
+  EXPECT_EQ(totals_of("acme").in_flight, 0);
+  EXPECT_EQ(totals_of("beta").in_flight, 1);
   server.connection(0).send(answer);
   EXPECT_TRUE(client->read_message().ends_with("fine"));
-  EXPECT_TRUE(eventually(loop, [&] { return requests_of("beta") == 1; }));
-  EXPECT_EQ(requests_of("acme"), 0u);
+  EXPECT_TRUE(eventually(loop, [&] { return totals_of("beta").requests == 1; }));
+  EXPECT_EQ(totals_of("beta").in_flight, 0);
+  EXPECT_EQ(totals_of("acme").requests, 0u);
 }
 
 TEST_F(NewestPlan, LeavesRequestsThatAreNotReadToTheirPlan) {

@@ -223,9 +223,14 @@ TEST(WorkerFamilies, ShowTenantsOnlyWhereThereAreSome) {
   workers.metrics_registry.worker_metrics(1).tenant(acme).requests.add();
   workers.metrics_registry.worker_metrics(1).tenant(LabelIndex::other_tenant).requests.add();
   workers.metrics_registry.worker_metrics(1).tenant(acme).tokens.add(TokenDirection::output, 40);
+  workers.metrics_registry.worker_metrics(0).tenant(acme).in_flight.add(2);
+  workers.metrics_registry.worker_metrics(1).tenant(acme).in_flight.add(3);
+  workers.metrics_registry.worker_metrics(1).tenant(acme).waiting.add(1);
 
   EXPECT_EQ(workers.value(R"(evenkeel_tenant_requests_total{tenant="acme"})"), 2);
   EXPECT_EQ(workers.value(R"(evenkeel_tenant_requests_total{tenant="other"})"), 1);
+  EXPECT_EQ(workers.value(R"(evenkeel_tenant_requests_in_flight{tenant="acme"})"), 4);
+  EXPECT_EQ(workers.value(R"(evenkeel_tenant_requests_waiting{tenant="acme"})"), 1);
   const std::string tokens = "evenkeel_tenant_tokens_total{tenant=";
   EXPECT_EQ(workers.value(tokens + R"("acme",direction="output"})"), 40);
   EXPECT_EQ(workers.value(tokens + R"("other",direction="input"})"), 0);

@@ -23,6 +23,9 @@ class RequestRecorder {
   /// A request was accepted for its pool.
   void record_start(const RequestInfo& info) {
     worker_metrics_.pool(info.identity.pool_index).in_flight.add();
+    const std::uint32_t tenant = info.identity.tenant.index;
+    if (tenant != 0) [[unlikely]]
+      worker_metrics_.tenant(tenant).in_flight.add();
   }
   /// A request has ended.
   void record_end(std::string_view method, std::string_view host, std::string_view path,

@@ -118,6 +118,8 @@ struct InspectionMetrics {
 struct TenantMetrics {
   Counter requests;      ///< that have ended
   TokenCounters tokens;  ///< of requests whose responses are read
+  Gauge in_flight;       ///< requests that have not ended, queued ones included
+  Gauge waiting;         ///< of these, in the queue of a pool
 
   void clear();
 };
@@ -263,6 +265,14 @@ struct BackendTotals {
   std::array<std::uint64_t, token_direction_count> tokens{};
 };
 
+/// The metrics of one tenant over all workers.
+struct TenantTotals {
+  std::uint64_t requests = 0;
+  std::array<std::uint64_t, token_direction_count> tokens{};
+  std::int64_t in_flight = 0;
+  std::int64_t waiting = 0;
+};
+
 /// The metrics of all workers and the names that label them.
 class MetricsRegistry {
  public:
@@ -282,6 +292,8 @@ class MetricsRegistry {
 
   /// Thread: any.
   BackendTotals backend_totals(std::uint32_t index) const;
+  /// Thread: any.
+  TenantTotals tenant_totals(std::uint32_t index) const;
   /// Requests sent to this pool that have not ended, over all workers. Thread: any.
   std::int64_t in_flight(std::uint32_t pool) const;
   std::int64_t waiting(std::uint32_t pool) const;
