@@ -64,14 +64,47 @@ Affinity::Pin Affinity::find(const SessionHint& session, Instant now) const {
   const auto [pinned, confirmed] = table_->look_up(session.key, spec_.ttl, now);
   Pin pin{.tag = pinned, .confirmed = confirmed};
   if (pin.tag == AffinityTable::none) return pin;
-  const Tag tag = pin.tag & ~AffinityTable::state_bit;
+  const BackendPtr* const backend = backend_of(pin.tag);
+  if (backend == nullptr) return pin;
+  const bool has_state = session.has_state || pin.has_state();
+  if (holds((*backend)->shared(), has_state, now)) pin.backend = backend;
+  return pin;
+}
+
+/// Null if this version has no such backend.
+const BackendPtr* Affinity::backend_of(Tag tag) const {
+  tag &= ~AffinityTable::state_bit;
   const auto found =
       std::lower_bound(by_tag_.begin(), by_tag_.end(), std::pair{tag, std::size_t{0}});
-  if (found == by_tag_.end() || found->first != tag) return pin;
-  const BackendPtr& backend = (*backends_)[found->second];
-  const bool has_state = session.has_state || pin.has_state();
-  if (holds(backend->shared(), has_state, now)) pin.backend = &backend;
-  return pin;
+  if (found == by_tag_.end() || found->first != tag) return nullptr;
+  return &(*backends_)[found->second];
+}
+
+SessionListing Affinity::list(std::size_t max, Instant now) const {
+  const AffinityTable::Listing found = table_->list(max, spec_.ttl, now);
+  const auto id_of = [this](Tag tag) {
+    const BackendPtr* const backend = backend_of(tag);
+    return backend == nullptr ? std::string() : (*backend)->id();
+  };
+  SessionListing listing;
+  for (const AffinityTable::Saved& each : found.newest) {
+    listing.newest.push_back({.key = each.key,
+                              .backend = id_of(each.tag),
+                              .idle = each.idle,
+                              .confirmed = each.confirmed,
+                              .has_state = (each.tag & AffinityTable::state_bit) != 0});
+  }
+  for (const AffinityTable::Move& each : table_->moves()) {
+    listing.moves.push_back({.key = each.key,
+                             .from = id_of(each.from),
+                             .to = id_of(each.to),
+                             .age = std::max(now - each.time, Duration{})});
+  }
+  for (const BackendPtr& backend : *backends_) {
+    const auto count = found.by_backend.find(AffinityTable::tag_of(backend->id()));
+    listing.by_backend.push_back(count == found.by_backend.end() ? 0 : count->second);
+  }
+  return listing;
 }
 
 bool Affinity::pin(const SessionHint& session, const Pin& before, const BackendPtr& backend,
@@ -81,7 +114,11 @@ bool Affinity::pin(const SessionHint& session, const Pin& before, const BackendP
   const Duration idle = session.is_unconfirmed ? spec_.ttl / 2 : Duration{};
   if (table_->pin(session.key, before.tag, tag, spec_.ttl, now, idle) != tag) return false;
   const bool moved = before.tag != AffinityTable::none && before.tag != tag && !session.starts;
-  table_->count(session.key, moved ? AffinityTable::Use::move : AffinityTable::Use::miss);
+  if (moved) {
+    table_->count_move(session.key, before.tag, tag, now);
+  } else {
+    table_->count(session.key, AffinityTable::Use::miss);
+  }
   return true;
 }
 
@@ -95,9 +132,11 @@ bool Affinity::follow(const SessionHint& session, const BackendPtr& backend, Ins
   const Tag tag = AffinityTable::tag_of(backend->id());
   const auto [before, confirmed] = table_->look_up(session.key, spec_.ttl, now);
   const bool stays = before == tag;
-  table_->count(session.key, stays                           ? Use::hit
-                             : before == AffinityTable::none ? Use::miss
-                                                             : Use::move);
+  if (stays || before == AffinityTable::none) {
+    table_->count(session.key, stays ? Use::hit : Use::miss);
+  } else {
+    table_->count_move(session.key, before, tag, now);
+  }
   if (session.ends) {
     table_->forget(session.key);
   } else if (!stays) {

@@ -350,6 +350,49 @@ void AffinityTable::expire(double share, Duration ttl, Instant now) {
   }
 }
 
+AffinityTable::Listing AffinityTable::list(std::size_t max, Duration ttl, Instant now) const {
+  const auto by_idle = [](const Saved& a, const Saved& b) { return a.idle < b.idle; };
+  Listing listing;
+  std::vector<Saved>& newest = listing.newest;  // a heap, with the idlest on top
+  const Buckets& buckets = present();
+  for (std::size_t i = 0; i < buckets.count; ++i) {
+    for (const auto& [key, value] : entries_of(buckets.all[i])) {
+      if (key == 0 || !is_live(value, ttl, now)) continue;
+      ++listing.by_backend[tag_in(value) & ~state_bit];
+      const std::chrono::seconds idle(idle_seconds(value, now));
+      if (max == 0 || (newest.size() == max && newest.front().idle <= idle)) continue;
+      if (newest.size() == max) {
+        std::ranges::pop_heap(newest, by_idle);
+        newest.pop_back();
+      }
+      newest.push_back(
+          {.key = key, .tag = tag_in(value), .idle = idle, .confirmed = is_confirmed(value)});
+      std::ranges::push_heap(newest, by_idle);
+    }
+  }
+  std::ranges::sort_heap(newest, by_idle);
+  return listing;
+}
+
+void AffinityTable::count_move(std::uint64_t session, Tag from, Tag to, Instant now) {
+  count(session, Use::move);
+  if (moves_in_use_.test_and_set(std::memory_order_acquire)) return;
+  moves_[next_move_++ % max_moves] = {.key = key_of(session), .from = from, .to = to, .time = now};
+  moves_in_use_.clear(std::memory_order_release);
+}
+
+std::vector<AffinityTable::Move> AffinityTable::moves() const {
+  std::vector<Move> moves;
+  moves.reserve(max_moves);
+  while (moves_in_use_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  for (std::size_t i = 1; i <= max_moves; ++i) {
+    const Move& move = moves_[(next_move_ + max_moves - i) % max_moves];
+    if (move.key != 0) moves.push_back(move);
+  }
+  moves_in_use_.clear(std::memory_order_release);
+  return moves;
+}
+
 void AffinityTable::count(std::uint64_t session, Use use) {
   uses_[session % uses_.size()].counts[static_cast<std::size_t>(use)].fetch_add(
       1, std::memory_order_relaxed);

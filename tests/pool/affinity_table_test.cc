@@ -201,6 +201,72 @@ TEST(AffinityTable, AConfirmationDoesNotMoveASessionBack) {
   EXPECT_FALSE(table.look_up(1, ttl, noon).confirmed);
 }
 
+TEST(AffinityTable, ListsThoseThatWereUsedLast) {
+  AffinityTable table(100);
+  constexpr Tag other = 14;
+  table.pin(1, AffinityTable::none, other, ttl, noon);
+  table.pin(2, AffinityTable::none, b, ttl, noon + 2s);
+  table.pin(3, AffinityTable::none, b, ttl, noon + 4s);
+  table.confirm(2, b, ttl, noon + 5s);
+
+  const AffinityTable::Listing listing = table.list(2, ttl, noon + 6s);
+
+  ASSERT_EQ(listing.newest.size(), 2u);
+  EXPECT_EQ(listing.newest[0].tag, b);
+  EXPECT_EQ(listing.newest[0].idle, 1s);
+  EXPECT_TRUE(listing.newest[0].confirmed);
+  EXPECT_EQ(listing.newest[1].idle, 2s);
+  EXPECT_FALSE(listing.newest[1].confirmed);
+  EXPECT_EQ(listing.by_backend.at(other), 1u);
+  EXPECT_EQ(listing.by_backend.at(b), 2u);
+  EXPECT_TRUE(table.list(2, ttl, noon + 31min).newest.empty());
+  EXPECT_TRUE(table.list(0, ttl, noon + 6s).newest.empty());
+}
+
+TEST(AffinityTable, CountsABackendsSessionsWithAndWithoutState) {
+  AffinityTable table(100);
+  table.pin(1, AffinityTable::none, b, ttl, noon);
+  table.learn(2, b | AffinityTable::state_bit, ttl, noon);
+
+  const AffinityTable::Listing listing = table.list(10, ttl, noon);
+
+  EXPECT_EQ(listing.by_backend.size(), 1u);
+  EXPECT_EQ(listing.by_backend.at(b & ~AffinityTable::state_bit), 2u);
+}
+
+TEST(AffinityTable, RemembersTheLastMoves) {
+  AffinityTable table(100);
+  EXPECT_TRUE(table.moves().empty());
+  for (std::uint64_t i = 0; i < AffinityTable::max_moves + 5; ++i)
+    table.count_move(i, a, b, noon + std::chrono::seconds(i));
+
+  const auto moves = table.moves();
+
+  ASSERT_EQ(moves.size(), AffinityTable::max_moves);
+  EXPECT_EQ(moves.front().time, noon + std::chrono::seconds(AffinityTable::max_moves + 4));
+  EXPECT_EQ(moves.back().time, noon + 5s);
+  EXPECT_EQ(moves.front().from, a);
+  EXPECT_EQ(moves.front().to, b);
+  EXPECT_EQ(table.stats().moves, AffinityTable::max_moves + 5);
+}
+
+TEST(AffinityTable, MovesAreCountedByAnyThreads) {
+  AffinityTable table(100);
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&table, thread] {
+      for (std::uint64_t i = 0; i < 10'000; ++i) table.count_move(thread, thread, b, noon);
+    });
+  }
+  for (int i = 0; i < 1'000; ++i) {
+    for (const AffinityTable::Move& move : table.moves()) EXPECT_EQ(move.to, b);
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_EQ(table.stats().moves, 30'000u);
+  EXPECT_FALSE(table.moves().empty());
+}
+
 TEST(AffinityTable, MovesWithItsSessionsToRoomOfAnotherSize) {
   AffinityTable table(5000);
   for (std::uint64_t session = 0; session < 500; ++session) {

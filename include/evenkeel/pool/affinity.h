@@ -18,6 +18,26 @@
 
 namespace evenkeel {
 
+/// The sessions of a pool, for people. Ids are those of backends; empty: this version has none.
+struct SessionListing {
+  struct Session {
+    std::uint64_t key = 0;  ///< a hash of what names it
+    std::string backend;
+    std::chrono::seconds idle{};
+    bool confirmed = false;  ///< true if a request of it was answered
+    bool has_state = false;  ///< true if only the backend knows what it is about
+  };
+  struct Move {
+    std::uint64_t key = 0;
+    std::string from;
+    std::string to;
+    Duration age{};
+  };
+  std::vector<Session> newest;            ///< those used last, the last one first
+  std::vector<Move> moves;                ///< the last one first
+  std::vector<std::uint64_t> by_backend;  ///< how many each has, in the order of the pool
+};
+
 /// The table of pins, which passes from version to version, and the backends that its tags mean in
 /// this one.
 ///
@@ -71,6 +91,10 @@ class Affinity {
     table_->restore(sessions, spec_.ttl, now);
   }
   AffinityStats stats() const { return table_->stats(); }
+  const AffinityConfig& spec() const { return spec_; }
+  /// Returns at most `max` sessions, and the last moves. Takes as long as AffinityTable::list.
+  /// Thread: the control thread.
+  SessionListing list(std::size_t max, Instant now) const;
 
   /// Releases the sessions of backends that are gone since the last tick, with one line in the log
   /// for each, and forgets some of the idle ones. Those whose state is at the backend stay: it may
@@ -89,6 +113,8 @@ class Affinity {
     Tag tag;
     std::string id;
   };
+
+  const BackendPtr* backend_of(Tag tag) const;
 
   AffinityConfig spec_;
   std::shared_ptr<const Backends> backends_;

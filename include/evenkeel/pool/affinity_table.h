@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -117,6 +118,29 @@ class AffinityTable {
   /// Pins the sessions that are unknown here as they were in the other process.
   void restore(std::span<const Saved> pins, Duration ttl, Instant now);
 
+  /// What the table holds, for people.
+  struct Listing {
+    std::vector<Saved> newest;                          ///< those used last, the last one first
+    std::unordered_map<Tag, std::uint64_t> by_backend;  ///< sessions by tag, with the state bit 0
+  };
+  /// Returns at most `max` sessions. Looks at all entries: a millisecond for 100,000. Thread: the
+  /// one that frees what `take_former` returns.
+  Listing list(std::size_t max, Duration ttl, Instant now) const;
+
+  /// A session that went from one backend to another.
+  struct Move {
+    std::uint64_t key = 0;  ///< as in `Saved`
+    Tag from = none;
+    Tag to = none;
+    Instant time{};
+  };
+  static constexpr std::size_t max_moves = 64;
+  /// Counts a move and remembers it among the last ones. Never waits: a move is not remembered
+  /// while another one is being recorded or read.
+  void count_move(std::uint64_t session, Tag from, Tag to, Instant now);
+  /// Returns the last moves, the last one first.
+  std::vector<Move> moves() const;
+
   void count(std::uint64_t session, Use use);
   std::uint32_t max_sessions() const;
   AffinityStats stats() const;
@@ -155,6 +179,9 @@ class AffinityTable {
   std::shared_ptr<const void> former_;
   alignas(64) std::atomic<std::uint64_t> evictions_{0};
   std::array<Uses, 16> uses_{};  // by session, so that workers seldom write to the same one
+  alignas(64) mutable std::atomic_flag moves_in_use_;  // held for the next two
+  std::array<Move, max_moves> moves_{};                // a ring; without a key: none yet
+  std::size_t next_move_ = 0;
 };
 
 /// Pins the sessions that an answer names to the backend that has given it. Thread: any.
