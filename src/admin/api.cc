@@ -14,6 +14,7 @@
 #include "admin/on_loop.h"
 #include "admin/page.h"
 #include "admin/requests_document.h"
+#include "admin/sessions_document.h"
 #include "evenkeel/backend/unavailable.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/http/request_id.h"
@@ -46,14 +47,18 @@ enum class AdminEndpoint : std::uint8_t {
   check,
   log_level,
   live,
+  snapshot,
+  sessions,
+  tenants,
 };
 
 namespace {
 
 constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop that is alive
 constexpr Duration state_update_interval = std::chrono::milliseconds(250);
+constexpr Duration max_snapshot_age = LiveFeed::interval;
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 19> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 22> endpoints = {
     {{"/", AdminEndpoint::index},
      {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
@@ -67,6 +72,9 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 19> endpoints =
      {"/api/v1/check", AdminEndpoint::check},
      {"/api/v1/log", AdminEndpoint::log_level},
      {"/api/v1/live", AdminEndpoint::live},
+     {"/api/v1/snapshot", AdminEndpoint::snapshot},
+     {"/api/v1/sessions", AdminEndpoint::sessions},
+     {"/api/v1/tenants", AdminEndpoint::tenants},
      {"/api/v1/events", AdminEndpoint::events},
      {"/api/v1/history", AdminEndpoint::history},
      {"/api/v1/access", AdminEndpoint::access},
@@ -87,7 +95,10 @@ GET  /api/v1/backends              each backend with its state, the reason for i
 GET  /api/v1/requests/recent       the last requests to models
 GET  /api/v1/decisions/REQUEST-ID  why a request went where it went, or failed
 GET  /api/v1/explain?path=P&model=M where a request would go now; also method and host
+GET  /api/v1/sessions?pool=NAME    where the sessions of pools are kept, and their last moves
+GET  /api/v1/tenants               what each tenant uses, beside its weight and priority
 GET  /api/v1/live                  changes once a second, as server-sent events
+GET  /api/v1/snapshot              what the first of these events has, for who polls
 GET  /api/v1/history?metric=NAME   up to 15 minutes of each backend, one value a second
 GET  /api/v1/events                changes of backends' states and reloads, the last one first
 GET  /api/v1/config                the configuration in use, and what the last reload changed
@@ -206,7 +217,9 @@ Awaitable<void> AdminApi::watch_states() {
 Awaitable<void> AdminApi::take_samples() {
   while (!stopped_) {
     const auto time = std::chrono::system_clock::now();
-    samples_.sample(RuntimeView(runtime_), time);
+    const RuntimeView view(runtime_);
+    samples_.sample(view, time);
+    tenant_usage_.sample(view);
     ErrorCode ignored;
     sample_timer_.expires_after(std::chrono::ceil<std::chrono::seconds>(time) - time);
     co_await sample_timer_.async_wait(or_error(ignored));
@@ -255,6 +268,10 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
       AdminReply reply = co_await actions_.check(request, authorized);
       co_return reply;
     }
+    case AdminEndpoint::sessions: {
+      AdminReply reply = co_await sessions_reply(io_, runtime_, request);
+      co_return reply;
+    }
     case AdminEndpoint::log_level: co_return set_log_level(request.body);
     case AdminEndpoint::upgrade: {
       AdminReply reply = co_await actions_.upgrade();
@@ -285,6 +302,8 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
     case AdminEndpoint::decisions:
       return decisions(percent_decoded(request.path().substr(decisions_prefix.size())));
     case AdminEndpoint::live: return {.content_type = "text/event-stream", .live = true};
+    case AdminEndpoint::snapshot: return snapshot(request);
+    case AdminEndpoint::tenants: return json_reply(200, json_text(tenant_usage_.document(view)));
     case AdminEndpoint::events: return json_reply(200, json_text(events_.document()));
     case AdminEndpoint::history: return history(request);
     case AdminEndpoint::access: return access(request);
@@ -372,6 +391,16 @@ AdminReply AdminApi::access(const AdminRequest& request) const {
   document.add("changes", !refusal);
   document.add("reason", refusal ? JsonValue(refusal->message) : JsonValue());
   return json_reply(200, json_text(document));
+}
+
+/// Rendered once a second, however many clients poll.
+AdminReply AdminApi::snapshot(const AdminRequest& request) {
+  const Instant now = Clock::now();
+  if (snapshot_time_ == Instant{} || now - snapshot_time_ >= max_snapshot_age) {
+    snapshot_text_ = CompressibleText(json_text(live_state()) + "\n");
+    snapshot_time_ = now;
+  }
+  return snapshot_text_.reply_to(request, "application/json");
 }
 
 JsonValue AdminApi::live_state() {

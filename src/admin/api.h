@@ -8,6 +8,7 @@
 #include "admin/message.h"
 #include "admin/metrics_cache.h"
 #include "admin/sample_history.h"
+#include "admin/tenant_usage.h"
 #include "evenkeel/admin/reported_state.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/json/value.h"
@@ -44,6 +45,7 @@ class AdminApi {
   AdminReply readyz(std::string_view query) const;
   Awaitable<AdminReply> healthz();
   JsonValue live_state();
+  AdminReply snapshot(const AdminRequest& request);
 
   IoContextPtr io_;
   const RuntimeAccess& runtime_;
@@ -52,6 +54,9 @@ class AdminApi {
   MetricsCache metrics_cache_;
   LiveFeed live_feed_;
   SampleHistory samples_;
+  TenantUsage tenant_usage_;
+  CompressibleText snapshot_text_;
+  Instant snapshot_time_{};  // of `snapshot_text_`
   IoTimer state_timer_;
   IoTimer sample_timer_;
   std::shared_ptr<const Config> shown_config_;  // that `config_text_` shows

@@ -1,6 +1,7 @@
 """Whose requests they are: by the hash of the API key, or as a trusted proxy says."""
 
 import hashlib
+import threading
 
 import case
 from reloading import ReloadCase
@@ -47,6 +48,32 @@ class Tenants(ReloadCase):
             self.assertEqual(daemon.metric("evenkeel_tenant_requests_total", tenant=name), count)
             self.assertEqual(daemon.metric("evenkeel_tenant_tokens_total", tenant=name, direction="input"), 7 * count)
         self.assertEqual(self.server.exchanges[0].head.field("authorization"), f"Bearer {KEY}")
+
+    def test_what_they_use_is_shown_while_requests_run_and_wait(self):
+        permits = threading.Semaphore(0)
+        server = self.backend(lambda request: permits.acquire() and request.answer())
+        self.addCleanup(permits.release, 100)
+        daemon = self.running(server, pool={**QUIET, "limits": {"max_in_flight": 1, "queue": {"size": 9, "timeout": "60s"}}},
+                              tenants=[tenant("acme", KEY, weight=2), tenant("beta", OTHER_KEY)])
+
+        def use():
+            return [(each["name"], each["running"], each["waiting"], each["requests_total"]) for each in daemon.api("tenants")]
+
+        streams = []
+        for keys, expected in ((bearer(KEY), [("acme", 1, 0, 0), ("beta", 0, 0, 0), ("other", 0, 0, 0)]),
+                               (bearer(OTHER_KEY), [("acme", 1, 0, 0), ("beta", 0, 1, 0), ("other", 0, 0, 0)]),
+                               ([], [("acme", 1, 0, 0), ("beta", 0, 1, 0), ("other", 0, 1, 0)])):
+            stream = Stream.connect(daemon.address)
+            self.addCleanup(stream.close)
+            stream.ask("POST", "/x", keys, body=b"{}")
+            streams.append(stream)
+            self.eventually(lambda expected=expected: use() == expected, expected)
+        self.assertEqual(daemon.metric("evenkeel_tenant_requests_waiting", tenant="beta"), 1)
+        self.assertEqual(daemon.metric("evenkeel_tenant_requests_in_flight", tenant="acme"), 1)
+        streams[2].close()  # one that leaves the queue waits no more
+        self.eventually(lambda: use()[2] == ("other", 0, 0, 1), "none of other")
+        permits.release(2)
+        self.eventually(lambda: use() == [("acme", 0, 0, 1), ("beta", 0, 0, 1), ("other", 0, 0, 1)], "an end of all")
 
     def test_no_key_is_logged_or_shown(self):
         daemon = self.tenants(tenant("acme", KEY), inspect=True, engine="vllm")

@@ -1,0 +1,114 @@
+#include "admin/sessions_document.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "admin/on_loop.h"
+#include "evenkeel/base/decimal.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr Duration list_timeout = std::chrono::seconds(5);
+
+/// A session is shown by a hash of its name, never by the name: that may be a credential.
+std::string key_text(std::uint64_t key) { return fmt::format("{:016x}", key); }
+
+JsonValue::List newest_of(const SessionListing& listing) {
+  JsonValue::List sessions;
+  for (const SessionListing::Session& each : listing.newest) {
+    JsonValue session;
+    session.add("session", key_text(each.key));
+    session.add("backend", text_or_null(each.backend));
+    session.add("idle_seconds", each.idle.count());
+    session.add("confirmed", each.confirmed);
+    session.add("has_state", each.has_state);
+    sessions.push_back(std::move(session));
+  }
+  return sessions;
+}
+
+JsonValue::List moves_of(const SessionListing& listing, std::size_t limit) {
+  JsonValue::List moves;
+  for (const SessionListing::Move& each : listing.moves) {
+    if (moves.size() == limit) break;
+    JsonValue move;
+    move.add("session", key_text(each.key));
+    move.add("from", text_or_null(each.from));
+    move.add("to", text_or_null(each.to));
+    move.add("age_seconds", seconds_of(each.age));
+    moves.push_back(std::move(move));
+  }
+  return moves;
+}
+
+JsonValue pool_sessions(const PoolState& pool, std::size_t limit, Instant now) {
+  const Affinity& affinity = *pool.affinity();
+  const AffinityConfig& spec = affinity.spec();
+  const AffinityStats stats = affinity.stats();
+  const SessionListing listing = affinity.list(limit, now);
+  JsonValue::List backends;
+  for (std::size_t i = 0; i < pool.backends().size(); ++i) {
+    backends.push_back(
+        JsonValue::Object{{"id", pool.backends()[i]->id()}, {"sessions", listing.by_backend[i]}});
+  }
+  JsonValue document;
+  document.add("pool", pool.config().name);
+  document.add("mode", spec.mode == AffinityMode::soft ? "soft" : "hard");
+  document.add("ttl_seconds", seconds_of(spec.ttl));
+  document.add("max_sessions", spec.max_sessions);
+  document.add("sessions", stats.sessions);
+  document.add("hits_total", stats.hits);
+  document.add("misses_total", stats.misses);
+  document.add("moves_total", stats.moves);
+  document.add("evictions_total", stats.evictions);
+  document.add("backends", std::move(backends));
+  document.add("newest", newest_of(listing));
+  document.add("moves", moves_of(listing, limit));
+  return document;
+}
+
+AdminReply list_sessions(const RuntimeView& view, const std::optional<std::string>& name,
+                         std::size_t limit) {
+  bool is_known = false;
+  JsonValue::List pools;
+  for (const PoolSet::PoolEntry& entry : view.status->pool_set->pools()) {
+    const PoolState& pool = *entry.state;
+    if (name && pool.config().name != *name) continue;
+    is_known = true;
+    if (pool.affinity() != nullptr) pools.push_back(pool_sessions(pool, limit, view.now));
+  }
+  if (name && !is_known) return error_reply(404, fmt::format("there is no pool '{}'", *name));
+  if (name && pools.empty()) {
+    return error_reply(404,
+                       fmt::format("pool '{}' keeps no sessions: it has no `affinity`", *name));
+  }
+  return json_reply(200, json_text(pools));
+}
+
+}  // namespace
+
+Awaitable<AdminReply> sessions_reply(IoContextPtr io, const RuntimeAccess& runtime,
+                                     const AdminRequest& request) {
+  std::size_t limit = default_listed_sessions;
+  if (const auto text = request.parameter("limit")) {
+    const auto asked = parse_number<std::size_t>(*text);
+    if (!asked || *asked > max_listed_sessions) {
+      co_return error_reply(
+          422, fmt::format("`limit` is a whole number from 0 to {}", max_listed_sessions));
+    }
+    limit = *asked;
+  }
+  const RuntimeView view(runtime);
+  const auto list = [view, name = request.parameter("pool"), limit] {
+    return list_sessions(view, name, limit);
+  };
+  auto reply = co_await on_loop(io, *runtime.control_loop, list, list_timeout);
+  if (!reply) co_return error_reply(503, "the control thread does not answer; try again");
+  co_return std::move(*reply);
+}
+
+}  // namespace evenkeel
