@@ -20,6 +20,8 @@
 #include "cli/check.h"
 #include "cli/decision_text.h"
 #include "cli/requests_text.h"
+#include "cli/sessions_text.h"
+#include "cli/tenants_text.h"
 #include "cli/terminal.h"
 #include "evenkeel/admin/client.h"
 #include "evenkeel/base/exit_codes.h"
@@ -116,6 +118,8 @@ class Ctl {
   int status();
   int backends();
   int requests();
+  int sessions();
+  int tenants();
   int check_names(const RequestFilter& filter);
   int explain();
   int drain();
@@ -141,6 +145,8 @@ int Ctl::run() {
     case CtlVerb::status: return status();
     case CtlVerb::backends: return backends();
     case CtlVerb::requests: return requests();
+    case CtlVerb::sessions: return sessions();
+    case CtlVerb::tenants: return tenants();
     case CtlVerb::explain: return explain();
     case CtlVerb::drain: return drain();
     case CtlVerb::undrain: return post_actions("undrain");
@@ -199,6 +205,17 @@ int Ctl::requests() {
   }
   print_lines(requests_text(shown, terminal_width()));
   return exit_done;
+}
+
+int Ctl::sessions() {
+  std::string what = fmt::format("sessions?limit={}", options_.sessions);
+  if (!options_.pool.empty()) what += "&pool=" + percent_encoded(options_.pool);
+  return show(what, [](const JsonValue& pools) { return sessions_text(pools, terminal_width()); });
+}
+
+int Ctl::tenants() {
+  return show("tenants",
+              [](const JsonValue& tenants) { return tenants_text(tenants, terminal_width()); });
 }
 
 /// Says which pool or backend there is none of.

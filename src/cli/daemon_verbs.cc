@@ -159,6 +159,14 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
       *commands.add("requests", "Show the last requests to models, with their tokens and times",
                     CtlVerb::requests),
       options);
+  auto* sessions = commands.add("sessions", "Show where sessions are kept, and their last moves",
+                                CtlVerb::sessions);
+  sessions->add_option("--pool", options->pool, "Only those of a pool")->type_name("NAME");
+  sessions->add_option("--limit", options->sessions, "How many of each pool, those used last first")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  commands.add("tenants", "Show what each tenant uses, beside its weight and priority",
+               CtlVerb::tenants);
   commands.add("explain", "Show why a request went where it went, or failed", CtlVerb::explain)
       ->add_option("request", options->request, "Its x-request-id")
       ->required();

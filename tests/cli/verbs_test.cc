@@ -95,6 +95,12 @@ TEST(CtlVerbs, RequestsTakeFilters) {
       some,
       (RequestFilter{.slowest_first = true, .min_duration = 2s, .errors = true, .tenant = "acme"}));
   EXPECT_EQ(ctl({"requests", "--slow", "very"}), std::nullopt);
+  const CtlOptions sessions = ctl({"sessions", "--pool", "chat", "--limit", "5"}).value();
+  EXPECT_EQ(sessions.verb, CtlVerb::sessions);
+  EXPECT_EQ(sessions.pool, "chat");
+  EXPECT_EQ(sessions.sessions, 5u);
+  EXPECT_EQ(ctl({"sessions", "--limit", "1001"}), std::nullopt);
+  EXPECT_EQ(ctl({"tenants"}).value().verb, CtlVerb::tenants);
 }
 
 TEST(CtlVerbs, WeightIsAWholeNumberFrom1To1000) {

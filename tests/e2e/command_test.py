@@ -189,7 +189,7 @@ class Usage(case.Case):
                  "evenkeel ctl status"),
                 (["--fast"], "unknown option '--fast'", "evenkeel run"),
                 (["ctl", "rload"], "unexpected argument 'rload'; did you mean 'reload'?", "evenkeel ctl"),
-                (["ctl"], "name one of status, backends, requests, explain, drain", "evenkeel ctl"),
+                (["ctl"], "name one of status, backends, requests, sessions, tenants, explain, drain", "evenkeel ctl"),
                 (["chekc"], "unknown verb 'chekc'; did you mean 'check'?", "evenkeel"),
                 (["drain", "a:1"], "unknown verb 'drain'; did you mean 'ctl drain'?", "evenkeel"),
                 (["load"], "url is required", "evenkeel load"),

@@ -294,6 +294,23 @@ class Commands(Driven):
         self.assertEqual(rows[0].split()[:3], ["POOL", "BACKEND", "STATE"])
         self.assertEqual(rows[1].split()[:3], ["pool", backend.address, "up"])
 
+    def test_sessions_and_tenants_are_tables_without_their_credentials(self):
+        (server,) = self.answering(1)
+        daemon = self.start_daemon(server, pool={"affinity": {"by": ["header:x-session"]}},
+                                   tenants=[{"name": "acme", "weight": 2, "keys_sha256": ["ab" * 32]}])
+        for session in ("s-secret", 's-"quoted"'):
+            exchange(daemon.address, fields=[("x-session", session)])
+        shown = self.ctl(daemon, "sessions", "--pool", "pool", "--limit", "1").stdout
+        self.assertRegex(shown, r"^pool pool: 2 sessions of at most 200k, hard, ")
+        self.assertRegex(shown, rf"\n{server.address} +2\n")
+        self.assertEqual(len(re.findall(r"^[0-9a-f]{16} ", shown, re.M)), 1)
+        self.assertEqual([word for word in ("secret", "quoted") if word in shown], [])
+        self.assertIn("there is no pool 'other'", self.ctl(daemon, "sessions", "--pool", "other", code=1).stderr)
+        shown = self.ctl(daemon, "tenants").stdout
+        self.assertRegex(shown, r"(?m)^acme +2 +- +0 +0 ")
+        self.assertRegex(shown, r"(?m)^other +1 +standard +0 +0 ")
+        self.assertNotIn("abab", shown)
+
     def test_filters_that_let_no_request_pass_say_why(self):
         backend = self.backend()
         daemon = self.start_daemon(backend, pool={"inspect": True})

@@ -15,6 +15,8 @@ enum class CtlVerb {
   status,
   backends,
   requests,
+  sessions,
+  tenants,
   explain,
   drain,
   undrain,
@@ -48,9 +50,10 @@ struct CtlOptions {
   std::string config_file;  ///< the daemon's, for its admin listener; empty: none
   /// The ids to drain, undrain or weight; empty: all backends of `pool`.
   std::vector<std::string> backends;
-  std::string pool;     ///< theirs; empty: the only one that has each
-  std::string request;  ///< for explain: a request's id
-  std::string level;    ///< for log
+  std::string pool;  ///< theirs, empty: the only one that has each; for sessions: empty: all
+  std::uint32_t sessions = 20;  ///< for sessions: how many of each pool to show
+  std::string request;          ///< for explain: a request's id
+  std::string level;            ///< for log
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
   std::optional<Duration> timeout;    ///< for drain with `wait`; none: no limit
