@@ -10,6 +10,7 @@ from ports import free_port
 from process import SANITIZED
 from slowness import slowness
 from stream import exchange
+from stream_proxy import StreamProxy
 
 TOKEN = "correct-horse-battery"
 HOSTILE = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
@@ -65,11 +66,12 @@ class Page(case.Case):
         cls.browser = Browser()
         cls.addClassCleanup(cls.browser.close)
 
-    def show(self, daemon, fragment=""):
-        """Opens the page of the daemon. At the end it must have had no problem, and have asked nothing of others."""
+    def show(self, daemon, fragment="", at=None):
+        """Opens the page of the daemon, or of what is `at` an address before it. At the end it must have had no problem, and
+        have asked nothing of others."""
         browser = self.browser
         browser.events.clear()
-        origin = f"http://{daemon.admin}/"
+        origin = f"http://{at or daemon.admin}/"
         browser.open(f"{origin}ui/{fragment}")
 
         def check():
@@ -305,6 +307,50 @@ class Page(case.Case):
         for theme in ("light", "dark"):
             browser.evaluate(f'document.documentElement.dataset.theme = "{theme}"')
             self.assertEqual(browser.evaluate(LOW_CONTRAST), [], theme)
+
+    def load(self, daemon, interval=0.05, fields=()):
+        """Sends requests until the test ends."""
+        stop = threading.Event()
+
+        def send():
+            while not stop.is_set():
+                exchange(daemon.address, "GET", "/v1/models", fields)
+                stop.wait(interval)
+
+        sending = self.spawn(send)
+        self.addCleanup(sending.join)
+        self.addCleanup(stop.set)
+
+    def test_behind_a_proxy_that_cuts_streams_it_polls(self):
+        self.polls_until_the_stream_comes_through("cut")
+
+    def test_behind_a_proxy_that_holds_streams_back_it_polls(self):
+        self.polls_until_the_stream_comes_through("hold")
+
+    def test_a_token_counts_while_the_page_polls(self):
+        daemon = self.with_token(self.backend())
+        proxy = StreamProxy(daemon.admin, "hold")
+        self.addCleanup(proxy.close)
+        browser = self.show(daemon, at=proxy.address)
+        browser.wait('document.querySelector("#connection")?.textContent === "polling"')
+        browser.wait('document.querySelector("#access").textContent === "read only"')
+        self.use_token(browser)
+        browser.wait('document.querySelector("#access").textContent === "changes allowed"')
+        self.assertEqual(browser.text("#connection"), "polling")
+
+    def polls_until_the_stream_comes_through(self, mode):
+        daemon = self.start_daemon(self.backend(), self.backend())
+        proxy = StreamProxy(daemon.admin, mode)
+        self.addCleanup(proxy.close)
+        browser = self.show(daemon, at=proxy.address)
+        browser.wait('document.querySelector("#connection")?.textContent === "polling"')
+        browser.wait('document.querySelector("#count").textContent === "2"')
+        self.load(daemon)
+        browser.wait('parseFloat(document.querySelector("tbody tr:nth-child(2) td:nth-child(11)").textContent) > 0')
+        self.assertEqual(browser.evaluate('document.querySelector("#main").className'), "")
+        self.assertGreater(proxy.streams, 0)
+        proxy.mode = "pass"
+        browser.wait('document.querySelector("#connection").textContent === "live"', within=60)
 
     def test_a_thousand_backends_stay_usable(self):
         backend = self.backend()

@@ -7,7 +7,8 @@ import {drawScale, HeatMap} from "./heat_map.js";
 import {BackendTable} from "./backends.js";
 import {explained, orders, RequestList} from "./requests.js";
 
-const staleAfter = 3000;    // ms
+const staleAfter = 3000;     // ms
+const stalePollAfter = 7000; // ms, of what is polled
 const hiddenAfter = 60_000;  // ms in the background before the stream is closed
 
 // ---- what the address remembers: metric, filter, order of the requests ----
@@ -134,13 +135,14 @@ let lost = null;  // why the stream ended; null: it runs
 
 function showConnection() {
   const age = Date.now() - lastEvent;
-  let [text, kind] = ["live", "good"];
+  let [text, kind] = feed.polling ? ["polling", "warn"] : ["live", "good"];
   if (lost) [text, kind] = [lost, "bad"];
   else if (!lastEvent) [text, kind] = ["connecting", ""];
-  else if (age > staleAfter) [text, kind] = [`stale: ${Math.round(age / 1000)} s old`, "warn"];
+  else if (age > (feed.polling ? stalePollAfter : staleAfter)) [text, kind] = [`stale: ${Math.round(age / 1000)} s old`, "warn"];
   setText(byId("connection"), text);
   byId("connection").className = "badge " + kind;
-  byId("main").classList.toggle("stale", kind === "bad" || kind === "warn");
+  byId("connection").title = feed.polling ? "The stream of changes does not come through: a proxy may hold it back. Polled every 2 s." : "";
+  byId("main").classList.toggle("stale", kind === "bad" || text.startsWith("stale"));
 }
 setInterval(showConnection, 1000);
 
