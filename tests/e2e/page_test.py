@@ -59,6 +59,30 @@ FRAMES = """new Promise((done) => {
 })"""
 
 
+# How many of 8 pictures of the flow, 200 ms apart, differ from the one before.
+MOVES = """new Promise((done) => {
+  let moved = 0, left = 8, before = document.querySelector("#flow").toDataURL();
+  const timer = setInterval(() => {
+    const now = document.querySelector("#flow").toDataURL();
+    moved += now !== before;
+    before = now;
+    if (--left === 0) { clearInterval(timer); done(moved); }
+  }, 200);
+})"""
+
+# How many pixels of the flow have the color of an entry of its legend.
+DRAWN = """(() => {{
+  const flow = document.querySelector("#flow");
+  const color = getComputedStyle(document.querySelector("#flow-legend {}")).backgroundColor.match(/[\\d.]+/g).map(Number);
+  const copy = new OffscreenCanvas(flow.width, flow.height).getContext("2d", {{willReadFrequently: true}});
+  copy.drawImage(flow, 0, 0);
+  const {{data}} = copy.getImageData(0, 0, flow.width, flow.height);
+  let drawn = 0;
+  for (let i = 0; i < data.length; i += 4) drawn += data[i] === color[0] && data[i + 1] === color[1] && data[i + 2] === color[2] && data[i + 3] === 255;
+  return drawn;
+}})()"""
+
+
 @unittest.skipUnless(CHROMIUM, "no chromium here (./dev setup installs it)")
 class Page(case.Case):
     @classmethod
@@ -234,6 +258,8 @@ class Page(case.Case):
     def test_the_form_says_where_a_request_would_go(self):
         backend = self.backend()
         browser = self.live(self.start_daemon(backend))
+        browser.wait('document.querySelector("#sessions-body").textContent === "No pool keeps sessions: none has affinity."')
+        browser.wait('document.querySelector("#tenants-body").textContent === "The file names no tenants."')
         browser.evaluate('document.querySelector("#explain-form").scrollIntoView()')
         browser.click("#explain-form button")
         browser.wait(f'document.querySelector("#explained").textContent.includes("pool: {backend.address}, by picker least-connections")')
@@ -321,6 +347,81 @@ class Page(case.Case):
         self.addCleanup(sending.join)
         self.addCleanup(stop.set)
 
+    def test_requests_flow_as_dots_until_they_are_paused(self):
+        servers = self.simulators(count=2)
+        daemon = self.start_daemon(*servers.addresses)
+        browser = self.live(daemon)
+        self.load(daemon)
+        browser.evaluate('document.querySelector("#flow").scrollIntoView({block: "center"})')
+        browser.wait('/a dot is one request; [1-9].* requests per second/.test(document.querySelector("#flow-note").textContent)')
+        browser.wait(f'{MOVES}.then((moved) => moved > 3)')
+        self.assertRegex(browser.evaluate('document.querySelector("#flow").getAttribute("aria-label")'), r"pool: [\d.]+ requests per second")
+        browser.click("#flow-pause")
+        self.assertEqual(browser.text("#flow-pause"), "Go on")
+        browser.wait(f'{MOVES}.then((moved) => moved <= 1)')  # what a second says changes the numbers
+        browser.click("#flow-pause")
+        browser.wait(f'{MOVES}.then((moved) => moved > 3)')
+
+    def test_reduced_motion_shows_the_flow_as_a_picture_and_a_table(self):
+        backend = self.backend()
+        daemon = self.start_daemon(backend)
+        self.browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+        self.addCleanup(self.browser.call, "Emulation.setEmulatedMedia", features=[])
+        browser = self.live(daemon)
+        self.load(daemon)
+        browser.evaluate('document.querySelector("#flow").scrollIntoView({block: "center"})')
+        browser.wait('parseFloat(document.querySelector("#flow-table td:nth-child(5)")?.textContent) > 0')
+        self.assertIn(backend.address, browser.text("#flow-table"))
+        self.assertTrue(browser.evaluate('document.querySelector("#flow-pause").hidden'))
+        browser.wait(f'{MOVES}.then((moved) => moved <= 1)')
+
+    def test_a_failed_request_is_a_square_of_another_color(self):
+        bad = self.backend(lambda request: request.answer(status=500))
+        daemon = self.start_daemon(bad, pool={"health": {"check": "off"}, "outlier": {"consecutive": 0}})
+        browser = self.live(daemon)
+        self.load(daemon)
+        browser.evaluate('document.querySelector("#flow").scrollIntoView({block: "center"})')
+        browser.wait(f'{DRAWN.format(".dot.out")} > 30')
+
+    def test_sessions_show_where_they_are_and_their_moves(self):
+        first, second = self.simulators(), self.simulators()
+        daemon = self.start_daemon(*first.addresses, *second.addresses, pool={"affinity": {"by": ["header:x-session"], "mode": "hard"}})
+        secret = '"><img src=x onerror="window.hacked=1">'
+        home = self.session_backend(daemon, secret)
+        browser = self.live(daemon)
+        browser.evaluate('document.querySelector("#sessions").scrollIntoView()')
+        browser.wait('document.querySelector("#sessions-body").textContent.includes("1 sessions of at most")')
+        browser.wait(f'document.querySelector("#sessions-body").textContent.includes("{home}1 (100 %)")')
+        (first if first.addresses[0] == home else second).kill()
+        self.eventually(lambda: self.session_backend(daemon, secret) not in (None, home))
+        browser.wait('/1 moved|2 new/.test(document.querySelector("#sessions-body").textContent)')
+        shown = browser.evaluate("document.body.outerHTML")
+        self.assertNotIn("hacked", shown)
+        self.assertEqual(browser.evaluate("typeof window.hacked"), "undefined")
+
+    def session_backend(self, daemon, session):
+        exchange(daemon.address, "GET", "/v1/models", [("x-session", session)])
+        (pool,) = daemon.api("sessions?pool=pool")
+        return pool["newest"][0]["backend"] if pool["newest"] else None
+
+    def test_tenants_show_their_use(self):
+        backend = self.backend(lambda request: request.answer(
+            b'{"model": "m", "usage": {"prompt_tokens": 7, "completion_tokens": 3}}', fields=[("content-type", "application/json")]))
+        daemon = self.daemon({
+            "listeners": [{"name": "public", "address": "127.0.0.1:0", "tenant_header": "x-tenant", "trusted_proxies": ["127.0.0.1"]}],
+            "tenants": [{"name": "acme", "weight": 2, "priority": "batch"}],
+            "pools": [{"name": "pool", "backends": [backend.address], "inspect": True, "engine": "vllm",
+                       "health": {"check": "off"}, "metrics": {"scrape": "off"}}]})
+        for _ in range(3):
+            exchange(daemon.address, "POST", "/v1/chat/completions", [("x-tenant", "acme")], b'{"model": "m", "messages": []}')
+        browser = self.live(daemon)
+        browser.evaluate('document.querySelector("#tenants").scrollIntoView()')
+        cells = '[...document.querySelectorAll("#tenants-body tbody tr:first-child td")].map((each) => each.textContent)'
+        browser.wait(f'{cells}[8] === "3"')
+        shown = browser.evaluate(cells)
+        self.assertEqual(shown[:5] + shown[8:], ["acme", "2", "batch", "0", "0", "3", "21", "9"])
+        self.assertEqual(browser.text("#tenants-body tbody tr:nth-child(2) td"), "other")
+
     def test_behind_a_proxy_that_cuts_streams_it_polls(self):
         self.polls_until_the_stream_comes_through("cut")
 
@@ -360,6 +461,9 @@ class Page(case.Case):
         browser = self.live(daemon)
         browser.wait('document.querySelector("#count").textContent === "1000"')
         self.assertLess(browser.evaluate('document.querySelectorAll("#table tr").length'), 60)
+        browser.evaluate('document.querySelector("#flow-details").open = true')
+        browser.wait('document.querySelectorAll("#flow-table tbody tr").length === 16')
+        self.assertIn("985 others", browser.text("#flow-table"))
         frames = browser.evaluate(FRAMES)
         print(f"{frames:.0f} frames per second", end=" ", flush=True)
         if not SANITIZED:

@@ -1,6 +1,6 @@
 // The table of backends, of which only the rows in view exist, and the card of one of them.
 import {ask, keyOf} from "./live.js";
-import {bytes, count, el, inUse, percent, seconds, setText, span} from "./format.js";
+import {bytes, count, el, inUse, percent, period, seconds, setText, span} from "./format.js";
 import {contextOf, drawLine, niceMax} from "./charts.js";
 import {metrics} from "./samples.js";
 
@@ -216,7 +216,7 @@ export class BackendTable {
       setText(this.list.children[2 * i], name);
       setText(this.list.children[2 * i + 1], value);
     });
-    setText(this.lineTitle, metrics[this.samples.metric].label + ", the last " + span(Math.min(this.samples.window, maxSparkSeconds)));
+    setText(this.lineTitle, metrics[this.samples.metric].label + ", the last " + period(Math.min(this.samples.window, maxSparkSeconds)));
     this.#drawSpark(this.line, this.#selected, 360, 60);
   }
 
@@ -256,7 +256,8 @@ function cardRows(b) {
     ["polled", polled.age_seconds == null ? "no report" : seconds(polled.age_seconds) + " ago"],
     ["running, waiting", `${count(polled.running)}, ${count(polled.waiting)}`],
     ["KV cache", percent(polled.kv_cache_ratio)],
-    ["GPU", `${percent(polled.gpu_utilization_ratio)}, ${bytes(polled.gpu_memory_used_bytes)} of ${bytes(polled.gpu_memory_total_bytes)}`],
+    ["GPU", polled.gpu_utilization_ratio == null && polled.gpu_memory_used_bytes == null ? "–" :
+      `${percent(polled.gpu_utilization_ratio)}, ${bytes(polled.gpu_memory_used_bytes)} of ${bytes(polled.gpu_memory_total_bytes)}`],
     ["engine's metrics", sourceText(polled.engine)], ["GPU exporter", sourceText(polled.gpu_exporter)],
   ];
   if (b.forecast) rows.push(["next request waits", `${seconds(b.forecast.wait_seconds)} (${b.forecast.confidence})`]);

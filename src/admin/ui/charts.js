@@ -40,7 +40,7 @@ export function drawLine(context, ring, {end, seconds, width, height, max, dash 
 /** A titled chart with one line per entry of `lines`: {name, label}. */
 export class Chart {
   #canvas = el("canvas", {className: "chart"});
-  #max = el("span", {className: "chart-max note"});
+  #max = el("span", {className: "note"});
   #lines;
   #hover = null;  // x, 0 to 1
 
@@ -54,7 +54,8 @@ export class Chart {
     });
     const legend = el("div", {className: "legend"}, ...this.#lines.map((line) => line.entry));
     this.when = el("span", {className: "note"});
-    parent.append(el("figure", {className: "panel"}, el("figcaption", {}, title, " ", this.when), legend, this.#max, this.#canvas));
+    const caption = el("figcaption", {}, el("span", {}, title, " ", this.when), this.#max);
+    parent.append(el("figure", {className: "panel"}, caption, legend, this.#canvas));
     this.#canvas.setAttribute("aria-hidden", "true");  // the legend has the values
     this.#canvas.addEventListener("pointermove", (event) => {
       this.#hover = event.offsetX / this.#canvas.clientWidth;

@@ -23,10 +23,13 @@ export const byId = (id) => document.getElementById(id);
 
 const known = (value) => value != null && Number.isFinite(value);
 
+const short = (value) => value.toFixed(value >= 100 ? 0 : 1);
+
 export function count(value) {
   if (!known(value)) return "–";
-  if (value >= 1e6) return (value / 1e6).toFixed(1) + "M";
-  if (value >= 1e4) return (value / 1e3).toFixed(1) + "k";
+  if (value >= 1e6) return short(value / 1e6) + "M";
+  if (value >= 1e4) return short(value / 1e3) + "k";
+  if (value > 0 && value < 1) return String(Number(value.toPrecision(2)));
   return value >= 100 || Number.isInteger(value) ? String(Math.round(value)) : value.toFixed(1);
 }
 
@@ -54,6 +57,9 @@ export function span(total) {
   if (s < 86400) return Math.floor(s / 3600) + "h " + Math.floor((s % 3600) / 60) + "m";
   return Math.floor(s / 86400) + "d " + Math.floor((s % 86400) / 3600) + "h";
 }
+
+/** "2h": a time that does not run, without what is zero. */
+export const period = (total) => span(total).replace(/ 0[smh]$/, "");
 
 export function clock(second) {
   return new Date(second * 1000).toLocaleTimeString([], {hourCycle: "h23"});

@@ -60,7 +60,7 @@ export class HeatMap {
     const wanted = Math.max(3, Math.min(20, Math.floor(360 / rows)));
     return Math.min(wanted, maxCanvasHeight / (devicePixelRatio || 1) / rows);
   }
-  #left() { return this.#rowHeight() >= 12 ? labelWidth : 0; }
+  #left() { return this.#rowHeight() >= 12 ? Math.min(labelWidth, 0.35 * this.canvas.parentElement.clientWidth) : 0; }
 
   #move(row, column) {
     const inside = row >= 0 && row < this.keys.length && column >= 0 && column < this.samples.window;
@@ -116,7 +116,7 @@ export class HeatMap {
     if (left) {
       context.font = "12px system-ui, sans-serif";
       context.textBaseline = "middle";
-      keys.forEach((key, row) => context.fillText(key.split("\n")[1], 2, (row + 0.5) * rowHeight, labelWidth - 8));
+      keys.forEach((key, row) => context.fillText(key.split("\n")[1], 2, (row + 0.5) * rowHeight, left - 8));
     }
     if (this.#cursor) {
       const {row, column} = this.#cursor;

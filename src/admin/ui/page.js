@@ -1,11 +1,13 @@
 // Ties the views of the page to the stream of changes.
 import {askJson, Feed, keyOf, token} from "./live.js";
-import {byId, count, el, seconds, setText, span} from "./format.js";
+import {byId, count, el, period, seconds, setText, span} from "./format.js";
 import {metrics, Samples} from "./samples.js";
 import {Chart} from "./charts.js";
 import {drawScale, HeatMap} from "./heat_map.js";
 import {BackendTable} from "./backends.js";
 import {explained, orders, RequestList} from "./requests.js";
+import {Flow} from "./flow.js";
+import {SessionView, TenantView} from "./usage.js";
 
 const staleAfter = 3000;     // ms
 const stalePollAfter = 7000; // ms, of what is polled
@@ -47,6 +49,15 @@ const table = new BackendTable({
 
 const requests = new RequestList({list: byId("request-list"), panel: byId("decision")});
 
+const flow = new Flow({canvas: byId("flow"), legend: byId("flow-legend"), note: byId("flow-note"), pause: byId("flow-pause"), details: byId("flow-details"),
+  table: byId("flow-table")});
+
+const sessions = new SessionView({label: byId("sessions-label"), select: byId("sessions-pool"), body: byId("sessions-body"),
+  chosen: remembered.get("sessions")});
+byId("sessions-pool").addEventListener("change", () => remember("sessions", byId("sessions-pool").value));
+
+const tenants = new TenantView({body: byId("tenants-body"), counted: byId("tenants-count")});
+
 function showMessage(text) {
   byId("message").hidden = !text;
   setText(byId("message"), text);
@@ -56,14 +67,17 @@ function draw() {
   if (document.hidden) return;
   for (const chart of charts) chart.draw();
   map.draw();
+  flow.draw();
 }
+
+const evenness = "CV: coefficient of variation of what the backends that are up had over the last 30 s; 0 is even.";
 
 function showPools(state) {
   const cards = [...state.pools.values()].map((pool) => {
     const keys = [...state.backends.values()].filter((each) => each.pool === pool.name && each.state === "up").map(keyOf);
     const even = samples.evenness(keys);
     const score = even ? `CV ${even.cv.toFixed(2)}, the largest ${even.worst.toFixed(2)}x the mean` : "no evenness: fewer than two values";
-    return el("p", {className: pool.unavailable ? "pool failed" : "pool"}, el("b", {}, pool.name),
+    return el("p", {className: pool.unavailable ? "pool failed" : "pool", title: evenness}, el("b", {}, pool.name),
       ` ${pool.backends?.up} of ${pool.backends?.total} up, ${count(pool.in_flight)} in flight, ${count(pool.waiting)} waiting · ` +
       `${pool.picker} · ${score}` + (pool.unavailable ? " · " + pool.unavailable : ""));
   });
@@ -116,12 +130,14 @@ function showStatus({status}) {
 function show(state) {
   lastEvent = Date.now();
   samples.advance(state);
-  setText(byId("window"), "the last " + span(samples.window));
+  setText(byId("window"), "the last " + period(samples.window));
   showStatus(state);
   showErrors(state.overview);
   showPools(state);
   map.keys = [...state.backends.keys()];
   table.update(state);
+  flow.update(state);
+  sessions.pools = [...state.pools.values()].filter((pool) => pool.sessions != null).map((pool) => pool.name);
   draw();
   showEvents(state.overview.events_total).catch(() => {});
   showConfig().catch(() => {});
@@ -142,7 +158,9 @@ function showConnection() {
   setText(byId("connection"), text);
   byId("connection").className = "badge " + kind;
   byId("connection").title = feed.polling ? "The stream of changes does not come through: a proxy may hold it back. Polled every 2 s." : "";
-  byId("main").classList.toggle("stale", kind === "bad" || text.startsWith("stale"));
+  const stale = kind === "bad" || text.startsWith("stale");
+  byId("main").classList.toggle("stale", stale);
+  if (stale) flow.stop();
 }
 setInterval(showConnection, 1000);
 
@@ -154,7 +172,7 @@ const feed = new Feed({
     samples.beginRates(state);
     await samples.load(samples.metric).catch((error) => showMessage(error.message));
     show(state);
-    requests.refresh().catch(() => {});
+    for (const view of [requests, sessions, tenants]) view.refresh().catch(() => {});
   },
   diff(state) {
     lost = null;
@@ -245,11 +263,21 @@ byId("explain-form").addEventListener("submit", async (event) => {
   }
 });
 
-let requestsInView = false;
-new IntersectionObserver(([entry]) => { requestsInView = entry.isIntersecting; }).observe(byId("requests"));
-setInterval(() => {
-  if (requestsInView && !document.hidden && !lost) requests.refresh().catch(() => {});
-}, 2000);
+/** Asks for what is not in the stream, while it is in view. */
+function refreshInView(section, view) {
+  let inView = false;
+  const refresh = () => {
+    if (inView && !document.hidden && lastEvent && !lost) view.refresh().catch(() => {});
+  };
+  new IntersectionObserver(([entry]) => {
+    inView = entry.isIntersecting;
+    refresh();
+  }).observe(section);
+  setInterval(refresh, 2000);
+}
+refreshInView(byId("requests"), requests);
+refreshInView(byId("sessions"), sessions);
+refreshInView(byId("tenants"), tenants);
 
 const themes = ["system", "light", "dark"];
 function setTheme(theme) {

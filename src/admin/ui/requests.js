@@ -33,6 +33,9 @@ function attemptsOf(request) {
 
 const tokens = (exact, estimated) => exact != null ? count(exact) : estimated ? "~" + count(estimated) : "–";
 
+/** The end of a long id: those that are made here begin with the time. */
+const shortId = (id) => id.length > 20 ? "…" + id.slice(-12) : id;
+
 export class RequestList {
   #requests = [];
   #order = "recent";
@@ -70,7 +73,8 @@ export class RequestList {
     const titles = ["Time", "Request", "Pool, tenant", "Model", "Status", "Tokens in, out", "Total", "Waterfall", "Attempts"];
     const rows = requests.map((each) => el("tr", {className: each.reason ? "failed" : ""},
       el("td", {}, new Date(each.time).toLocaleTimeString([], {hourCycle: "h23"})),
-      el("td", {}, el("button", {type: "button", className: "name", onclick: () => this.#explain(each)}, each.request_id || "–")),
+      el("td", {}, el("button", {
+        type: "button", className: "name", title: each.request_id, onclick: () => this.#explain(each)}, shortId(each.request_id) || "–")),
       el("td", {}, (each.pool ?? "–") + (each.tenant ? ", " + each.tenant : "")), el("td", {}, each.model ?? "–"),
       el("td", {}, each.status + (each.reason ? " " + each.reason : "")),
       el("td", {className: "n"}, tokens(each.prompt_tokens, each.estimated_prompt_tokens) + ", " + tokens(each.completion_tokens)),
