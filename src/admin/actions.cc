@@ -52,9 +52,6 @@ constexpr std::array<std::pair<std::string_view, BackendAction>, 3> action_names
      {"undrain", BackendAction::undrain},
      {"weight", BackendAction::weight}}};
 
-constexpr std::string_view log_usage =
-    "the body is {\"level\": LEVEL}, one of debug, info, warning and error";
-
 AdminReply try_again(int status, std::string_view why) {
   AdminReply reply = error_reply(status, why);
   reply.fields.emplace_back("retry-after", "1");
@@ -181,19 +178,6 @@ std::optional<BackendCall> parse_backend_call(const AdminRequest& request) {
   return std::nullopt;
 }
 
-AdminReply set_log_level(std::string_view body) {
-  const auto asked = parse_json(body);
-  for (const auto level :
-       {log::Level::debug, log::Level::info, log::Level::warning, log::Level::error}) {
-    if (!asked || (*asked)["level"].text() != log::to_string(level)) continue;
-    log::warning(
-        fmt::format("admin: the log has level {} until the next reload", log::to_string(level)));
-    log::set_level(level);
-    return json_reply(200, json_text(JsonValue::Object{{"level", log::to_string(level)}}));
-  }
-  return error_reply(422, log_usage);
-}
-
 Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& request) {
   std::optional<std::uint32_t> weight;
   std::optional<Duration> period;  // of a drain; none: it lasts
@@ -229,7 +213,7 @@ Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& 
                            : call.action == BackendAction::undrain ? std::string("undrained")
                            : period ? fmt::format("drained for {:.0f} s", seconds_of(*period))
                                     : std::string("drained");
-  log::info(
+  log::admin.info(
       fmt::format("pool {}: backend {}: {} by {}", *call.pool, call.id, what, request.client));
   co_return backend_reply(call);
 }

@@ -27,10 +27,6 @@ struct BackendCall {
 /// percent-encoded or, except for '?' and '%', as it is.
 std::optional<BackendCall> parse_backend_call(const AdminRequest& request);
 
-/// Sets the level of the daemon's own log to that of the body, {"level": "debug"}. 200 with the
-/// level; 422 for a body that is not valid.
-AdminReply set_log_level(std::string_view body);
-
 /// Makes the changes on the control loop and waits for the result. All references outlive the
 /// operations. Thread: the management thread.
 class AdminActions {

@@ -39,11 +39,11 @@ void log_failure(const char* what, const std::exception_ptr& failure) {
     std::rethrow_exception(failure);
   } catch (const boost::system::system_error& error) {
     if (error.code() == asio::error::operation_aborted) return;  // closed by us
-    log::error(std::string("admin: ") + what + " failed: " + error.what());
+    log::admin.error(std::string("admin: ") + what + " failed: " + error.what());
   } catch (const std::exception& error) {
-    log::error(std::string("admin: ") + what + " failed: " + error.what());
+    log::admin.error(std::string("admin: ") + what + " failed: " + error.what());
   } catch (...) {
-    log::error(std::string("admin: ") + what + " failed");
+    log::admin.error(std::string("admin: ") + what + " failed");
   }
 }
 
@@ -96,7 +96,7 @@ class AdminServer::Impl {
       ErrorCode error;
       next.assign(protocol_of(fd), fd, error);
       if (error) {
-        log::error("admin: cannot listen: " + error.message());
+        log::admin.error("admin: cannot listen: " + error.message());
         ::close(fd);
         return;
       }
@@ -132,7 +132,7 @@ class AdminServer::Impl {
         io_->run();  // returns when everything that `stop` closes has ended
         return;
       } catch (const std::exception& error) {
-        log::error(std::string("admin: ") + error.what());
+        log::admin.error(std::string("admin: ") + error.what());
       }
     }
   }

@@ -11,6 +11,7 @@
 #include "admin/authorization.h"
 #include "admin/documents.h"
 #include "admin/explanation.h"
+#include "admin/log_levels.h"
 #include "admin/on_loop.h"
 #include "admin/page.h"
 #include "admin/requests_document.h"
@@ -45,7 +46,8 @@ enum class AdminEndpoint : std::uint8_t {
   reload,
   upgrade,
   check,
-  log_level,
+  log_levels,
+  set_log_levels,
   live,
   snapshot,
   sessions,
@@ -70,7 +72,7 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 22> endpoints =
      {"/api/v1/reload", AdminEndpoint::reload},
      {"/api/v1/upgrade", AdminEndpoint::upgrade},
      {"/api/v1/check", AdminEndpoint::check},
-     {"/api/v1/log", AdminEndpoint::log_level},
+     {"/api/v1/log", AdminEndpoint::log_levels},
      {"/api/v1/live", AdminEndpoint::live},
      {"/api/v1/snapshot", AdminEndpoint::snapshot},
      {"/api/v1/sessions", AdminEndpoint::sessions},
@@ -107,7 +109,8 @@ GET  /ui/                          the live page; /ui/plain is a table without s
 POST /api/v1/backends/ID/drain     no new requests for a backend; also ID/undrain and ID/weight
 POST /api/v1/check                 what a reload would refuse or change
 POST /api/v1/reload                reads the configuration again
-POST /api/v1/log                   the level of the log: {"level": "debug"}
+GET  /api/v1/log                   the level of each subsystem of the daemon's log
+POST /api/v1/log                   sets them: {"level": "info", "levels": {"health": "debug"}}
 POST /api/v1/upgrade               starts the installed binary, which takes over
 
 `evenkeel ctl` and `evenkeel top` use these.
@@ -122,7 +125,7 @@ constexpr std::string_view decisions_prefix = "/api/v1/decisions/";
 bool is_post(AdminEndpoint endpoint) {
   return endpoint == AdminEndpoint::backend_action || endpoint == AdminEndpoint::reload ||
          endpoint == AdminEndpoint::upgrade || endpoint == AdminEndpoint::check ||
-         endpoint == AdminEndpoint::log_level;
+         endpoint == AdminEndpoint::set_log_levels;
 }
 
 AdminEndpoint find_endpoint(std::string_view path) {
@@ -243,6 +246,8 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
   if (backend_call) endpoint = AdminEndpoint::backend_action;
   auto page = page_reply(request);
   if (page) endpoint = AdminEndpoint::page;
+  if (endpoint == AdminEndpoint::log_levels && request.method == "POST")
+    endpoint = AdminEndpoint::set_log_levels;
   const bool post = is_post(endpoint);
   const bool reads = request.method == "GET" || request.method == "HEAD";
   const bool right_method = post ? request.method == "POST" : reads;
@@ -272,7 +277,7 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
       AdminReply reply = co_await sessions_reply(io_, runtime_, request);
       co_return reply;
     }
-    case AdminEndpoint::log_level: co_return set_log_level(request.body);
+    case AdminEndpoint::set_log_levels: co_return set_log_levels(request.body);
     case AdminEndpoint::upgrade: {
       AdminReply reply = co_await actions_.upgrade();
       co_return reply;
@@ -305,6 +310,7 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
     case AdminEndpoint::snapshot: return snapshot(request);
     case AdminEndpoint::tenants: return json_reply(200, json_text(tenant_usage_.document(view)));
     case AdminEndpoint::events: return json_reply(200, json_text(events_.document()));
+    case AdminEndpoint::log_levels: return log_levels();
     case AdminEndpoint::history: return history(request);
     case AdminEndpoint::access: return access(request);
     case AdminEndpoint::explain: return explain(request);

@@ -45,7 +45,8 @@ bool is_loopback_client(const AdminRequest& request) {
 std::string read_token(const std::string& file) {
   auto token = read_admin_token(file);
   if (token) return std::move(*token);
-  log::error("admin: " + file + " holds no token of 16 to 4096 bytes: what needs it is refused");
+  log::admin.error("admin: " + file +
+                   " holds no token of 16 to 4096 bytes: what needs it is refused");
   return {};
 }
 

@@ -133,7 +133,7 @@ class TraceExporter::Impl {
     counters().exported.add(spans.count - rejected);
     lose(rejected, SpanLoss::rejected);
     if (rejected > 0 || !outcome.why.empty()) return report_failure(outcome);
-    if (std::exchange(failure_reported_, false)) log::info("traces are exported again");
+    if (std::exchange(failure_reported_, false)) log::tracing.info("traces are exported again");
   }
 
   void lose(std::uint64_t count, SpanLoss loss) {
@@ -143,7 +143,8 @@ class TraceExporter::Impl {
   /// Reports a failure once, until spans are taken again.
   void report_failure(const OtlpOutcome& outcome) {
     if (std::exchange(failure_reported_, true)) return;
-    log::warning(fmt::format("tracing.otlp: spans cannot be exported: {}", log_text_of(outcome)));
+    log::tracing.warning(
+        fmt::format("tracing.otlp: spans cannot be exported: {}", log_text_of(outcome)));
   }
   static std::string log_text_of(const OtlpOutcome& outcome) {
     if (outcome.kind != OtlpOutcome::Kind::taken) return outcome.why;
@@ -175,7 +176,7 @@ void TraceExporter::apply(const TracingConfig& config) {
   try {
     impl_ = std::make_unique<Impl>(metrics_, version_, config);
   } catch (const std::system_error& error) {
-    log::error(std::string("traces are not exported: no thread: ") + error.what());
+    log::tracing.error(std::string("traces are not exported: no thread: ") + error.what());
   }
 }
 

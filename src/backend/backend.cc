@@ -58,7 +58,8 @@ void Backend::put_back(OutOfRotation reason) const {
 void Backend::note_sleep(SleepSource source, bool sleeps) const {
   const bool slept = shared_->state.is_out(OutOfRotation::sleeping);
   if (shared_->state.note_sleep(source, sleeps) == slept) return;
-  log::info(spec_.id + (slept ? " is awake again" : " sleeps: it gets no requests until it wakes"));
+  log::health.info(spec_.id +
+                   (slept ? " is awake again" : " sleeps: it gets no requests until it wakes"));
   if (slept) return put_back(OutOfRotation::sleeping);
   shared_->state.take_out(OutOfRotation::sleeping);
   shared_->signals.engine().fell_asleep();

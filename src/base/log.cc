@@ -5,12 +5,15 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/line_writer.h"
 #include "evenkeel/base/utf8.h"
@@ -18,13 +21,27 @@
 namespace evenkeel::log {
 namespace {
 
-constexpr const char* pattern = "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
+constexpr const char* pattern = "%Y-%m-%dT%H:%M:%S.%e%z %l [%n] %v";
 /// The most bytes of lines that wait for a reader of stderr.
 constexpr std::size_t queue_bytes = 1024 * 1024;
 /// How long the exit waits for a reader that takes nothing.
 constexpr std::chrono::milliseconds exit_patience{500};
 
-spdlog::level::level_enum level_of(Level level) {
+constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warning", "error"};
+constexpr std::array<std::string_view, subsystem_count> names{
+    "access_log", "admin",   "dns",     "health", "limits", "listener", "outlier",
+    "picker",     "polling", "process", "reload", "state",  "tls",      "tracing"};
+static_assert(names[static_cast<std::size_t>(Subsystem::tracing)] == "tracing");
+
+/// The value whose name this is, by its place among the names.
+template <class Value, std::size_t N>
+std::optional<Value> value_of(std::string_view name, const std::array<std::string_view, N>& all) {
+  const auto* const found = std::ranges::find(all, name);
+  if (found == all.end()) return std::nullopt;
+  return static_cast<Value>(found - all.begin());
+}
+
+spdlog::level::level_enum spdlog_level(Level level) {
   switch (level) {
     case Level::debug: return spdlog::level::debug;
     case Level::info: return spdlog::level::info;
@@ -46,13 +63,14 @@ Level level_of(spdlog::level::level_enum level) {
 }
 
 std::atomic<Format> chosen_format{nullptr};
+std::atomic<Level> common_level{Level::info};
 
 std::string dropped_notice(std::uint64_t dropped) {
   const std::string text = "log: " + std::to_string(dropped) +
                            " lines dropped here: stderr was not read in time, or not writable";
   spdlog::pattern_formatter formatter(pattern);
   spdlog::memory_buf_t line;
-  formatter.format({"evenkeel", spdlog::level::warn, text}, line);
+  formatter.format({"process", spdlog::level::warn, text}, line);
   return {line.data(), line.size()};
 }
 
@@ -65,7 +83,8 @@ class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     if (const Format format = chosen_format.load(std::memory_order_relaxed)) {
       const std::string_view text(message.payload.data(), message.payload.size());
-      writer_.append(format({message.time, level_of(message.level), text}) + '\n');
+      const std::string_view name(message.logger_name.data(), message.logger_name.size());
+      writer_.append(format({message.time, level_of(message.level), name, text}) + '\n');
       return;
     }
     spdlog::memory_buf_t line;
@@ -78,10 +97,17 @@ class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
 };
 
 struct Log {
-  Log() : logger("evenkeel", std::make_shared<QueueSink>(writer)) { logger.set_pattern(pattern); }
+  Log() {
+    const auto sink = std::make_shared<QueueSink>(writer);
+    sink->set_pattern(pattern);
+    for (const std::string_view name : names) {
+      loggers.push_back(std::make_unique<spdlog::logger>(std::string(name), sink));
+    }
+  }
+  spdlog::logger& of(Subsystem subsystem) { return *loggers[static_cast<std::size_t>(subsystem)]; }
 
   LineWriter writer{STDERR_FILENO, queue_bytes, &dropped_notice};
-  spdlog::logger logger;
+  std::vector<std::unique_ptr<spdlog::logger>> loggers;  // in the order of Subsystem
 };
 
 /// Never destroyed: what runs at the exit may still log, and the writing thread may be waiting for
@@ -99,27 +125,41 @@ Log& instance() {
 
 }  // namespace
 
-void set_level(Level least) { instance().logger.set_level(level_of(least)); }
+void set_level(Level least) {
+  common_level.store(least, std::memory_order_relaxed);
+  for (const auto& logger : instance().loggers) logger->set_level(spdlog_level(least));
+}
 
-Level level() { return level_of(instance().logger.level()); }
+Level level() { return common_level.load(std::memory_order_relaxed); }
 
 void set_format(Format format) { chosen_format.store(format, std::memory_order_relaxed); }
 
-std::string_view to_string(Level level) {
-  switch (level) {
-    case Level::debug: return "debug";
-    case Level::info: return "info";
-    case Level::warning: return "warning";
-    case Level::error: return "error";
-  }
-  return "unknown";
+std::string_view to_string(Level level) { return level_names[static_cast<std::size_t>(level)]; }
+
+std::optional<Level> level_of(std::string_view name) { return value_of<Level>(name, level_names); }
+
+std::string_view to_string(Subsystem subsystem) {
+  return names[static_cast<std::size_t>(subsystem)];
 }
 
-void write(Level level, std::string_view message) {
-  if (!instance().logger.should_log(level_of(level))) return;
+std::optional<Subsystem> subsystem_of(std::string_view name) {
+  return value_of<Subsystem>(name, names);
+}
+
+std::span<const std::string_view, subsystem_count> subsystem_names() { return names; }
+
+void Logger::set_level(Level least) const {
+  instance().of(subsystem_).set_level(spdlog_level(least));
+}
+
+Level Logger::level() const { return level_of(instance().of(subsystem_).level()); }
+
+void Logger::write(Level level, std::string_view message) const {
+  spdlog::logger& logger = instance().of(subsystem_);
+  if (!logger.should_log(spdlog_level(level))) return;
   // Parts of it may come from servers and clients.
   const std::string text = printable_utf8(message, "\n\t");
-  instance().logger.log(level_of(level), spdlog::string_view_t(text.data(), text.size()));
+  logger.log(spdlog_level(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
 void print(std::string_view lines) {

@@ -129,7 +129,8 @@ class Ctl {
   int print_backend(const JsonValue& backend) const;
   int reload();
   int upgrade();
-  int set_log_level();
+  int log_levels();
+  int set_log_levels();
   std::string backend_path(const std::string& backend, std::string_view action) const;
   ApiResult get(std::string_view what);
   ApiResult post(const std::string& path, const std::string& body, Duration time);
@@ -154,7 +155,7 @@ int Ctl::run() {
       return post_actions("weight", fmt::format("{{\"weight\":{}}}", options_.weight));
     case CtlVerb::reload: return reload();
     case CtlVerb::upgrade: return upgrade();
-    case CtlVerb::log: return set_log_level();
+    case CtlVerb::log: return options_.levels.empty() ? log_levels() : set_log_levels();
   }
   return exit_usage;
 }
@@ -343,11 +344,39 @@ int Ctl::reload() {
   return exit_done;
 }
 
-int Ctl::set_log_level() {
-  const std::string body = json_text(JsonValue::Object{{"level", options_.level}});
-  const ApiResult result = check_response(client_.post("/api/v1/log", body, request_timeout));
+int Ctl::log_levels() {
+  return show("log", [](const JsonValue& document) {
+    TextTable table({{"SUBSYSTEM"}, {"LEVEL"}});
+    for (const auto& [name, level] : document["levels"].members()) table.add({name, level.text()});
+    return table.lines();
+  });
+}
+
+int Ctl::set_log_levels() {
+  JsonValue body;
+  JsonValue own;
+  for (const std::string& word : options_.levels) {
+    const std::size_t equals = word.find('=');
+    if (equals == word.npos) {
+      body.add("level", word);
+    } else {
+      own.add(word.substr(0, equals), word.substr(equals + 1));
+    }
+  }
+  if (!own.is_null()) body.add("levels", std::move(own));
+  const ApiResult result =
+      check_response(client_.post("/api/v1/log", json_text(body), request_timeout));
   if (!result.ok()) return result.exit_code;
-  fmt::print("the log has level {} until the next reload\n", options_.level);
+  if (options_.json) {
+    fmt::print("{}", result.text);
+    return exit_done;
+  }
+  for (const std::string& word : options_.levels) {
+    const std::size_t equals = word.find('=');
+    fmt::print("{} has level {} until the next reload\n",
+               equals == word.npos ? "the log" : word.substr(0, equals),
+               equals == word.npos ? word : word.substr(equals + 1));
+  }
   return exit_done;
 }
 

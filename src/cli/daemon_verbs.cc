@@ -7,12 +7,24 @@
 #include "cli/option_values.h"
 #include "cli/verbs.h"
 #include "evenkeel/base/decimal.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/cli/quick.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/server/daemon.h"
 
 namespace evenkeel {
 namespace {
+
+/// Why this is neither LEVEL nor SUBSYSTEM=LEVEL; empty: it is one.
+std::string check_log_level(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  const std::string level = equals == word.npos ? word : word.substr(equals + 1);
+  if (!log::level_of(level)) return "'" + level + "' is not a level: debug, info, warning or error";
+  if (equals == word.npos || log::subsystem_of(word.substr(0, equals))) return {};
+  std::string all;
+  for (const std::string_view name : log::subsystem_names()) all += " " + std::string(name);
+  return "'" + word.substr(0, equals) + "' is not a subsystem:" + all;
+}
 
 constexpr const char* quick_help =
     R"(Detects the engine and the models of each server, prints a configuration file for them on stdout
@@ -188,10 +200,13 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
       commands.add("reload", "Reload the file, or say why it is refused", CtlVerb::reload);
   reload->add_flag("--wait", options->wait, "Wait as long as it takes, instead of 10 s");
   commands.add("upgrade", "Start the installed binary, which takes over", CtlVerb::upgrade);
-  commands.add("log", "Set the level of the daemon's log, until the next reload", CtlVerb::log)
-      ->add_option("level", options->level, "The least important lines that are written")
-      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
-      ->required();
+  commands
+      .add("log", "Show the levels of the daemon's log, or set them until the next reload",
+           CtlVerb::log)
+      ->add_option("level", options->levels,
+                   "debug, info, warning or error: the least important lines that are written; "
+                   "SUBSYSTEM=LEVEL: of one subsystem, such as health=debug")
+      ->check(check_log_level);
 }
 
 void add_top_verb(CLI::App& app, Invocation& invocation,

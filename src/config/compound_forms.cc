@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "config/fields.h"
+#include "config/text.h"
+#include "evenkeel/base/log.h"
+#include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
 namespace {
@@ -70,6 +73,45 @@ Tree TextMapForm::tree(const Value& value, const Value*) const {
 Tree TextMapForm::schema() const {
   Tree values = Tree::map({{"type", Tree::list_of_text({"string", "number", "boolean"})}});
   return Tree::map({{"type", Tree::text("object")}, {"additionalProperties", std::move(values)}});
+}
+
+void LogLevelsForm::read(const Node& node, Value& value) const {
+  const auto entries = node.entries("a mapping such as {health: debug}");
+  if (!entries) return;
+  value.clear();
+  const auto names = log::subsystem_names();
+  for (const auto& [name, entry] : *entries) {
+    const auto subsystem = log::subsystem_of(name);
+    if (!subsystem) {
+      const auto meant = nearest_word(name, {names.begin(), names.end()});
+      entry.fail(fmt::format("unknown subsystem '{}', available: {}", name, fmt::join(names, ", ")),
+                 meant ? did_you_mean(*meant) : "");
+      continue;
+    }
+    level_form().read(entry, value[*subsystem]);
+  }
+}
+
+Tree LogLevelsForm::tree(const Value& value, const Value*) const {
+  Tree map = Tree::map();
+  for (const auto& [subsystem, level] : value) {
+    map.put(std::string(log::to_string(subsystem)), level_form().tree(level, nullptr));
+  }
+  return map;
+}
+
+Tree LogLevelsForm::schema() const {
+  Tree properties = Tree::map();
+  for (const std::string_view name : log::subsystem_names()) {
+    properties.put(std::string(name), level_form().schema());
+  }
+  return Tree::map({{"type", Tree::text("object")},
+                    {"additionalProperties", Tree::raw("false")},
+                    {"properties", std::move(properties)}});
+}
+
+std::string LogLevelsForm::range() const {
+  return fmt::format("`{}`", fmt::join(log::subsystem_names(), "`, `"));
 }
 
 void TextOrListForm::read(const Node& node, Value& value) const {

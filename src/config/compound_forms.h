@@ -100,6 +100,23 @@ struct TextOrListForm : ListForm<TextForm> {
   std::string type() const { return "text or list of texts"; }
 };
 
+inline EnumForm<log::Level> level_form() {
+  return {"level", {"debug", "info", "warning", "error"}};
+}
+
+// Levels by the names of subsystems.
+struct LogLevelsForm {
+  using Value = std::map<log::Subsystem, log::Level>;
+  static constexpr Shape shape = Shape::map;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value* omit) const;
+  Tree schema() const;
+  std::string type() const { return "mapping of subsystems to levels"; }
+  std::string range() const;
+  void add_reference_rows(ReferenceRows&, const std::string&) const {}
+};
+
 // Selects the functions of a struct in fields.h:
 //   each_key(Of<T>, visit)            calls `visit(key, member, form)` for each of its keys,
 //   prepare(Of<T>, value)             sets what the file may leave out, before it is read,

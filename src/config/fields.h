@@ -162,8 +162,13 @@ void each_key(Of<LogConfig>, const auto& visit) {
   visit(Key{"level",
             "The least important lines that are written; `evenkeel ctl log` changes it until the "
             "next reload."},
-        &T::level, EnumForm<log::Level>{"level", {"debug", "info", "warning", "error"}});
-  visit(Key{"format", "`text`, or one JSON object per line: `time`, `level`, `message`."},
+        &T::level, level_form());
+  visit(Key{"levels",
+            "Levels of subsystems that are to have another one: `{health: debug, dns: error}`.",
+            "none"},
+        &T::levels, LogLevelsForm{});
+  visit(Key{"format",
+            "`text`, or one JSON object per line: `time`, `level`, `subsystem`, `message`."},
         &T::format, EnumForm<LogFormat>{"format", {"text", "json"}});
 }
 

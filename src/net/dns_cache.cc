@@ -101,9 +101,13 @@ Task<void> DnsCache::refresh(Entry& entry, FamilyRecord& record, const FamilyRec
     auto answer = co_await resolver->lookup(entry.host, 0, record.family);
     if (answer) {
       retry_delay = min_retry_delay;
+      if (log::dns.writes(log::Level::debug)) {
+        log::dns.debug("the host name '" + entry.host + "' is looked up: " +
+                       std::to_string(answer->addresses.size()) + " addresses");
+      }
       take(entry, record, other, *answer);
     } else {
-      if (!record.resolved && !entry.found()) log::warning(answer.error().detail);
+      if (!record.resolved && !entry.found()) log::dns.warning(answer.error().detail);
       record.refresh_after = retry_delay;
       retry_delay = std::min(2 * retry_delay, max_retry_delay);
     }
@@ -125,11 +129,11 @@ bool DnsCache::holds(Entry& entry, FamilyRecord& record, const FamilyRecord& oth
   if (!other.addresses.empty()) return record.empty_answers < empty_answers_required;
   const bool held = now - record.denied_since < hold_ || (passes_ && passes_(entry.host));
   if (record.empty_answers == 1) {
-    log::warning("the host name '" + entry.host +
-                 "' has no address any more, say its name servers; its " +
-                 std::to_string(record.addresses.size()) + " stay for " +
-                 std::to_string(std::chrono::ceil<std::chrono::seconds>(hold_).count()) +
-                 " s at least, and while their servers pass their checks");
+    log::dns.warning("the host name '" + entry.host +
+                     "' has no address any more, say its name servers; its " +
+                     std::to_string(record.addresses.size()) + " stay for " +
+                     std::to_string(std::chrono::ceil<std::chrono::seconds>(hold_).count()) +
+                     " s at least, and while their servers pass their checks");
   }
   return held;
 }
@@ -139,8 +143,9 @@ void DnsCache::take(Entry& entry, FamilyRecord& record, const FamilyRecord& othe
   auto addresses = sorted(std::move(answer.addresses));
   if (addresses.size() > max_addresses) {
     if (record.addresses.size() < max_addresses) {
-      log::warning("the host name '" + entry.host + "' has " + std::to_string(addresses.size()) +
-                   " addresses; the first " + std::to_string(max_addresses) + " are used");
+      log::dns.warning("the host name '" + entry.host + "' has " +
+                       std::to_string(addresses.size()) + " addresses; the first " +
+                       std::to_string(max_addresses) + " are used");
     }
     addresses.resize(max_addresses);
   }
@@ -149,7 +154,7 @@ void DnsCache::take(Entry& entry, FamilyRecord& record, const FamilyRecord& othe
     return;
   }
   if (record.empty_answers > 0 && !addresses.empty() && other.addresses.empty()) {
-    log::info("the host name '" + entry.host + "' has addresses again");
+    log::dns.info("the host name '" + entry.host + "' has addresses again");
   }
   record.empty_answers = 0;
   const bool first = !record.known;
@@ -166,7 +171,7 @@ void DnsCache::take(Entry& entry, FamilyRecord& record, const FamilyRecord& othe
   record.addresses = std::move(addresses);
   record.known = true;
   if (!entry.found() && entry.known() && (changed || first)) {
-    log::warning("the host name '" + entry.host + "' has no address");
+    log::dns.warning("the host name '" + entry.host + "' has no address");
   }
   if (changed && entry.in_use) changed_();
 }

@@ -222,8 +222,9 @@ void OutlierDetector::update_panic(const Backends& backends, Instant now) {
     ignores = true;
   }
   if (ignores) {
-    log::warning("pool " + pool_ +
-                 ": fewer than half of the backends are fit to serve; ejections are ignored");
+    log::outlier.warning(
+        "pool " + pool_ +
+        ": fewer than half of the backends are fit to serve; ejections are ignored");
   }
 }
 
@@ -271,9 +272,10 @@ void OutlierDetector::log_change(const Backend& backend, Record& record) const {
   if (std::exchange(record.logged, now) == now) return;
   const std::string name = "pool " + pool_ + ": " + backend.id();
   switch (now) {
-    case Stage::ejected: return log::warning(name + " is ejected: " + describe_ejection(state));
-    case Stage::on_trial: return log::info(name + " gets a request as its trial");
-    case Stage::none: return log::info(name + " is no longer ejected");
+    case Stage::ejected:
+      return log::outlier.warning(name + " is ejected: " + describe_ejection(state));
+    case Stage::on_trial: return log::outlier.info(name + " gets a request as its trial");
+    case Stage::none: return log::outlier.info(name + " is no longer ejected");
   }
 }
 

@@ -58,7 +58,8 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
     if (has_answered || is_idle) {
       if (has_answered) backend.end_silence();
       if (has_answered && record.reported) {
-        log::info(fmt::format("pool {}: {} answers again", pool.config().name, backend.id()));
+        log::outlier.info(
+            fmt::format("pool {}: {} answers again", pool.config().name, backend.id()));
       }
       const bool still_reported = record.reported && !has_answered;
       record = {.answers = answers,
@@ -86,7 +87,7 @@ void SilenceDetector::tick(const PoolState& pool, Instant now) {
     if (!others_answer || waited < min_patience || waited < patience(backends, shared)) continue;
     shared.state.begin_silence(now);
     if (std::exchange(record.reported, true)) continue;
-    log::warning(fmt::format(
+    log::outlier.warning(fmt::format(
         "pool {}: {} is avoided: it has answered none of {} requests for {:.1f} s while others "
         "answer",
         pool.config().name, backend.id(), unanswered, seconds_of(waited)));

@@ -130,10 +130,11 @@ void SlownessDetector::update(const PoolState& pool, const Backend& backend, Slo
     confirmations = 0;
     shared.findings.set_slowness(seen);
     if (is_slow) {
-      log::warning(fmt::format("pool {}: {} is slow: {}", pool.config().name, backend.id(),
-                               describe_slowness(seen)));
+      log::outlier.warning(fmt::format("pool {}: {} is slow: {}", pool.config().name, backend.id(),
+                                       describe_slowness(seen)));
     } else {
-      log::info(fmt::format("pool {}: {} is no longer slow", pool.config().name, backend.id()));
+      log::outlier.info(
+          fmt::format("pool {}: {} is no longer slow", pool.config().name, backend.id()));
     }
   }
 }

@@ -273,9 +273,9 @@ void Daemon::note_cpu_quota(const Config& config, unsigned workers) {
   });
   if (!cpu_limit_.quota) return;
   const bool spares = config.busy_polling && cpu_limit_.is_below(workers);
-  log::info(fmt::format("the CPU quota of this cgroup is {:.3g} CPUs: {} worker{}{}",
-                        *cpu_limit_.quota, workers, workers == 1 ? "" : "s",
-                        spares ? ", without busy_polling" : ""));
+  log::process.info(fmt::format("the CPU quota of this cgroup is {:.3g} CPUs: {} worker{}{}",
+                                *cpu_limit_.quota, workers, workers == 1 ? "" : "s",
+                                spares ? ", without busy_polling" : ""));
 }
 
 /// Takes what the process that this one replaces has passed, if there is one; else what the last
@@ -293,7 +293,7 @@ Result<Done> Daemon::take_over(const Config& config) {
   if (state) {
     reloader_->restore(std::move(*state), config);
   } else {
-    log::warning("the state of the previous process is not used: " + state.error().detail);
+    log::state.warning("the state of the previous process is not used: " + state.error().detail);
   }
   return Done{};
 }
@@ -354,7 +354,7 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
   if (predecessor_.present()) {
     auto started = start_admin();
     if (!started) {
-      log::error("start failed: " + started.error().detail);
+      log::process.error("start failed: " + started.error().detail);
       exit_code_ = exit_failed;
       finished_ = true;
       co_return;
@@ -427,7 +427,7 @@ Task<void> Daemon::watch_signals() {
 void Daemon::reopen_logs() {
   if (access_log_ == nullptr) return;
   auto reopened = access_log_->reopen();
-  if (!reopened) log::error("access log not reopened: " + reopened.error().detail);
+  if (!reopened) log::access_log.error("access log not reopened: " + reopened.error().detail);
 }
 
 void Daemon::end_by_signal(pid_t sender) {
@@ -441,13 +441,13 @@ void Daemon::end_by_signal(pid_t sender) {
     predecessor_.stop();
     reloader_->begin_shutdown(
         {.reason = "the daemon is shutting down", .help = "start it again", .pass_on_reload = [] {
-           log::warning("not reloaded: the daemon is shutting down");
+           log::reload.warning("not reloaded: the daemon is shutting down");
          }});
     upgrade_->cancel();
     loop_.spawn(drain());
     return;
   }
-  log::warning("second signal: exiting with requests in flight");
+  log::process.warning("second signal: exiting with requests in flight");
   if (workers_->connections() > 0) exit_code_ = exit_timeout;
   finished_ = true;
 }
@@ -455,7 +455,7 @@ void Daemon::end_by_signal(pid_t sender) {
 /// First /readyz fails, then the listeners close, then the daemon waits for requests in flight.
 Task<void> Daemon::drain() {
   const std::string summary = fmt::format("draining {} connections", workers_->connections());
-  log::info(summary);
+  log::process.info(summary);
   notifier_.stopping(summary);
   status_.update([](RuntimeStatus& status) { status.draining = true; });
   co_await drain_->delay(reloader_->config().shutdown.delay);
@@ -483,11 +483,11 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
     return Error{.fault = Fault::internal, .side = Side::proxy, .detail = std::move(why)};
   };
   if (handed_over_ || draining_) {
-    log::warning("no upgrade: this process is draining");
+    log::process.warning("no upgrade: this process is draining");
     co_return refuse(handed_over_ ? "another process has taken over already"
                                   : "the daemon is shutting down");
   }
-  log::info("upgrade: starting " + program_.path);
+  log::process.info("upgrade: starting " + program_.path);
   notifier_.reloading();
   status_.update([](RuntimeStatus& status) { status.upgrading = true; });
   co_await state_saver_->save();
@@ -501,15 +501,15 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
     status.successor = problem.empty() ? upgrade_->pid() : 0;
   });
   if (!problem.empty()) {
-    log::error("upgrade failed; this process continues: " + problem);
+    log::process.error("upgrade failed; this process continues: " + problem);
     notifier_.ready("upgrade failed: " + problem);
     co_return refuse(std::move(problem));
   }
   hand_over();
   // Who learns of the other process now and connects reaches it.
   co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_retire_time);
-  log::info(fmt::format("upgrade: process {} has taken over; draining {} connections",
-                        upgrade_->pid(), workers_->connections()));
+  log::process.info(fmt::format("upgrade: process {} has taken over; draining {} connections",
+                                upgrade_->pid(), workers_->connections()));
   co_return Done{};
 }
 
@@ -535,10 +535,10 @@ Task<void> Daemon::watch_successor(bool by_systemd) {
     co_return;
   }
   exit_code_ = exit_failed;
-  log::error(fmt::format("process {}, which had taken over, has failed: {}; {}", upgrade_->pid(),
-                         problem,
-                         by_systemd ? "exiting, so that systemd starts the service again"
-                                    : "no process accepts connections until evenkeel is started"));
+  log::process.error(
+      fmt::format("process {}, which had taken over, has failed: {}; {}", upgrade_->pid(), problem,
+                  by_systemd ? "exiting, so that systemd starts the service again"
+                             : "no process accepts connections until evenkeel is started"));
   if (by_systemd) {
     finished_ = true;
   } else {

@@ -41,15 +41,15 @@ Task<bool> Drain::finish_connections(Retire how, Duration limit) {
     notifier_.extend_timeout(stop_timeout_extension);
   }
   if (workers_.connections() == 0) co_return true;
-  log::warning(
+  log::process.warning(
       fmt::format("drain deadline passed: closing {} connections", workers_.connections()));
   co_return false;
 }
 
 void Drain::shorten(Duration limit) {
   deadline_ = std::min<Instant>(deadline_, loop_.now() + limit);
-  log::info(fmt::format("draining {} connections for at most {} s", workers_.connections(),
-                        std::chrono::ceil<std::chrono::seconds>(limit).count()));
+  log::process.info(fmt::format("draining {} connections for at most {} s", workers_.connections(),
+                                std::chrono::ceil<std::chrono::seconds>(limit).count()));
 }
 
 }  // namespace evenkeel

@@ -13,6 +13,7 @@ std::string json_line(const log::Entry& entry) {
   return json_text(
       JsonValue::Object{{"time", rfc3339(std::chrono::floor<std::chrono::seconds>(entry.time))},
                         {"level", log::to_string(entry.level)},
+                        {"subsystem", entry.subsystem},
                         {"message", entry.message}});
 }
 
@@ -20,6 +21,7 @@ std::string json_line(const log::Entry& entry) {
 
 void apply_log_config(const LogConfig& config) {
   log::set_level(config.level);
+  for (const auto& [subsystem, level] : config.levels) log::Logger(subsystem).set_level(level);
   log::set_format(config.format == LogFormat::json ? &json_line : nullptr);
 }
 

@@ -98,12 +98,12 @@ void MemoryGuard::report(MemoryPressure level) {
   const std::uint64_t limit = figures_.limit_bytes.load(std::memory_order_relaxed);
   const std::string figures = fmt::format("memory: {} of {} MiB in use", used / mib, limit / mib);
   switch (level) {
-    case MemoryPressure::none: log::info("memory pressure has ended"); break;
+    case MemoryPressure::none: log::limits.info("memory pressure has ended"); break;
     case MemoryPressure::high:
-      log::warning(figures + ": closing idle connections; new ones wait (limits.memory)");
+      log::limits.warning(figures + ": closing idle connections; new ones wait (limits.memory)");
       break;
     case MemoryPressure::critical:
-      log::error(figures + ": closing idle connections, refusing requests (limits.memory)");
+      log::limits.error(figures + ": closing idle connections, refusing requests (limits.memory)");
       break;
   }
 }

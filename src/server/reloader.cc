@@ -248,7 +248,7 @@ PreparationThread& Reloader::locking_thread() {
     try {
       locking_.emplace(process_.loop, "prep-schedulers");
     } catch (const std::system_error& error) {
-      log::warning(std::string("cannot start a thread: ") + error.what());
+      log::limits.warning(std::string("cannot start a thread: ") + error.what());
       return preparation_;
     }
   }
@@ -331,8 +331,8 @@ void Reloader::close_unused_sockets() {
   for (const OpenListener& listener : listener_set_.open())
     used.insert(used.end(), listener.inherited.begin(), listener.inherited.end());
   for (const std::string& socket : process_.inherited.close_unused(used)) {
-    log::warning("closed inherited socket " + socket +
-                 ": no listener has that name or that address");
+    log::listener.warning("closed inherited socket " + socket +
+                          ": no listener has that name or that address");
   }
 }
 
@@ -349,7 +349,8 @@ void Reloader::restore(SavedState state, const Config& config) {
   const auto passed = std::chrono::system_clock::now() - state.saved_at;
   const bool any = !state.observed.empty();
   restored_ = aged(std::move(state.observed), std::chrono::duration_cast<Duration>(passed));
-  if (any && restored_.empty()) log::info("averages of the process before are too old to be used");
+  if (any && restored_.empty())
+    log::state.info("averages of the process before are too old to be used");
   restored_schedulers_.traffic = std::move(state.traffic);
   restored_schedulers_.engines = std::move(state.engines);
   restored_schedulers_.tokenizers = std::move(state.tokenizers);
@@ -381,8 +382,9 @@ Task<Result<Done>> Reloader::upgrade() {
 
 /// Applies a file that a running process cannot apply. REQUIRES: the file has no mistakes.
 Task<void> Reloader::take_over_for(CheckedFile& file) {
-  log::info(fmt::format("reload: {} cannot change in a running process: starting another one",
-                        fmt::join(file.takeover, ", ")));
+  log::reload.info(
+      fmt::format("reload: {} cannot change in a running process: starting another one",
+                  fmt::join(file.takeover, ", ")));
   auto done = co_await process_.take_over(Binary::running);
   if (done) {
     process_.status.update([](RuntimeStatus& status) { status.reload_problems.clear(); });
@@ -429,15 +431,15 @@ void Reloader::report(const CheckedFile& file) {
     });
     std::string problems = render_problems(file.problems, file.text);
     problems.pop_back();  // the log adds the last line end
-    log::error("reload rejected; the previous configuration stays active:\n" + problems);
+    log::reload.error("reload rejected; the previous configuration stays active:\n" + problems);
   } else {
-    log::info(fmt::format("reloaded {}{}: {} change{}; {}", file_,
-                          file.takeover.empty() ? "" : " by another process", file.changes.size(),
-                          file.changes.size() == 1 ? "" : "s", summary()));
+    log::reload.info(fmt::format(
+        "reloaded {}{}: {} change{}; {}", file_, file.takeover.empty() ? "" : " by another process",
+        file.changes.size(), file.changes.size() == 1 ? "" : "s", summary()));
     const std::size_t logged = std::min(file.changes.size(), max_logged_changes);
-    for (std::size_t i = 0; i < logged; ++i) log::info("reload: " + file.changes[i]);
+    for (std::size_t i = 0; i < logged; ++i) log::reload.info("reload: " + file.changes[i]);
     if (logged < file.changes.size()) {
-      log::info(fmt::format("reload: and {} more changes", file.changes.size() - logged));
+      log::reload.info(fmt::format("reload: and {} more changes", file.changes.size() - logged));
     }
   }
   if (shutdown_) return;
@@ -577,11 +579,11 @@ Task<void> Reloader::queue_dns_update_at(Instant when) {
 Task<void> Reloader::run_dns_update() {
   auto change = co_await prepare_running(overrides_.weights());
   if (!change) {
-    log::error("DNS update not applied: " + change.error().detail);
+    log::dns.error("DNS update not applied: " + change.error().detail);
     co_return;
   }
   co_await commit(std::move(*change), max_new_backend_check_wait);
-  log::info("DNS update applied: " + summary());
+  log::dns.info("DNS update applied: " + summary());
   ++rebuilds_;
 }
 
@@ -603,8 +605,8 @@ void Reloader::set_drain_end(const std::string& pool, const std::string& backend
 void Reloader::end_drains() {
   for (const auto& [pool, backend] :
        overrides_.end_drains(*pool_set_, std::chrono::system_clock::now())) {
-    log::info(fmt::format("pool {}: backend {}: undrained, the time of its drain is over", pool,
-                          backend));
+    log::health.info(fmt::format("pool {}: backend {}: undrained, the time of its drain is over",
+                                 pool, backend));
   }
   publish_drain_ends();
 }

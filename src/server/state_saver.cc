@@ -55,9 +55,9 @@ void StateSaver::report(const std::string& problem) {
   if (problem == before) return;
   if (problem.empty()) {
     const bool is_saved = !reloader_.config().state_file.empty();
-    if (is_saved) log::info("the state file is written again");
+    if (is_saved) log::state.info("the state file is written again");
   } else if (before.empty()) {
-    log::warning("the state is not saved: " + problem);
+    log::state.warning("the state is not saved: " + problem);
   }
   status_.update([&](RuntimeStatus& status) { status.state_file_problem = problem; });
 }

@@ -50,9 +50,10 @@ void Upgrade::cancel() {
 void Upgrade::pass_on_reload() const {
   const pid_t pid = successor_->pid();
   if (successor_->send(SIGHUP)) {
-    log::info(fmt::format("reload passed on to process {}, which has taken over", pid));
+    log::reload.info(fmt::format("reload passed on to process {}, which has taken over", pid));
   } else {
-    log::warning(fmt::format("not reloaded: process {}, which had taken over, has ended", pid));
+    log::reload.warning(
+        fmt::format("not reloaded: process {}, which had taken over, has ended", pid));
   }
 }
 

@@ -73,7 +73,7 @@ Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
     for (std::size_t i = 0; i < workers_.size(); ++i) {
       if (change->states[i] != Change::State::failed) continue;
       if (!std::exchange(has_warned, true)) {
-        log::warning(
+        log::limits.warning(
             "a worker has too few epoll watches (fs.epoll.max_user_watches) for the new "
             "configuration; it tries again");
       }

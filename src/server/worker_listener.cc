@@ -115,7 +115,7 @@ void WorkerListener::open(const std::vector<int>& fds) {
     const int fd = fds[opened_];
     auto listening = Listener::begin_listening(fd);
     if (!listening) {
-      log::error("listener " + name() + ": " + listening.error().detail);
+      log::listener.error("listener " + name() + ": " + listening.error().detail);
       close(fd);
       continue;
     }

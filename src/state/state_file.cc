@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t max_bytes = std::size_t{512} << 20;
 
 void warn(const std::string& path, const std::string& why) {
-  log::warning("the state in " + path + " is not used: " + why);
+  log::state.warning("the state in " + path + " is not used: " + why);
 }
 
 }  // namespace

@@ -265,7 +265,7 @@ void AccessLog::close_down() {
   const std::uint64_t lost = dropped_.value();
   for (const auto& ring : rings_) discard(*ring, ring->worker_.end.load(std::memory_order_acquire));
   if (const std::uint64_t left = dropped_.value() - lost; left > 0) {
-    log::warning("the last " + std::to_string(left) + " lines of the access log are lost");
+    log::access_log.warning("the last " + std::to_string(left) + " lines of the access log are lost");
   }
 }
 
@@ -352,14 +352,14 @@ void AccessLog::report_failure(int error, const char* effect) {
   if (now < next_report_) return;
   next_report_ = now + report_interval;
   failure_reported_ = true;
-  log::warning(std::string("the access log cannot be written: ") + std::strerror(error) + "; " +
+  log::access_log.warning(std::string("the access log cannot be written: ") + std::strerror(error) + "; " +
                effect);
   errno = error;  // `close_down` looks at it
 }
 
 void AccessLog::report_success() {
   failure_reported_ = false;
-  log::info("the access log is written again");
+  log::access_log.info("the access log is written again");
 }
 
 /// Drops what the ring holds before `until`, and counts the lines as lost.

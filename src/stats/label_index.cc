@@ -42,7 +42,7 @@ std::uint32_t LabelIndex::find_backend(std::string_view pool, std::string_view b
 /// REQUIRES: the lock is held.
 std::uint32_t LabelIndex::add(LabelNames& names, std::string_view name) {
   const std::uint32_t index = names.add(name);
-  if (index == 0) log::warning("too many names for metrics: one more is counted as none");
+  if (index == 0) log::limits.warning("too many names for metrics: one more is counted as none");
   return index;
 }
 

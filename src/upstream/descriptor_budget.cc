@@ -26,7 +26,7 @@ bool DescriptorBudget::may_keep_links(std::size_t backends, std::size_t max_clie
   const std::size_t for_requests = std::max(backends, 2 * max_client_connections);
   const std::size_t need = for_monitoring + for_requests;
   if (need > limit && need != reported_need_) {
-    log::warning(fmt::format(
+    log::limits.warning(fmt::format(
         "the limit of {} open descriptors may be too low: health checks and polls of {} backends "
         "take up to {}, every request takes two; raise it (ulimit -n, LimitNOFILE=)",
         limit, backends, for_monitoring));
@@ -39,7 +39,7 @@ void DescriptorBudget::note_blocked(std::uint64_t blocked_locally, Instant now) 
   const bool more = blocked_locally > std::exchange(blocked_locally_, blocked_locally);
   if (!more || now < next_warning_) return;
   next_warning_ = now + warning_interval;
-  log::error(fmt::format(
+  log::limits.error(fmt::format(
       "cannot check backends: out of descriptors or memory; at most {} descriptors may be open",
       limit_or_max()));
 }

@@ -107,7 +107,7 @@ void EngineDetection::accept_identity(EngineIdentity identity) {
                 : std::make_shared<const std::vector<std::string>>(identity.models);
   identity_ = std::move(identity);
   ++revision_;
-  if (engine_changed) log::info(name_ + " runs " + std::string(identity_->engine));
+  if (engine_changed) log::polling.info(name_ + " runs " + std::string(identity_->engine));
   if (identity_changed) observer_.on_engine_identified();
 }
 

@@ -151,7 +151,7 @@ Task<void> HealthChecker::probe_ejected(HealthProbe& probe) {
   if (generated.passed()) {
     backend_->probe_succeeded(loop_.read_clock());
   } else {
-    log::debug(fmt::format("{} stays ejected: {}", backend_->id(), generated.reason));
+    log::health.debug(fmt::format("{} stays ejected: {}", backend_->id(), generated.reason));
   }
 }
 
@@ -190,11 +190,15 @@ void HealthChecker::apply_result(CheckOutcome outcome, bool busy) {
     if (record_.state != HealthState::up) record_.reason = std::move(outcome.reason);
     return;
   }
+  if (log::health.writes(log::Level::debug)) {
+    log::health.debug(fmt::format("{}: check: {}{}{}", backend_->id(), to_string(*outcome.result),
+                                  outcome.reason.empty() ? "" : ": ", outcome.reason));
+  }
   track_restart(*outcome.result);
   record_.last = outcome.result;
   ++record_.checks[static_cast<std::size_t>(*outcome.result)];
   if (busy && record_.state == HealthState::up) {
-    log::debug(fmt::format("{} is busy: {}", backend_->id(), outcome.reason));
+    log::health.debug(fmt::format("{} is busy: {}", backend_->id(), outcome.reason));
     return;
   }
   const HealthState state = rise_fall_.record_result(*outcome.result, outcome.loading);

@@ -261,8 +261,9 @@ void MonitoredBackend::log_models_problem() {
   const std::string& problem = model_lister_->problem();
   if (problem.empty() || problem == logged_models_problem_) return;
   logged_models_problem_ = problem;
-  log::warning(fmt::format("pool {}: {}: its list of models is not known: GET /v1/models: {}",
-                           spec_.pool, spec_.backend->id(), problem));
+  log::polling.warning(
+      fmt::format("pool {}: {}: its list of models is not known: GET /v1/models: {}", spec_.pool,
+                  spec_.backend->id(), problem));
 }
 
 /// Publishes which of the backend's models are adapters. What a backend that goes down offered is
@@ -283,7 +284,7 @@ void MonitoredBackend::publish_adapters() {
 }
 
 void MonitoredBackend::on_health_changed(const HealthRecord& record) {
-  log::write(
+  log::health.write(
       log_level(record.state, !first_result_),
       fmt::format("pool {}: {} is {}{}{}", spec_.pool, spec_.backend->id(), to_string(record.state),
                   record.reason.empty() ? "" : ": ", record.reason));

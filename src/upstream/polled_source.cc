@@ -53,6 +53,7 @@ Task<void> PolledSource::run() {
       polling_ = false;
       record_.took = loop_.now() - began;
       if (!scraped) {
+        log::polling.debug("polling " + scraper_.url() + ": " + scraped.error().detail);
         fail(std::move(scraped.error().detail));
       } else if (std::string reason = evaluate(*scraped); reason.empty()) {
         succeed(*scraped);
@@ -61,7 +62,7 @@ Task<void> PolledSource::run() {
         continue;  // retry at once with the full page
       } else {
         if (std::exchange(logged_, reason) != reason) {
-          log::warning("polling " + scraper_.url() + ": " + reason);
+          log::polling.warning("polling " + scraper_.url() + ": " + reason);
         }
         fail(std::move(reason));
       }

@@ -180,7 +180,7 @@ Result<std::shared_ptr<const TlsServerContext>> PoolSet::tls_for(const ListenerC
   auto tls = TlsServerContext::build(*listener.tls, listener.name, {}, before.get());
   if (!tls) return std::move(tls.error());
   for (const TlsProblem& warning : (*tls)->warnings()) {
-    log::warning("listener " + listener.name + ": " + warning.message + "; " + warning.help);
+    log::tls.warning("listener " + listener.name + ": " + warning.message + "; " + warning.help);
   }
   return tls;
 }

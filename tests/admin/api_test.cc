@@ -306,12 +306,22 @@ TEST_F(AdminApi, StateSinceSurvivesAReload) {
 }
 
 TEST_F(AdminApi, SetsTheLevelOfTheLog) {
-  EXPECT_EQ(post("/api/v1/log", R"({"level": "error"})").body, "{\"level\":\"error\"}\n");
+  EXPECT_THAT(post("/api/v1/log", R"({"level": "error"})").body,
+              HasSubstr(R"({"level":"error","levels":{"access_log":"error","admin":"error",)"));
   EXPECT_EQ(log::level(), log::Level::error);
-  for (const char* bad : {"", "error", R"({"level": "loud"})", R"({"level": 1})"}) {
+  for (const char* bad : {"", "error", "{}", R"({"level": "loud"})", R"({"level": 1})",
+                          R"({"levels": 1})", R"({"levels": {}})", R"({"levels": {"dns": "loud"}})",
+                          R"({"level": "info", "levels": {"none": "info"}})"}) {
     EXPECT_EQ(post("/api/v1/log", bad).status, 422) << bad;
   }
-  EXPECT_EQ(get("/api/v1/log").status, 405);
+  EXPECT_EQ(log::level(), log::Level::error) << "what is not valid changes nothing";
+  EXPECT_THAT(post("/api/v1/log", R"({"levels": {"helth": "info"}})").body,
+              HasSubstr("did you mean 'health'?"));
+  EXPECT_EQ(post("/api/v1/log", R"({"levels": {"dns": "debug"}})").status, 200);
+  EXPECT_EQ(log::dns.level(), log::Level::debug);
+  EXPECT_TRUE(log::dns.writes(log::Level::debug));
+  EXPECT_FALSE(log::health.writes(log::Level::info));
+  EXPECT_THAT(get("/api/v1/log").body, HasSubstr(R"("dns":"debug","health":"error")"));
   log::set_level(log::Level::info);
 }
 

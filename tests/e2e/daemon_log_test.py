@@ -106,7 +106,7 @@ class LevelAndFormat(case.Case):
         daemon = self.daemon(config)
         self.reload(daemon)
         found = json.loads(daemon.wait_line(r'^\{"time":').string)
-        self.assertEqual(found["level"], "error")
+        self.assertEqual((found["level"], found["subsystem"]), ("error", "reload"))
         self.assertIn("reload rejected", found["message"])
         self.assertRegex(found["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertEqual([each for each in daemon.lines if '"level":"info"' in each or " info " in each], [])
@@ -120,6 +120,26 @@ class LevelAndFormat(case.Case):
         self.reload(daemon)
         daemon.wait_line("reload rejected")
         self.assertEqual([each for each in daemon.lines[count:] if " info " in each], [])
+
+    def test_a_subsystem_has_a_level_of_its_own(self):
+        daemon = self.daemon({"pools": [{"name": "pool", "health": {"path": "/", "interval": "100ms"},
+                                         "backends": [self.backend().address]}],
+                              "log": {"levels": {"reload": "warning"}}})
+
+        def ctl(*arguments):
+            return process.command("ctl", "log", *arguments, "--admin", daemon.admin)
+
+        self.assertEqual(dict(line.split() for line in ctl().stdout.splitlines()[1:]) | {},
+                         {name: "info" for name in daemon.api("log")["levels"]} | {"reload": "warning"})
+        done = ctl("health=debug")
+        self.assertEqual((done.returncode, done.stdout), (0, "health has level debug until the next reload\n"))
+        self.assertEqual(daemon.api("log")["levels"]["health"], "debug")
+        daemon.wait_line(r"debug \[health\] 127\.0\.0\.1:\d+: check: passed")
+        self.assertEqual(daemon.ask_admin("/api/v1/reload", method="POST").status, 200)
+        self.assertEqual(daemon.api("log")["levels"]["health"], "info")
+        self.assertEqual([each for each in daemon.lines if "reloaded" in each], [])
+        self.assertEqual(ctl("helth=debug").returncode, 2)
+        self.assertEqual(ctl("loud").returncode, 2)
 
 
 if __name__ == "__main__":

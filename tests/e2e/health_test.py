@@ -492,7 +492,7 @@ class Detection(Health):
         simulators = self.simulators("--engine", "vllm", "--model", "m", count=60)
         daemon = self.start_daemon(*simulators.addresses, limits=["--nofile=110"],
                                   pool={"engine": "auto", "health": {"interval": "1s"}})
-        daemon.wait_line("warning the limit of 110 open descriptors may be too low: health checks "
+        daemon.wait_line(r"warning \[limits\] the limit of 110 open descriptors may be too low: health checks "
                          "and polls of 60 backends take up to 120")
         for address in simulators.addresses:
             self.becomes(daemon, address, "up")
@@ -506,7 +506,7 @@ class Detection(Health):
         _, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (3, hard))
         try:
-            daemon.wait_line("error cannot check backends: out of descriptors or memory")
+            daemon.wait_line(r"error \[limits\] cannot check backends: out of descriptors or memory")
         finally:
             resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (hard, hard))
         passed = self.checks(daemon, "passed")

@@ -7,7 +7,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,32 +18,89 @@ namespace evenkeel::log {
 
 enum class Level : std::uint8_t { debug, info, warning, error };
 
+/// The part of the daemon that a line is from. Each has a level of its own.
+enum class Subsystem : std::uint8_t {
+  access_log,
+  admin,     ///< its listener, and what operators do there
+  dns,       ///< names of backends
+  health,    ///< checks, and the states of backends
+  limits,    ///< memory, descriptors and the like run out
+  listener,  ///< sockets of clients
+  outlier,   ///< backends that are ejected, slow or silent
+  picker,    ///< sessions and subsets
+  polling,   ///< what engines report, and which engines they are
+  process,   ///< start, upgrade, drain, end
+  reload,
+  state,  ///< the state file
+  tls,
+  tracing,
+};
+inline constexpr std::size_t subsystem_count = 14;
+
 /// One event.
 struct Entry {
   std::chrono::system_clock::time_point time;
   Level level;
+  std::string_view subsystem;
   std::string_view message;  ///< printable; may have line ends
 };
 
 /// Writes an entry as one line, without its end.
 using Format = std::string (*)(const Entry& entry);
 
-/// Drops what is less important than this level; `info` until it is set. Thread: any.
+/// Drops what is less important than this level, of every subsystem; `info` until it is set.
+/// Thread: any.
 void set_level(Level least);
+/// The last one that was set for every subsystem.
 Level level();
-/// Sets the format of lines; null: time, level and message as text. Thread: any.
+/// Sets the format of lines; null: time, level, subsystem and message as text. Thread: any.
 void set_format(Format format);
 
 /// The name of a level, such as "warning".
 std::string_view to_string(Level level);
+std::optional<Level> level_of(std::string_view name);
+/// The name of a subsystem, such as "access_log".
+std::string_view to_string(Subsystem subsystem);
+std::optional<Subsystem> subsystem_of(std::string_view name);
+/// The names of all subsystems, in the order of their values.
+std::span<const std::string_view, subsystem_count> subsystem_names();
 
-/// Writes one line. Not for every request: it formats, allocates and locks. Thread: any.
-void write(Level level, std::string_view message);
+/// Writes lines of one subsystem. Thread: any.
+class Logger {
+ public:
+  constexpr explicit Logger(Subsystem subsystem) : subsystem_(subsystem) {}
 
-inline void debug(std::string_view message) { write(Level::debug, message); }
-inline void info(std::string_view message) { write(Level::info, message); }
-inline void warning(std::string_view message) { write(Level::warning, message); }
-inline void error(std::string_view message) { write(Level::error, message); }
+  /// Drops what is less important than this level, until the next `log::set_level`.
+  void set_level(Level least) const;
+  Level level() const;
+  /// True if a line of this level is not dropped: whether to format it at all.
+  bool writes(Level level) const { return level >= this->level(); }
+
+  /// Writes one line. Not for every request: it formats, allocates and locks.
+  void write(Level level, std::string_view message) const;
+  void debug(std::string_view message) const { write(Level::debug, message); }
+  void info(std::string_view message) const { write(Level::info, message); }
+  void warning(std::string_view message) const { write(Level::warning, message); }
+  void error(std::string_view message) const { write(Level::error, message); }
+
+ private:
+  Subsystem subsystem_;
+};
+
+inline constexpr Logger access_log{Subsystem::access_log};
+inline constexpr Logger admin{Subsystem::admin};
+inline constexpr Logger dns{Subsystem::dns};
+inline constexpr Logger health{Subsystem::health};
+inline constexpr Logger limits{Subsystem::limits};
+inline constexpr Logger listener{Subsystem::listener};
+inline constexpr Logger outlier{Subsystem::outlier};
+inline constexpr Logger picker{Subsystem::picker};
+inline constexpr Logger polling{Subsystem::polling};
+inline constexpr Logger process{Subsystem::process};
+inline constexpr Logger reload{Subsystem::reload};
+inline constexpr Logger state{Subsystem::state};
+inline constexpr Logger tls{Subsystem::tls};
+inline constexpr Logger tracing{Subsystem::tracing};
 
 /// Writes lines as they are, without time and level, in order with the others. Thread: any.
 void print(std::string_view lines);

@@ -53,7 +53,8 @@ struct CtlOptions {
   std::string pool;  ///< theirs, empty: the only one that has each; for sessions: empty: all
   std::uint32_t sessions = 20;  ///< for sessions: how many of each pool to show
   std::string request;          ///< for explain: a request's id
-  std::string level;            ///< for log
+  /// Levels for log: one of every subsystem, such as "debug", or SUBSYSTEM=LEVEL; empty: show them.
+  std::vector<std::string> levels;
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
   std::optional<Duration> timeout;    ///< for drain with `wait`; none: no limit

@@ -465,7 +465,8 @@ enum class LogFormat { text, json };
 
 // The daemon's own log, on stderr.
 struct LogConfig {
-  log::Level level = log::Level::info;  // the least important that is written
+  log::Level level = log::Level::info;          // the least important that is written
+  std::map<log::Subsystem, log::Level> levels;  // of subsystems that have another
   LogFormat format = LogFormat::text;
 
   bool operator==(const LogConfig&) const = default;
