@@ -12,6 +12,7 @@
 
 #include "config/forms.h"
 #include "config/validation.h"
+#include "evenkeel/stats/access_log_format.h"
 
 namespace evenkeel::config_file {
 namespace {
@@ -144,7 +145,10 @@ void check_named_files(const Config& config, ParseContext& context) {
                    "is lost with it",
                    context);
   check_named_file(FileUse::access_log, "access_log.path", config.access_log.path,
-                   "create its folder and let this user write to it", context);
+                   syslog_path(config.access_log.path)
+                       ? "start the local syslog or journal, or name its socket: syslog:PATH"
+                       : "create its folder and let this user write to it",
+                   context);
   check_named_file(FileUse::admin_token, "admin.token_file", config.admin.token_file,
                    "write a token to it, such as that of `openssl rand -hex 32`", context);
   for (const auto& [path, pool] : items_of("pools", config.pools)) {

@@ -151,11 +151,36 @@ void extend_schema(Of<RouteConfig>, Tree& schema);
 
 void each_key(Of<AccessLogConfig>, const auto& visit) {
   using T = AccessLogConfig;
-  visit(Key{"path", "`stdout`, `stderr`, `off`, or a file, which SIGUSR1 reopens."}, &T::path,
-        TextForm{"stdout, stderr, off or a file", check_not_empty});
-  visit(Key{"format", "The format of a line."}, &T::format,
-        EnumForm<AccessLogFormat>{"format", {"json"}});
+  visit(Key{"path",
+            "`stdout`, `stderr`, `off`, a file, which SIGUSR1 reopens, or `syslog`: the local "
+            "syslog or journal at `/dev/log`; `syslog:PATH`: at another socket."},
+        &T::path, TextForm{"stdout, stderr, syslog, off or a file", check_not_empty});
+  visit(Key{"format",
+            "The format of a line: `json`, `logfmt`, `combined` (that of Apache and nginx), or a "
+            "template with `$FIELD`, such as `$client \"$request\" $status`; `$${FIELD}` where a "
+            "letter follows."},
+        &T::format,
+        TextForm{"json, logfmt, combined or a template", check_access_log_format,
+                 "^(json|logfmt|combined)$|\\$"});
+  visit(Key{"fields",
+            "The fields of a line of `json` or `logfmt`, in this order. `user_agent`, `referer`, "
+            "`request` and `time_local` are only written where they are named.",
+            "all but those four"},
+        &T::fields,
+        ListForm<TextForm>{TextForm{"the name of a field", check_access_log_field},
+                           "a list of fields"});
+  visit(Key{"sample",
+            "Share of the requests that are logged, of those that neither failed nor were slow. "
+            "Status 400 or more, a reason, a retry or a gRPC error is a failure."},
+        &T::sample, PercentForm{0, 1});
+  visit(Key{"slow",
+            "A request whose response begins later than this is slow, and logged whatever `sample` "
+            "is; of a stream, its first bytes count. 0s: none is."},
+        &T::slow, DurationForm{0ms, 24h});
 }
+
+void finish(Of<AccessLogConfig>, Node& node, AccessLogConfig& log);
+void extend_schema(Of<AccessLogConfig>, Tree& schema);
 
 void each_key(Of<LogConfig>, const auto& visit) {
   using T = LogConfig;

@@ -14,6 +14,7 @@
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/file.h"
+#include "evenkeel/stats/access_log_format.h"
 
 namespace evenkeel {
 namespace {
@@ -44,7 +45,16 @@ int folder_error(const std::string& path) {
   return faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
+/// The error of a local syslog's socket.
+std::optional<std::string> syslog_error(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) != 0) return path + " cannot be reached: " + std::strerror(errno);
+  if (!S_ISSOCK(status.st_mode)) return path + " is not a socket";
+  return std::nullopt;
+}
+
 std::optional<std::string> access_log_error(const std::string& path) {
+  if (const auto syslog = syslog_path(path)) return syslog_error(*syslog);
   if (path == "stdout" || path == "stderr" || path == "off") return std::nullopt;
   const auto cannot_open = [](int error) {
     return std::string("cannot be opened: ") + std::strerror(error);

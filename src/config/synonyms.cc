@@ -49,6 +49,25 @@ constexpr auto synonyms = std::to_array<Synonyms>({
     // Keys of tracing.
     {"otlp", "endpoint url collector exporter address otlphttp"},
     {"sample", "sampling samplerate samplingrate ratio randomsampling probability sampler"},
+    // Fields of the access log.
+    {"client", "remoteaddr clienthost clientaddr realipremoteaddr"},
+    {"user_agent", "httpuseragent requestuseragent"},
+    {"referer", "httpreferer referrer"},
+    {"bytes_out", "bodybytessent bytessent downstreamcontentsize"},
+    {"bytes_in", "requestlength requestcontentsize"},
+    {"path", "requesturi uri requestpath"},
+    {"host", "httphost serverhost requesthost"},
+    {"method", "requestmethod"},
+    {"protocol", "serverprotocol requestprotocol"},
+    {"duration_ms", "requesttime duration"},
+    {"backend_ms", "upstreamresponsetime"},
+    {"ttfb_ms", "upstreamheadertime"},
+    {"backend", "upstreamaddr serviceaddr"},
+    {"tenant", "remoteuser clientusername"},
+    {"time", "timeiso8601 starttime msec"},
+    {"status", "downstreamstatus statuscode"},
+    {"completion_tokens", "outputtokens"},
+    {"prompt_tokens", "inputtokens"},
     // Keys of pools and backends.
     {"backends",
      "server servers endpoint endpoints target targets member members hosts nodes instances "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -26,7 +27,11 @@ class OpenRecord {
     if (recorder_ == nullptr) return;
     if (recorder_->draining() && !request_->info.outcome.fault)
       request_->info.outcome.fault = Fault::draining;
-    recorder_->record_end(request_->method, request_->authority, request_->path, request_->info);
+    recorder_->record_end({.method = request_->method,
+                           .host = request_->authority,
+                           .path = request_->path,
+                           .fields = &request_->fields},
+                          request_->info);
   }
 
  private:
@@ -71,12 +76,17 @@ bool is_aborted(const RequestOutcome& outcome, int status) {
   return status == 499 || (ended_early && !whole_answer);
 }
 
+/// True if the response began that late, or never.
+bool is_slow(const RequestTimings& timings, Instant ended, Duration slow) {
+  const Instant first_byte = timings.first_byte;
+  const Instant began = first_byte != Instant{} ? first_byte : ended;
+  return began - timings.started >= slow;
+}
+
 /// True if the spans of a traced request are exported, which is known when it has ended.
 bool is_exported(const RequestInfo& info, Instant ended, int status) {
   if (info.trace->is_sampled()) return true;
-  const Instant first_byte = info.timings.first_byte;
-  const Instant began = first_byte != Instant{} ? first_byte : ended;
-  return began - info.timings.started >= info.trace->slow ||
+  return is_slow(info.timings, ended, info.trace->slow) ||
          has_failed(status, is_aborted(info.outcome, status), info.outcome.grpc_status);
 }
 
@@ -130,6 +140,24 @@ class RecordedBody final : public Body {
 
 }  // namespace
 
+RequestRecorder::RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring)
+    : loop_(loop), worker_metrics_(worker_metrics), ring_(ring), rng_(std::random_device{}()) {}
+
+void RequestRecorder::set_log(const AccessLogConfig& config) {
+  line_.set_layout(access_log_layout(config.format, config.fields));
+  logs_all_ = config.sample >= 1;
+  sample_ = config.sample;
+  slow_ = config.slow.count() == 0 ? Duration::max() : Duration(config.slow);
+}
+
+/// True if the request gets a line although not all do.
+bool RequestRecorder::is_chosen(const RequestInfo& info, Instant ended, int status) {
+  const RequestOutcome& outcome = info.outcome;
+  const bool has_failed = status >= 400 || outcome.fault || outcome.attempts.size() > 1 ||
+                          outcome.grpc_status.value_or(0) != 0;
+  return has_failed || is_slow(info.timings, ended, slow_) || rng_.unit() < sample_;
+}
+
 Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) {
   OpenRecord record(recorder_, request);
   auto result = co_await next.handle(request);
@@ -154,8 +182,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
   co_return result;
 }
 
-void RequestRecorder::record_end(std::string_view method, std::string_view host,
-                                 std::string_view path, const RequestInfo& info) {
+void RequestRecorder::record_end(const Target& target, const RequestInfo& info) {
   const auto& [identity, timings, outcome, plan, inference, trace] = info;
   const Instant ended = loop_.read_clock();
   const bool client_left = outcome.status == 0 || outcome.fault == Fault::client_gone ||
@@ -189,9 +216,9 @@ void RequestRecorder::record_end(std::string_view method, std::string_view host,
   if (inference != nullptr || outcome.fault) {
     record_recent(inference != nullptr ? worker_metrics_.recent_requests()
                                        : worker_metrics_.recent_failures(),
-                  {.method = method, .host = host, .path = path}, info, ended, status);
+                  target, info, ended, status);
   }
-  write(method, host, path, info, ended, status);
+  write(target, info, ended, status);
 }
 
 void RequestRecorder::record_recent(RecentRequests& requests, const Target& target,
@@ -250,8 +277,7 @@ void RequestRecorder::record_recent(RecentRequests& requests, const Target& targ
   requests.record(record);
 }
 
-void RequestRecorder::refused(std::string_view method, std::string_view host, std::string_view path,
-                              const RequestInfo& info) {
+void RequestRecorder::refused(const Target& target, const RequestInfo& info) {
   const auto& [identity, timings, outcome, plan, inference, trace] = info;
   const Instant ended = loop_.read_clock();
   const bool client_left = outcome.status == 0 && outcome.fault == Fault::client_gone;
@@ -260,28 +286,29 @@ void RequestRecorder::refused(std::string_view method, std::string_view host, st
       {.status = status, .grpc_status = outcome.grpc_status, .duration = ended - timings.started});
   if (outcome.fault) {
     worker_metrics_.count_error(0, *outcome.fault);
-    record_recent(worker_metrics_.recent_failures(), {.method = method, .host = host, .path = path},
-                  info, ended, status);
+    record_recent(worker_metrics_.recent_failures(), target, info, ended, status);
   }
-  write(method, host, path, info, ended, status);
+  write(target, info, ended, status);
 }
 
-void RequestRecorder::write(std::string_view method, std::string_view host, std::string_view path,
-                            const RequestInfo& info, Instant ended, int status) {
+void RequestRecorder::write(const Target& target, const RequestInfo& info, Instant ended,
+                            int status) {
   const bool exports = info.trace != nullptr && is_exported(info, ended, status);
-  if (ring_ == nullptr && !exports) return;
-  const bool hides = target_holds_credential(path);
-  if (!hides && is_normal_authority(host, info.identity.secure)) [[likely]] {
-    return write_line(method, host, path, info, ended, status, exports);
+  const bool logs = ring_ != nullptr && (logs_all_ || is_chosen(info, ended, status));
+  if (!logs && !exports) return;
+  const bool hides = target_holds_credential(target.path);
+  if (!hides && is_normal_authority(target.host, info.identity.secure)) [[likely]] {
+    return write_line(target, info, ended, status, logs, exports);
   }
-  const std::string shown = hides ? target_with_hidden_credentials(path) : std::string(path);
-  const std::string normal = normal_authority(host, info.identity.secure);
-  write_line(method, normal, shown, info, ended, status, exports);
+  const std::string path =
+      hides ? target_with_hidden_credentials(target.path) : std::string(target.path);
+  const std::string host = normal_authority(target.host, info.identity.secure);
+  const Target shown{.method = target.method, .host = host, .path = path, .fields = target.fields};
+  write_line(shown, info, ended, status, logs, exports);
 }
 
-void RequestRecorder::write_line(std::string_view method, std::string_view host,
-                                 std::string_view path, const RequestInfo& info, Instant ended,
-                                 int status, bool exports) {
+void RequestRecorder::write_line(const Target& target, const RequestInfo& info, Instant ended,
+                                 int status, bool logs, bool exports) {
   const auto& [identity, timings, outcome, plan, inference, trace] = info;
   AccessLogEntry entry{.time = wall_time_.at(timings.started),
                        .request_id = identity.request_id,
@@ -289,9 +316,9 @@ void RequestRecorder::write_line(std::string_view method, std::string_view host,
                        .peer = identity.peer,
                        .listener = identity.listener,
                        .protocol = identity.protocol,
-                       .method = method,
-                       .host = host,
-                       .path = path,
+                       .method = target.method,
+                       .host = target.host,
+                       .path = target.path,
                        .route = identity.route,
                        .pool = identity.pool,
                        .backend = outcome.backend,
@@ -310,7 +337,23 @@ void RequestRecorder::write_line(std::string_view method, std::string_view host,
   entry.trace_id = trace_id_of(info);
   if (exports) [[unlikely]]
     record_spans(entry, info);
-  if (ring_ == nullptr) return;
+  if (!logs) return;
+  if (line_.shows_client_fields()) [[unlikely]]
+    return append_with_client_fields(entry, target.fields);
+  AccessLogBuffer buffer;
+  ring_->append(line_.format(entry, buffer));
+}
+
+void RequestRecorder::append_with_client_fields(AccessLogEntry entry, const Fields* fields) {
+  std::string referer;
+  if (fields != nullptr) {
+    entry.user_agent = fields->value(FieldId::user_agent).value_or("");
+    entry.referer = fields->value("referer").value_or("");
+  }
+  if (target_holds_credential(entry.referer)) {
+    referer = target_with_hidden_credentials(entry.referer);
+    entry.referer = referer;
+  }
   AccessLogBuffer buffer;
   ring_->append(line_.format(entry, buffer));
 }

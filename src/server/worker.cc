@@ -59,6 +59,7 @@ Worker::~Worker() {
 
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set) {
   loop_.set_busy_polling(may_busy_poll_ && config->busy_polling);
+  recorder_.set_log(config->access_log);
   auto next = std::make_shared<Plan>(
       std::move(config), std::move(pool_set),
       WorkerContext{loop_, metrics_registry_, index_, recorder_, held_bodies_, &memory_pressure_,
@@ -310,7 +311,8 @@ void Worker::descriptors_exhausted() {
 }
 
 void Worker::refused(const Refusal& refusal) {
-  recorder_.refused(refusal.method, refusal.host, refusal.path, refusal.info);
+  recorder_.refused({.method = refusal.method, .host = refusal.host, .path = refusal.path},
+                    refusal.info);
 }
 
 }  // namespace evenkeel

@@ -1,12 +1,10 @@
 #include "evenkeel/stats/access_log.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -22,6 +20,7 @@
 #include "evenkeel/base/log.h"
 #include "evenkeel/base/out_of_memory.h"
 #include "evenkeel/base/signals_blocked.h"
+#include "syslog_socket.h"
 
 namespace evenkeel {
 namespace {
@@ -49,44 +48,6 @@ void futex_wait(std::atomic<Word>& word, Word value, milliseconds timeout) {
 template <class Word>
 void futex_wake_all(std::atomic<Word>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
-}
-
-int open_file(const char* path) {
-  // O_NONBLOCK: a slow reader of a named pipe cannot block writes.
-  constexpr int flags = O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  const int fd = ::open(path, O_WRONLY | flags, 0640);
-  if (fd >= 0 || errno != ENXIO) return fd;
-  // A named pipe without a reader. Open for both, it keeps the first lines until one comes.
-  return ::open(path, O_RDWR | flags, 0640);
-}
-
-/// Duplicates an inherited descriptor. Other processes share its open file description, so that
-/// must not become non-blocking: a pipe or device, which could block, is opened again instead.
-int open_inherited(int fd) {
-  struct stat status{};
-  if (fstat(fd, &status) != 0) return -1;
-  if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
-    const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    const int anew = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (anew >= 0) return anew;
-  }
-  return fcntl(fd, F_DUPFD_CLOEXEC, 3);
-}
-
-int open_path(const std::string& path) {
-  if (path == "stdout") return open_inherited(STDOUT_FILENO);
-  if (path == "stderr") return open_inherited(STDERR_FILENO);
-  return open_file(path.c_str());
-}
-
-Error cannot_open(const std::string& path) {
-  return {.fault = Fault::internal,
-          .detail = "cannot open access log " + path + ": " + std::strerror(errno)};
-}
-
-bool is_socket(int fd) {
-  struct stat status{};
-  return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
 }  // namespace
@@ -127,6 +88,13 @@ bool AccessLogRing::append(std::string_view line) {
   return true;
 }
 
+/// The size of the line at `begin`, with its end. REQUIRES: it ends before `end`.
+std::size_t AccessLogRing::line_size(std::uint64_t begin, std::uint64_t end) const {
+  std::uint64_t at = begin;
+  while (at != end && bytes_[at & (capacity_ - 1)] != '\n') ++at;
+  return at - begin + 1;
+}
+
 void AccessLogRing::copy(std::uint64_t position, std::string_view line) {
   const std::size_t place = position & (capacity_ - 1);
   const std::size_t front = std::min(line.size(), capacity_ - place);
@@ -146,21 +114,16 @@ bool AccessLogRing::more_than_half_full() {
   return so;
 }
 
-Result<AccessLogDestination> AccessLogDestination::open(std::string path) {
-  const int fd = open_path(path);
-  if (fd < 0) return cannot_open(path);
-  return AccessLogDestination(std::move(path), fd);
-}
-
 Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, unsigned workers,
                                                    Options options) {
-  const int fd = open_path(path);
-  if (fd < 0) return cannot_open(path);
-  return std::unique_ptr<AccessLog>(new AccessLog(path, fd, workers, options));
+  auto destination = AccessLogDestination::open(path);
+  if (!destination) return std::move(destination.error());
+  return std::unique_ptr<AccessLog>(new AccessLog(std::move(*destination), workers, options));
 }
 
-AccessLog::AccessLog(std::string path, int fd, unsigned workers, Options options)
-    : path_(std::move(path)), options_(options), fd_(fd), socket_(is_socket(fd)) {
+AccessLog::AccessLog(AccessLogDestination destination, unsigned workers, Options options)
+    : path_(std::move(destination.path_)), options_(options) {
+  adopt(destination.fd_.take());
   for (unsigned i = 0; i < workers; ++i) {
     rings_.push_back(std::make_unique<AccessLogRing>(*this, options_.ring_bytes));
   }
@@ -179,9 +142,9 @@ AccessLog::~AccessLog() {
 
 Result<Done> AccessLog::reopen() {
   if (path_ == "stdout" || path_ == "stderr") return Done();
-  const int fd = open_path(path_);
-  if (fd < 0) return cannot_open(path_);
-  hand_to_writer(fd);
+  auto opened = AccessLogDestination::open(path_);
+  if (!opened) return std::move(opened.error());
+  switch_to(std::move(*opened));
   return Done();
 }
 
@@ -253,19 +216,21 @@ milliseconds AccessLog::next_nap() const {
       std::clamp(passed * std::min(ratio, 2.0), 1.0, static_cast<double>(max_nap.count()))));
 }
 
-/// Writes what is left before the thread ends. Waits for a slow reader, but not for a full disk.
+/// Writes what is left before the thread ends. Waits for a slow reader, but not for a full disk,
+/// nor for a syslog that is away.
 void AccessLog::close_down() {
   adopt_reopened();
   const Instant deadline = Clock::now() + options_.close_deadline;
   while (!empty()) {
     const Outcome outcome = drain();
-    const bool disk_full = outcome == Outcome::stuck && (errno == ENOSPC || errno == EDQUOT);
-    if (disk_full || Clock::now() >= deadline) break;
+    const bool is_hopeless = outcome == Outcome::stuck && errno != EAGAIN;
+    if (is_hopeless || Clock::now() >= deadline) break;
   }
   const std::uint64_t lost = dropped_.value();
   for (const auto& ring : rings_) discard(*ring, ring->worker_.end.load(std::memory_order_acquire));
   if (const std::uint64_t left = dropped_.value() - lost; left > 0) {
-    log::access_log.warning("the last " + std::to_string(left) + " lines of the access log are lost");
+    log::access_log.warning("the last " + std::to_string(left) +
+                            " lines of the access log are lost");
   }
 }
 
@@ -307,8 +272,10 @@ AccessLog::Outcome AccessLog::drain(AccessLogRing& ring) {
 }
 
 long AccessLog::write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end) {
+  if (syslog_) end = begin + ring.line_size(begin, end);
   const std::size_t place = begin & (ring.capacity_ - 1);
   const std::size_t front = std::min<std::size_t>(end - begin, ring.capacity_ - place);
+  if (syslog_) return send_line({ring.bytes_ + place, front}, {ring.bytes_, end - begin - front});
   std::array<iovec, 2> parts{iovec{ring.bytes_ + place, front},
                              iovec{ring.bytes_, end - begin - front}};
   const std::size_t count = parts[1].iov_len == 0 ? 1 : 2;
@@ -317,6 +284,15 @@ long AccessLog::write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t en
   message.msg_iov = parts.data();
   message.msg_iovlen = count;
   return sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/// Sends one line, which may be in two pieces, to a syslog. Its size, or -1 with errno.
+long AccessLog::send_line(std::string_view front, std::string_view back) {
+  const int sent = syslog_->send(fd_, front, back);
+  // Datagrams have a greatest size, that of the socket's buffer.
+  if (sent == EMSGSIZE) dropped_.add();
+  errno = sent;
+  return sent == 0 || sent == EMSGSIZE ? static_cast<long>(front.size() + back.size()) : -1;
 }
 
 /// Ends a torn line, so that the next one starts on its own line; false with errno.
@@ -330,7 +306,7 @@ bool AccessLog::finish_partial_line() {
 
 /// Handles a write that failed with errno. `some`: go on; `stuck`: retry later.
 AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
-  if (errno == ENOSPC || errno == EDQUOT) {
+  if (errno == ENOSPC || errno == EDQUOT || (syslog_ && errno != EAGAIN)) {
     report_failure(errno, "lines are kept in memory, and lost once that is full");
     return Outcome::stuck;
   }
@@ -352,8 +328,8 @@ void AccessLog::report_failure(int error, const char* effect) {
   if (now < next_report_) return;
   next_report_ = now + report_interval;
   failure_reported_ = true;
-  log::access_log.warning(std::string("the access log cannot be written: ") + std::strerror(error) + "; " +
-               effect);
+  log::access_log.warning(std::string("the access log cannot be written: ") + std::strerror(error) +
+                          "; " + effect);
   errno = error;  // `close_down` looks at it
 }
 
@@ -388,8 +364,13 @@ void AccessLog::adopt_reopened() {
   }
   line_torn_ = false;
   ::close(fd_);
+  adopt(fd);
+}
+
+void AccessLog::adopt(int fd) {
   fd_ = fd;
   socket_ = is_socket(fd);
+  syslog_ = SyslogSocket::of(fd);
 }
 
 bool AccessLog::empty() const {

@@ -1,104 +1,143 @@
 #include "evenkeel/stats/access_log_formatter.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
+#include "access_log_names.h"
+#include "access_log_values.h"
 #include "evenkeel/base/rfc3339.h"
 #include "log_text.h"
 
 namespace evenkeel {
 namespace {
 
+using namespace access_log_values;
 using namespace log_text;
+using access_log_names::json_key;
 
-// Maximum bytes of each value between its quotes. AccessLogBuffer must hold their sum.
-constexpr std::size_t max_request_id_bytes = 128;
-constexpr std::size_t max_trace_id_bytes = 32;
-constexpr std::size_t max_client_bytes = 64;
-constexpr std::size_t max_listener_bytes = 96;
-constexpr std::size_t max_protocol_bytes = 16;
-constexpr std::size_t max_method_bytes = 32;
-constexpr std::size_t max_host_bytes = 255;
-constexpr std::size_t max_path_bytes = 2048;
-constexpr std::size_t max_route_bytes = 255;
-constexpr std::size_t max_pool_bytes = 128;
-constexpr std::size_t max_backend_bytes = 255;
-constexpr std::size_t max_priority_bytes = 16;
-constexpr std::size_t max_tenant_bytes = 64;
-constexpr std::size_t max_reason_bytes = 48;
-constexpr std::size_t max_model_bytes = 256;
-constexpr std::size_t max_task_bytes = 16;
-constexpr std::size_t max_finish_reason_bytes = 64;
-constexpr std::size_t max_attempt_bytes =
-    max_backend_bytes + max_reason_bytes + 80;  // with its keys and number
-constexpr std::size_t max_keys_and_numbers_bytes = 1400;
-static_assert(max_request_id_bytes + max_trace_id_bytes + 2 * max_client_bytes +
-                  max_listener_bytes + max_protocol_bytes + max_method_bytes + max_host_bytes +
-                  max_path_bytes + max_route_bytes + max_pool_bytes + max_backend_bytes +
-                  max_priority_bytes + max_tenant_bytes + max_reason_bytes + max_model_bytes +
-                  max_task_bytes + max_finish_reason_bytes +
-                  AttemptList::capacity * max_attempt_bytes + max_keys_and_numbers_bytes <=
-              std::tuple_size_v<AccessLogBuffer>);
+/// Writes "31/Jan/2026:23:59:59 +0000", as Apache and nginx do.
+void put_local_time(char* at, std::chrono::sys_seconds time) {
+  constexpr char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  at = put_pair(at, static_cast<unsigned>(date.day()));
+  *at++ = '/';
+  std::memcpy(at, &months[3 * (static_cast<unsigned>(date.month()) - 1)], 3);
+  at[3] = '/';
+  const auto year = static_cast<unsigned>(std::clamp(static_cast<int>(date.year()), 0, 9999));
+  at = put_pair(put_pair(at + 4, year / 100), year % 100);
+  for (const auto part :
+       {clock.hours().count(), clock.minutes().count(), clock.seconds().count()}) {
+    *at = ':';
+    at = put_pair(at + 1, static_cast<unsigned>(part));
+  }
+  put(at, " +0000");
+}
 
+/// A line's time, as text and beyond its second.
+struct LineTime {
+  const AccessLogDates& dates;
+  unsigned fraction;  // in microseconds
+};
+
+/// Writes values as all formats have them. What is not known is nothing.
 class LineWriter : public Writer {
  public:
-  using Writer::number;
-  using Writer::Writer;
+  LineWriter(char* at, const LineTime& time) : Writer(at), time_(time) {}
 
-  void date(const std::array<char, 20>& date) { plain({date.data(), date.size()}); }
+  using Writer::number;
+  void flag(bool value) {
+    if (value) {
+      text("true");
+    } else {
+      text("false");
+    }
+  }
+  void milliseconds(Duration duration) { at_ = put_milliseconds(at_, duration); }
+  void time() {
+    plain({time_.dates.utc.data(), time_.dates.utc.size()});
+    at_ = put_pair(at_, time_.fraction / 10'000);
+    at_ = put_pair(at_, time_.fraction / 100 % 100);
+    at_ = put_pair(at_, time_.fraction % 100);
+    text("Z");
+  }
+  void null() {}
+  template <class Integer>
+  void number(const std::optional<Integer>& value) {
+    if (value) number(static_cast<std::uint64_t>(*value));
+  }
+  void milliseconds(const std::optional<Duration>& duration) {
+    if (duration) milliseconds(*duration);
+  }
+
+ protected:
+  std::string_view local_time() const {
+    return {time_.dates.local.data(), time_.dates.local.size()};
+  }
+  const LineTime& line_time() const { return time_; }
+  void byte(char c) { *at_++ = c; }
+
+ private:
+  LineTime time_;
+};
+
+template <std::size_t N>
+constexpr std::uint64_t word_at(const std::array<char, N>& text, std::size_t offset) {
+  std::array<char, sizeof(std::uint64_t)> bytes{};
+  std::copy_n(text.begin() + offset, bytes.size(), bytes.begin());
+  return std::bit_cast<std::uint64_t>(bytes);
+}
+
+/// Writes values of JSON.
+class JsonWriter : public LineWriter {
+ public:
+  using LineWriter::LineWriter;
+  using LineWriter::milliseconds;
+  using LineWriter::number;
+
+  /// Writes the key as constants of the code, the last of which overlaps the one before.
+  template <AccessLogField field>
+  [[gnu::always_inline]] void key() {
+    constexpr std::size_t size = json_key<field>.size();
+    static_assert(size >= sizeof(std::uint64_t));
+    const auto put_word = [this]<std::size_t offset>() [[gnu::always_inline]] {
+      constexpr std::uint64_t word = word_at(json_key<field>, offset);
+      std::memcpy(at_ + offset, &word, sizeof word);
+    };
+    const auto put_words = [&]<std::size_t... i>(std::index_sequence<i...>) [[gnu::always_inline]] {
+      (put_word.template operator()<std::min(i * sizeof(std::uint64_t), size - 8)>(), ...);
+    };
+    put_words(std::make_index_sequence<(size + 7) / 8>());
+    at_ += size;
+  }
+  void null() { text("null"); }
   template <class Integer>
   void number(const std::optional<Integer>& value) {
     at_ = value ? put_number(at_, *value) : put(at_, "null");
   }
-  /// Two digits. REQUIRES: value < 100.
-  void pair(unsigned value) { at_ = put_pair(at_, value); }
-  void milliseconds(Duration duration) { at_ = put_milliseconds(at_, duration); }
   void milliseconds(const std::optional<Duration>& duration) {
     at_ = duration ? put_milliseconds(at_, *duration) : put(at_, "null");
   }
+  void time() {
+    text("\"");
+    LineWriter::time();
+    text("\"");
+  }
+  void time_local() { string(local_time(), local_time().size()); }
+  /// Goes on where another writer has ended.
+  void go_on_at(char* at) { at_ = at; }
+  void attempts(const AccessLogEntry& entry) { at_ = put_attempts(*this, entry); }
+  void request(const AccessLogEntry& entry) { at_ = put_request(*this, entry); }
+
+ private:
+  static char* put_attempts(JsonWriter line, const AccessLogEntry& entry);
+  static char* put_request(JsonWriter line, const AccessLogEntry& entry);
 };
 
-/// Writes what was requested, by which client, and which backend got it.
-void write_target(LineWriter& line, const AccessLogEntry& entry) {
-  line.text(",\"request_id\":");
-  line.string(entry.request_id, max_request_id_bytes);
-  if (!entry.trace_id.empty()) {
-    line.text(",\"trace_id\":");
-    line.string(entry.trace_id, max_trace_id_bytes);
-  }
-  line.text(",\"client\":");
-  line.string(entry.client, max_client_bytes);
-  if (!entry.peer.empty()) {
-    line.text(",\"peer\":");
-    line.string(entry.peer, max_client_bytes);
-  }
-  line.text(",\"listener\":");
-  line.string(entry.listener, max_listener_bytes);
-  line.text(",\"protocol\":");
-  line.string(entry.protocol, max_protocol_bytes);
-  line.text(",\"method\":");
-  line.string(entry.method, max_method_bytes);
-  line.text(",\"host\":");
-  line.string(entry.host, max_host_bytes);
-  line.text(",\"path\":");
-  line.string(entry.path, max_path_bytes);
-  line.text(",\"route\":");
-  line.string(entry.route, max_route_bytes);
-  line.text(",\"pool\":");
-  line.string(entry.pool, max_pool_bytes);
-  line.text(",\"backend\":");
-  line.string(entry.backend, max_backend_bytes);
-  if (!entry.priority.empty()) {
-    line.text(",\"priority\":");
-    line.string(entry.priority, max_priority_bytes);
-  }
-  if (!entry.tenant.empty()) {
-    line.text(",\"tenant\":");
-    line.string(entry.tenant, max_tenant_bytes);
-  }
-}
-
-void write_attempts(LineWriter& line, const AccessLogEntry& entry) {
-  line.text(",\"attempts\":[");
+char* JsonWriter::put_attempts(JsonWriter line, const AccessLogEntry& entry) {
+  line.text("[");
   for (const AttemptRecord& attempt : entry.attempts) {
     const bool last = &attempt == &entry.attempts.back();
     line.text("{\"backend\":");
@@ -107,7 +146,7 @@ void write_attempts(LineWriter& line, const AccessLogEntry& entry) {
     line.string(outcome_of(attempt, last, entry.reason), max_reason_bytes);
     if (attempt.status != 0) {
       line.text(",\"status\":");
-      line.number(attempt.status);
+      line.number(std::uint64_t{attempt.status});
     }
     line.text(",\"connect_ms\":");
     line.milliseconds(attempt.connect);
@@ -115,57 +154,177 @@ void write_attempts(LineWriter& line, const AccessLogEntry& entry) {
     if (!last) line.text(",");
   }
   line.text("]");
+  return line.end();
 }
 
-void write_times(LineWriter& line, const AccessLogEntry& entry) {
-  line.text(",\"duration_ms\":");
-  line.milliseconds(entry.duration);
-  line.text(",\"head_ms\":");
-  line.milliseconds(entry.head);
-  line.text(",\"wait_ms\":");
-  line.milliseconds(entry.waited);
-  line.text(",\"connect_ms\":");
-  line.milliseconds(entry.connect);
-  line.text(",\"retry_ms\":");
-  line.milliseconds(entry.retry);
-  line.text(",\"overhead_ms\":");
-  line.milliseconds(entry.overhead);
-  line.text(",\"backend_ms\":");
-  line.milliseconds(entry.backend_time);
-  line.text(",\"ttfb_ms\":");
-  line.milliseconds(entry.first_byte);
-}
-
-void write_inference(LineWriter& line, const AccessLogInference& inference) {
-  line.text(",\"model\":");
-  line.string(inference.model, max_model_bytes);
-  line.text(",\"task\":");
-  line.string(inference.task, max_task_bytes);
-  if (inference.stream) {
-    line.text(",\"stream\":true");
-  } else {
-    line.text(",\"stream\":false");
+char* JsonWriter::put_request(JsonWriter line, const AccessLogEntry& entry) {
+  if (entry.method.empty()) {
+    line.null();
+    return line.end();
   }
-  line.text(",\"max_tokens\":");
-  line.number(inference.max_tokens);
-  line.text(",\"prompt_bytes\":");
-  line.number(inference.prompt_bytes);
-  line.text(",\"prompt_tokens\":");
-  line.number(inference.prompt_tokens);
-  line.text(",\"completion_tokens\":");
-  line.number(inference.completion_tokens);
-  line.text(",\"cached_tokens\":");
-  line.number(inference.cached_tokens);
-  line.text(",\"finish_reason\":");
-  line.string(inference.finish_reason, max_finish_reason_bytes);
-  line.text(",\"body_ms\":");
-  line.milliseconds(inference.awaited_body);
-  line.text(",\"ttft_ms\":");
-  line.milliseconds(inference.first_token);
-  line.text(",\"tpot_ms\":");
-  line.milliseconds(inference.per_output_token);
-  line.text(",\"max_gap_ms\":");
-  line.milliseconds(inference.max_gap);
+  char* at = put(line.end(), "\"");
+  at = put_escaped(at, entry.method, max_method_bytes);
+  at = put(at, " ");
+  at = put_escaped(at, entry.path, max_path_bytes);
+  at = put(at, " ");
+  at = put_escaped(at, entry.protocol, max_protocol_bytes);
+  return put(at, "\"");
+}
+
+/// Writes values of logfmt: in quotes, and escaped as JSON, where they have a blank, '=' or more.
+class LogfmtWriter : public LineWriter {
+ public:
+  using LineWriter::LineWriter;
+
+  void string(std::string_view value, std::size_t capacity) {
+    const auto needs_quotes = [](char c) { return special(c) || c == ' ' || c == '='; };
+    if (std::ranges::any_of(value, needs_quotes)) {
+      at_ = put_escaped_string(at_, value, capacity);
+    } else {
+      at_ = put_escaped(at_, value, capacity);
+    }
+  }
+  void time_local() { string(local_time(), local_time().size()); }
+  void request(const AccessLogEntry& entry) {
+    if (entry.method.empty()) return;
+    JsonWriter json(at_, line_time());
+    json.request(entry);
+    at_ = json.end();
+  }
+  void attempts(const AccessLogEntry& entry) {
+    if (entry.attempts.empty()) return;
+    byte('"');
+    for (const AttemptRecord& attempt : entry.attempts) {
+      const bool last = &attempt == &entry.attempts.back();
+      at_ = put_escaped(at_, attempt.backend, max_backend_bytes);
+      byte('/');
+      at_ = put_escaped(at_, outcome_of(attempt, last, entry.reason), max_reason_bytes);
+      byte(last ? '"' : ',');
+    }
+  }
+};
+
+/// Writes values of a template, escaped as nginx does. No value has the byte by which it ends.
+class TextWriter : public LineWriter {
+ public:
+  TextWriter(char* at, const LineTime& time, char delimiter)
+      : LineWriter(at, time), delimiter_(delimiter) {}
+
+  void string(std::string_view value, std::size_t capacity) {
+    escaped(value, capacity, delimiter_);
+  }
+  void time_local() { plain(local_time()); }
+  void request(const AccessLogEntry& entry) {
+    if (entry.method.empty()) return;
+    escaped(entry.method, max_method_bytes, ' ');
+    byte(' ');
+    escaped(entry.path, max_path_bytes, ' ');
+    byte(' ');
+    escaped(entry.protocol, max_protocol_bytes, ' ');
+  }
+  void attempts(const AccessLogEntry& entry) {
+    for (const AttemptRecord& attempt : entry.attempts) {
+      const bool last = &attempt == &entry.attempts.back();
+      escaped(attempt.backend, max_backend_bytes, delimiter_);
+      byte('/');
+      escaped(outcome_of(attempt, last, entry.reason), max_reason_bytes, delimiter_);
+      if (!last) byte(',');
+    }
+  }
+
+ private:
+  /// `other`: a byte that must not appear, beside the delimiter.
+  void escaped(std::string_view value, std::size_t capacity, char other) {
+    constexpr char digits[] = "0123456789ABCDEF";
+    const char* const last = at_ + capacity;
+    char* cut = at_;  // the last position from which "..." still fits
+    for (const char c : value) {
+      const bool escapes = special(c) || c == delimiter_ || c == other;
+      const std::ptrdiff_t size = escapes ? 4 : 1;
+      if (last - at_ < size) {
+        at_ = put(cut, "...");
+        return;
+      }
+      if (last - at_ >= 3) cut = at_;
+      if (!escapes) {
+        byte(c);
+        continue;
+      }
+      const auto code = static_cast<unsigned char>(c);
+      at_ = put(at_, "\\x");
+      byte(digits[code >> 4]);
+      byte(digits[code & 15]);
+    }
+  }
+
+  char delimiter_;
+};
+
+template <AccessLogField field>
+[[gnu::always_inline]] inline void write_present(JsonWriter& line, const AccessLogEntry& entry) {
+  line.key<field>();
+  write_value(field, entry, line);
+}
+
+template <AccessLogField... fields>
+[[gnu::always_inline]] inline void write_all(JsonWriter& line, const AccessLogEntry& entry) {
+  const auto write = [&]<AccessLogField field>() [[gnu::always_inline]] {
+    if (!is_absent(field, entry)) write_present<field>(line, entry);
+  };
+  (write.template operator()<fields>(), ...);
+}
+
+/// Writes the fields of a request to a model. Returns the end, so that the caller's writer need not
+/// be in memory.
+[[gnu::noinline]] char* put_model_fields(JsonWriter line, const AccessLogEntry& entry) {
+  using enum AccessLogField;
+  write_all<model, task, stream, max_tokens, prompt_bytes, prompt_tokens, completion_tokens,
+            cached_tokens, finish_reason, body_ms, ttft_ms, tpot_ms, max_gap_ms>(line, entry);
+  return line.end();
+}
+
+/// Writes the usual fields. All that can be is settled when this is compiled: most requests get
+/// such a line.
+char* put_usual_json(JsonWriter line, const AccessLogEntry& entry) {
+  using enum AccessLogField;
+  write_all<time, request_id, trace_id, client, peer, listener, protocol, method, host, path, route,
+            pool, backend, priority, tenant, status, grpc_status, reason, attempts, bytes_in,
+            bytes_out, duration_ms, head_ms, wait_ms, connect_ms, retry_ms, overhead_ms, backend_ms,
+            ttfb_ms>(line, entry);
+  if (entry.inference != nullptr) [[unlikely]]
+    line.go_on_at(put_model_fields(line, entry));
+  write_present<aborted>(line, entry);
+  line.text("}\n");
+  return line.end();
+}
+
+/// Writes keys and values; leaves out fields that are absent and, of logfmt, those without a value.
+template <class Line>
+char* write_keys(const AccessLogLayout& layout, const AccessLogEntry& entry, char* at,
+                 const LineTime& time) {
+  for (const AccessLogLayout::Part& part : layout.parts) {
+    if (!part.field || is_absent(*part.field, entry)) continue;
+    Line line(at, time);
+    line.plain(part.text);
+    const char* const value = line.end();
+    write_value(*part.field, entry, line);
+    if (line.end() != value) at = line.end();
+  }
+  return at;
+}
+
+char* write_template(const AccessLogLayout& layout, const AccessLogEntry& entry, char* at,
+                     const LineTime& time) {
+  for (const AccessLogLayout::Part& part : layout.parts) {
+    TextWriter line(at, time, part.delimiter);
+    line.plain(part.text);
+    at = line.end();
+    if (!part.field) continue;
+    if (!is_absent(*part.field, entry)) write_value(*part.field, entry, line);
+    if (line.end() == at) line.text("-");
+    at = line.end();
+  }
+  return put(at, "\n");
 }
 
 }  // namespace
@@ -188,44 +347,29 @@ std::string_view AccessLogFormatter::format(const AccessLogEntry& entry, AccessL
   const std::int64_t second = micros / 1'000'000;
   if (second != second_) {
     second_ = second;
-    *put_rfc3339(date_.data(), std::chrono::sys_seconds(std::chrono::seconds(second))) = '.';
+    const std::chrono::sys_seconds begin{std::chrono::seconds(second)};
+    *put_rfc3339(dates_.utc.data(), begin) = '.';
+    put_local_time(dates_.local.data(), begin);
   }
-
-  LineWriter line(buffer.data());
-  line.text("{\"time\":\"");
-  line.date(date_);
-  const auto fraction = static_cast<unsigned>(micros % 1'000'000);
-  line.pair(fraction / 10'000);
-  line.pair(fraction / 100 % 100);
-  line.pair(fraction % 100);
-  line.text("Z\"");
-  write_target(line, entry);
-  line.text(",\"status\":");
-  if (entry.status <= 0) {
-    line.text("null");
+  const LineTime time{dates_, static_cast<unsigned>(micros % 1'000'000)};
+  char* const begin = buffer.data();
+  char* end = nullptr;
+  if (layout_.style == AccessLogLayout::Style::text) [[unlikely]] {
+    end = write_template(layout_, entry, begin, time);
+  } else if (layout_.style == AccessLogLayout::Style::logfmt) [[unlikely]] {
+    end = put(write_keys<LogfmtWriter>(layout_, entry, begin, time), "\n");
+    // Every key has a blank in front.
+    if (end - begin > 1) return {begin + 1, static_cast<std::size_t>(end - begin - 1)};
+  } else if (!layout_.parts.empty()) [[unlikely]] {
+    end = write_keys<JsonWriter>(layout_, entry, begin, time);
+    if (end == begin) ++end;
+    end = put(end, "}\n");
+    *begin = '{';  // in place of the first comma
   } else {
-    line.number(static_cast<unsigned>(entry.status));
+    end = put_usual_json(JsonWriter(begin, time), entry);
+    *begin = '{';
   }
-  if (entry.grpc_status) {
-    line.text(",\"grpc_status\":");
-    line.number(*entry.grpc_status);
-  }
-  line.text(",\"reason\":");
-  line.string(entry.reason, max_reason_bytes);
-  write_attempts(line, entry);
-  line.text(",\"bytes_in\":");
-  line.number(entry.bytes_in);
-  line.text(",\"bytes_out\":");
-  line.number(entry.bytes_out);
-  write_times(line, entry);
-  if (entry.inference != nullptr) [[unlikely]]
-    write_inference(line, *entry.inference);
-  if (entry.aborted) {
-    line.text(",\"aborted\":true}\n");
-  } else {
-    line.text(",\"aborted\":false}\n");
-  }
-  return {buffer.data(), static_cast<std::size_t>(line.end() - buffer.data())};
+  return {begin, static_cast<std::size_t>(end - begin)};
 }
 
 }  // namespace evenkeel

@@ -317,7 +317,8 @@ TEST(ConfigReader, DistinguishesTextFromNumbersAndFlags) {
   EXPECT_THAT(problems_of(pool_with("    debug_headers: yes\n")),
               ElementsAre(HasSubstr("expected true or false, found 'yes'; did you mean 'true'?")));
   EXPECT_THAT(problems_of(with_pool("access_log:\n")),
-              ElementsAre("1:1 access_log: expected a mapping of path, format, found nothing"));
+              ElementsAre("1:1 access_log: expected a mapping of path, format, fields, sample, "
+                          "slow, found nothing"));
 }
 
 TEST(ConfigReader, RequiresAListWhereOneIsExpected) {

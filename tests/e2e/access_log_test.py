@@ -2,14 +2,17 @@
 
 import json
 import os
+import pathlib
 import re
 import signal
+import socket
 import threading
 import time
 import unittest
 
 import case
 import http2
+import process
 from ports import refusing_address
 from stream import Stream, exchange
 
@@ -18,6 +21,111 @@ FIELDS = ["time", "request_id", "client", "listener", "protocol", "method", "hos
           "head_ms", "wait_ms", "connect_ms", "retry_ms", "overhead_ms", "backend_ms", "ttfb_ms", "aborted"]
 # The duration is their sum.
 PARTS = ["head_ms", "wait_ms", "connect_ms", "retry_ms", "overhead_ms", "backend_ms"]
+
+
+# The format `combined` of nginx: what no value may hold stays outside of its group.
+COMBINED = re.compile(
+    r'(?P<client>\S+) - (?P<user>\S+) \[(?P<time>\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] '
+    r'"(?P<method>[^" \\]+) (?P<path>(?:[^" \\]|\\x[0-9A-F]{2})+) (?P<protocol>HTTP/[0-9.]+)" '
+    r'(?P<status>\d{3}) (?P<bytes>\d+) '
+    r'"(?P<referer>(?:[^"\\]|\\x[0-9A-F]{2})*)" "(?P<agent>(?:[^"\\]|\\x[0-9A-F]{2})*)"')
+
+
+class Formats(case.Case):
+    def logged(self, count, daemon):
+        def lines():
+            found = daemon.access_path.read_bytes().splitlines()
+            return len(found) >= count and [each.decode("ascii") for each in found]
+        return self.eventually(lines, f"{count} lines")
+
+    def start(self, access_log, *backends, **config):
+        path = pathlib.Path(self.folder()) / "access.log"
+        daemon = self.start_daemon(*backends, access_log={"path": str(path), **access_log}, **config)
+        daemon.access_path = path
+        return daemon
+
+    def test_combined_is_what_readers_of_nginx_logs_take(self):
+        daemon = self.start({"format": "combined"}, self.backend(lambda ask: ask.answer(b"x" * 321)),
+                            workers=1)
+        exchange(daemon.address, "POST", "/v1/x?q=1", [
+            ("User-Agent", 'evil" 200 1 "-" "x\\'), ("Referer", "https://a.example/?api_key=secret")])
+        for target in ('/"] 200', '/a"b[c]'):
+            self.assertEqual(exchange(daemon.address, target=target).status, 400)
+        lines = self.logged(3, daemon)
+        found = [COMBINED.fullmatch(line) for line in lines]
+        self.assertTrue(all(found), lines)
+        self.assertEqual(found[0].group("client", "user", "method", "path", "protocol", "status", "bytes"),
+                         ("127.0.0.1", "-", "POST", "/v1/x?q=1", "HTTP/1.1", "200", "321"))
+        self.assertEqual(found[0]["agent"], r'evil\x22 200 1 \x22-\x22 \x22x\x5C')
+        self.assertNotIn("secret", lines[0])
+        self.assertEqual(found[2].group("path", "status"), (r"/a\x22b[c]", "400"))
+        self.assertEqual(len(lines), 3)
+
+    def test_logfmt_quotes_what_needs_it(self):
+        daemon = self.start({"format": "logfmt", "fields": ["status", "path", "user_agent", "attempts"]},
+                            backend := self.backend())
+        exchange(daemon.address, target="/a?b=c", fields=[("User-Agent", 'curl "x" status=500')])
+        self.assertEqual(self.logged(1, daemon),
+                         [rf'status=200 path="/a?b=c" user_agent="curl \"x\" status=500" '
+                          rf'attempts="{backend.address}/answered"'])
+
+    def test_a_template_and_a_reload_that_changes_it(self):
+        daemon = self.start({"format": "$method $path $status"}, self.backend(), workers=1)
+        exchange(daemon.address, target="/a")
+        self.assertEqual(self.logged(1, daemon), ["GET /a 200"])
+        config = json.loads(daemon.config_path.read_text())
+        config["access_log"]["format"] = "json"
+        config["access_log"]["fields"] = ["path", "status"]
+        daemon.config_path.write_text(json.dumps(config))
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_line("reloaded ")
+        exchange(daemon.address, target="/b")
+        self.assertEqual(self.logged(2, daemon)[1], '{"path":"/b","status":200}')
+        self.assertIn("fields: [path, status]", daemon.api("config")["yaml"])
+
+    def test_only_failures_and_slow_requests_are_logged(self):
+        def answer(ask):
+            if ask.target == "/slow":
+                time.sleep(0.5)
+            ask.answer(b"x", status=503 if ask.target == "/fails" else 200)
+
+        daemon = self.start({"sample": 0, "slow": "400ms", "format": "$path $status"},
+                            self.backend(answer), workers=1, pool={"retry": {"attempts": 1}})
+        for target in ("/one", "/fails", "/two", "/slow", "/three"):
+            exchange(daemon.address, target=target)
+        self.assertEqual(daemon.stop(), 0)
+        self.assertEqual(daemon.access_path.read_text().splitlines(), ["/fails 503", "/slow 200"])
+
+    def test_a_sample_of_the_rest_is_logged(self):
+        daemon = self.start({"sample": "50%"}, self.backend())
+        for _ in range(60):
+            exchange(daemon.address)
+        self.assertEqual(daemon.stop(), 0)
+        count = len(daemon.access_path.read_text().splitlines())
+        self.assertTrue(5 < count < 55, count)
+
+    def test_syslog_gets_each_line(self):
+        where = pathlib.Path(self.folder()) / "log"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as syslog:
+            syslog.bind(str(where))
+            syslog.settimeout(20)
+            daemon = self.start_daemon(self.backend(), access_log={"path": f"syslog:{where}", "format": "$path $status"})
+            exchange(daemon.address, target="/a")
+            self.assertRegex(syslog.recv(65536).decode(),
+                             r"^<190>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d evenkeel\[\d+\]: /a 200$")
+
+    def test_a_syslog_that_is_not_there_is_an_error_with_its_cure(self):
+        done = process.command("check", "-c", self.config_file({
+            "access_log": {"path": "syslog:/nowhere/log"},
+            "pools": [{"name": "p", "backends": ["127.0.0.1:1"]}]}))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/log cannot be reached: No such file", done.stderr)
+        self.assertIn("start the local syslog or journal", done.stderr)
+
+    def config_file(self, config):
+        path = pathlib.Path(self.folder()) / "file.yaml"
+        path.write_text(json.dumps(config))
+        return str(path)
 
 
 class AccessLog(case.Case):

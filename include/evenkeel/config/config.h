@@ -452,11 +452,12 @@ struct TenantConfig {
   bool operator==(const TenantConfig&) const = default;
 };
 
-enum class AccessLogFormat { json };
-
 struct AccessLogConfig {
-  std::string path = "stdout";  // stdout, stderr, off, or a file
-  AccessLogFormat format = AccessLogFormat::json;
+  std::string path = "stdout";      // stdout, stderr, syslog, syslog:SOCKET, off, or a file
+  std::string format = "json";      // json, logfmt, combined, or a template
+  std::vector<std::string> fields;  // of json and logfmt; empty: the usual ones
+  double sample = 1;                // of requests that neither failed nor were slow
+  milliseconds slow{30'000};        // a response that begins later is logged always; 0: none is
 
   bool operator==(const AccessLogConfig&) const = default;
 };

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "evenkeel/base/loop.h"
+#include "evenkeel/base/rng.h"
+#include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/stats/access_log_formatter.h"
@@ -13,9 +15,16 @@ namespace evenkeel {
 /// Counts and logs the requests of one worker. Thread: the worker's.
 class RequestRecorder {
  public:
+  /// What a request asked for.
+  struct Target {
+    std::string_view method;
+    std::string_view host;
+    std::string_view path;
+    const Fields* fields = nullptr;  ///< its header; null: not known
+  };
+
   /// `ring` null: no access log.
-  RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring)
-      : loop_(loop), worker_metrics_(worker_metrics), ring_(ring) {}
+  RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring);
 
   /// Records requests that are dropped from now on with the fault `draining`, not `client_gone`.
   void start_draining() { draining_ = true; }
@@ -28,27 +37,21 @@ class RequestRecorder {
       worker_metrics_.tenant(tenant).in_flight.add();
   }
   /// A request has ended.
-  void record_end(std::string_view method, std::string_view host, std::string_view path,
-                  const RequestInfo& info);
+  void record_end(const Target& target, const RequestInfo& info);
   /// A request was refused before it reached the filters.
-  void refused(std::string_view method, std::string_view host, std::string_view path,
-               const RequestInfo& info);
+  void refused(const Target& target, const RequestInfo& info);
+  /// Which requests get a line from now on, and how it is written.
+  void set_log(const AccessLogConfig& config);
 
  private:
-  /// What a request asked for.
-  struct Target {
-    std::string_view method;
-    std::string_view host;
-    std::string_view path;
-  };
-
   void record_recent(RecentRequests& requests, const Target& target, const RequestInfo& info,
                      Instant ended, int status);
   /// The line, and the spans, have the host in its normal form, and no credential.
-  void write(std::string_view method, std::string_view host, std::string_view path,
-             const RequestInfo& info, Instant ended, int status);
-  void write_line(std::string_view method, std::string_view host, std::string_view path,
-                  const RequestInfo& info, Instant ended, int status, bool exports);
+  void write(const Target& target, const RequestInfo& info, Instant ended, int status);
+  void write_line(const Target& target, const RequestInfo& info, Instant ended, int status,
+                  bool logs, bool exports);
+  [[gnu::noinline]] bool is_chosen(const RequestInfo& info, Instant ended, int status);
+  [[gnu::noinline]] void append_with_client_fields(AccessLogEntry entry, const Fields* fields);
   void record_spans(const AccessLogEntry& entry, const RequestInfo& info);
   [[gnu::noinline]] void append_spans(const AccessLogEntry& entry, const RequestSpans& spans,
                                       std::uint64_t count);
@@ -57,6 +60,10 @@ class RequestRecorder {
   WorkerMetrics& worker_metrics_;
   AccessLogRing* ring_;
   bool draining_ = false;
+  bool logs_all_ = true;
+  double sample_ = 1;  // of requests that neither failed nor were slow
+  Duration slow_ = Duration::max();
+  Rng rng_;
   WallClock wall_time_;
   AccessLogFormatter line_;
 };

@@ -1,5 +1,5 @@
 // Writes the access log: one ring buffer per worker, and one thread that writes all of them to a
-// file, a pipe or a terminal. No worker waits for I/O.
+// file, a pipe, a terminal or a syslog. No worker waits for I/O.
 #pragma once
 
 #include <atomic>
@@ -21,6 +21,7 @@
 namespace evenkeel {
 
 class AccessLog;
+class SyslogSocket;
 
 /// The lines of one worker that wait for the writer. The kernel allocates its memory on first use.
 class AccessLogRing {
@@ -39,6 +40,7 @@ class AccessLogRing {
   friend class AccessLog;
   void copy(std::uint64_t position, std::string_view line);
   bool more_than_half_full();
+  std::size_t line_size(std::uint64_t begin, std::uint64_t end) const;
 
   // Positions only grow; a byte is at its position modulo the capacity.
   struct alignas(64) {
@@ -55,10 +57,12 @@ class AccessLogRing {
   std::size_t capacity_;  // a power of two
 };
 
-/// A file, pipe or terminal that is open for an access log. Closes it unless a log takes it.
+/// A file, pipe, terminal or socket that is open for an access log. Closes it unless a log takes
+/// it.
 class AccessLogDestination {
  public:
-  /// `path`: "stdout", "stderr" or a file, which is created or appended to. May block. Thread: any.
+  /// `path`: "stdout", "stderr", "syslog", "syslog:SOCKET", or a file, which is created or appended
+  /// to. May block. Thread: any.
   static Result<AccessLogDestination> open(std::string path);
 
  private:
@@ -71,8 +75,8 @@ class AccessLogDestination {
 /// The access log. Without traffic its thread sleeps and has no timer.
 ///
 /// While a disk is full the rings keep their lines, and the write is repeated. Lines for a pipe
-/// without a reader (EPIPE) are lost. Every lost line is counted. That lines cannot be written is
-/// reported in the daemon's log, once.
+/// without a reader (EPIPE) are lost. A syslog that is away is looked for again. Every lost line is
+/// counted. That lines cannot be written is reported in the daemon's log, once.
 class AccessLog {
  public:
   struct Options {
@@ -81,7 +85,7 @@ class AccessLog {
         2'000};  ///< how long the destructor waits for a slow reader
   };
 
-  /// `path`: "stdout", "stderr" or a file, which is appended to.
+  /// `path`: as AccessLogDestination::open takes it.
   static Result<std::unique_ptr<AccessLog>> open(const std::string& path, unsigned workers,
                                                  Options options);
   static Result<std::unique_ptr<AccessLog>> open(const std::string& path, unsigned workers) {
@@ -110,11 +114,12 @@ class AccessLog {
   enum class State : std::uint32_t { awake, napping, asleep };  // of the writer
   enum class Outcome { nothing, some, stuck };                  // of writing; `stuck`: retry later
 
-  AccessLog(std::string path, int fd, unsigned workers, Options options);
+  AccessLog(AccessLogDestination destination, unsigned workers, Options options);
   void run();
   Outcome drain();
   Outcome drain(AccessLogRing& ring);
   long write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end);
+  long send_line(std::string_view front, std::string_view back);
   bool finish_partial_line();
   Outcome failed(AccessLogRing& ring, std::uint64_t end);
   void report_failure(int error, const char* effect);
@@ -122,6 +127,7 @@ class AccessLog {
   void discard(AccessLogRing& ring, std::uint64_t until);
   void hand_to_writer(int fd);
   void adopt_reopened();
+  void adopt(int fd);
   std::chrono::milliseconds next_nap() const;
   void close_down();
   void sleep(State state, std::chrono::milliseconds timeout);
@@ -131,8 +137,9 @@ class AccessLog {
 
   std::string path_;
   const Options options_;
-  int fd_;  // used by the writer only, once it runs
-  bool socket_;
+  int fd_ = -1;  // used by the writer only, once it runs
+  bool socket_ = false;
+  std::unique_ptr<SyslogSocket> syslog_;   // null: it is none, `fd_` gets lines as they are
   AccessLogRing* partial_ring_ = nullptr;  // the ring whose last line is written in part
   bool failure_reported_ = false;          // and no write has succeeded since
   Instant next_report_{};                  // of a failure

@@ -1,4 +1,4 @@
-// Formats one request as one line of JSON. docs/observability.md describes the fields.
+// Formats one request as one line, usually of JSON. docs/observability.md describes the fields.
 #pragma once
 
 #include <array>
@@ -7,9 +7,11 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "evenkeel/base/attempt_list.h"
 #include "evenkeel/base/clock.h"
+#include "evenkeel/stats/access_log_format.h"
 
 namespace evenkeel {
 
@@ -70,6 +72,8 @@ struct AccessLogEntry {
   std::optional<Duration> first_byte;    ///< from the first byte to the response's beginning
   const AccessLogInference* inference = nullptr;  ///< left out of the line if null
   bool aborted = false;
+  std::string_view user_agent;  ///< this and the next only where the layout shows client fields
+  std::string_view referer;
 };
 
 /// Converts monotonic instants to wall-clock time. Compares the two clocks once a second.
@@ -99,18 +103,29 @@ class WallClock {
 };
 
 /// Large enough for the line of any request. Leave it uninitialised.
-using AccessLogBuffer = std::array<char, 9216>;
+using AccessLogBuffer = std::array<char, 16384>;
 
-/// Writes lines. Long values are cut and end in "..."; a line is valid JSON whatever bytes it is
-/// given. Thread: one.
+/// The second of a line's time as text.
+struct AccessLogDates {
+  std::array<char, 20> utc{};    ///< "2026-01-31T23:59:59."
+  std::array<char, 26> local{};  ///< "31/Jan/2026:23:59:59 +0000"
+};
+
+/// Writes lines. Long values are cut and end in "..."; whatever bytes a line is given, it is one
+/// line, and valid JSON if it is to be JSON. Thread: one.
 class AccessLogFormatter {
  public:
+  /// Writes lines as `layout` says from now on.
+  void set_layout(AccessLogLayout layout) { layout_ = std::move(layout); }
+  /// True if lines show what AccessLogLayout calls so.
+  bool shows_client_fields() const { return layout_.shows_client_fields; }
   /// The line, newline and all, inside `buffer`.
   std::string_view format(const AccessLogEntry& entry, AccessLogBuffer& buffer);
 
  private:
-  std::int64_t second_ = -1;     // that date_ shows
-  std::array<char, 20> date_{};  // "2026-01-31T23:59:59."
+  AccessLogLayout layout_;
+  std::int64_t second_ = -1;  // that dates_ show
+  AccessLogDates dates_;
 };
 
 }  // namespace evenkeel
