@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "evenkeel/base/attempt_list.h"
+#include "evenkeel/stats/sequence_lock.h"
 
 namespace evenkeel {
 
@@ -107,16 +108,8 @@ class RecentRequests {
  private:
   static_assert(std::is_trivially_copyable_v<RecentRequest>);
   static_assert(sizeof(RecentRequest) % sizeof(std::uint64_t) == 0);
-  static constexpr std::size_t words = sizeof(RecentRequest) / sizeof(std::uint64_t);
-
-  /// A sequence lock: `version` is odd while the words change, and 0 before the first request.
-  struct Slot {
-    std::atomic<std::uint64_t> version{0};
-    std::array<std::atomic<std::uint64_t>, words> copy{};
-  };
+  using Slot = SequenceLocked<sizeof(RecentRequest) / sizeof(std::uint64_t)>;
   using Slots = std::array<Slot, capacity>;
-
-  static bool read(const Slot& slot, RecentRequest& request);
 
   std::atomic<Slots*> slots_{nullptr};  // made with the first request
   std::size_t next_ = 0;
