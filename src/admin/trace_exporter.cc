@@ -52,9 +52,12 @@ class TraceExporter::Impl {
     thread_.join();
   }
 
-  void apply(const TracingConfig& config) {
+  /// `is_other`: the collector is another one, which does not wait for what the old one is being
+  /// sent.
+  void apply(const TracingConfig& config, bool is_other) {
     const std::lock_guard lock(mutex_);
     next_ = config;
+    if (is_other && collector_ != nullptr) collector_->cancel();
     changed_.notify_all();
   }
 
@@ -85,12 +88,14 @@ class TraceExporter::Impl {
     return stopping_;
   }
 
-  void adopt() {
+  /// True if there was another configuration.
+  bool adopt() {
     const std::lock_guard lock(mutex_);
-    if (!next_) return;
+    if (!next_) return false;
     collector_ = std::make_unique<OtlpCollector>(*next_, version_);
     next_.reset();
     failure_reported_ = false;
+    return true;
   }
 
   /// True if there were many spans.
@@ -118,6 +123,11 @@ class TraceExporter::Impl {
     for (int tries = 1;; ++tries) {
       const OtlpOutcome outcome = collector_->send(body, request_timeout);
       if (outcome.kind == OtlpOutcome::Kind::taken) return count_taken(spans, outcome);
+      if (adopt()) {  // the old collector was given up, or would not be asked again
+        tries = 0;
+        pause = first_pause;
+        continue;
+      }
       counters().failures.add();
       report_failure(outcome);
       if (outcome.kind == OtlpOutcome::Kind::rejected) return lose(spans.count, SpanLoss::rejected);
@@ -171,8 +181,9 @@ TraceExporter::~TraceExporter() = default;
 
 void TraceExporter::apply(const TracingConfig& config) {
   if (!config.is_on() || config == applied_) return;
+  const bool is_other = config.otlp != applied_.otlp || config.headers != applied_.headers;
   applied_ = config;
-  if (impl_ != nullptr) return impl_->apply(config);
+  if (impl_ != nullptr) return impl_->apply(config, is_other);
   try {
     impl_ = std::make_unique<Impl>(metrics_, version_, config);
   } catch (const std::system_error& error) {
