@@ -112,6 +112,14 @@ void WorkerMetrics::count(const RequestRecord& request) {
   metrics.duration.observe(request.duration);
   if (request.first_byte) metrics.first_byte.observe(*request.first_byte);
   if (request.pool != 0) metrics.wait.observe(request.waited);
+  if (!request.trace.trace_id.empty()) [[unlikely]]
+    keep_exemplars(metrics, request);
+}
+
+void WorkerMetrics::keep_exemplars(PoolMetrics& metrics, const RequestRecord& request) {
+  metrics.duration.keep_exemplar(request.duration, request.trace);
+  if (request.first_byte) metrics.first_byte.keep_exemplar(*request.first_byte, request.trace);
+  if (request.pool != 0) metrics.wait.keep_exemplar(request.waited, request.trace);
 }
 
 MetricsRegistry::MetricsRegistry(unsigned workers) {

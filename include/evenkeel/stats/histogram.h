@@ -12,6 +12,7 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/stats/counter.h"
+#include "evenkeel/stats/exemplars.h"
 
 namespace evenkeel {
 
@@ -64,6 +65,7 @@ struct HistogramTotals {
   std::span<const std::uint64_t> bounds;  ///< nanoseconds
   std::vector<std::uint64_t> counts;      ///< one per bound, and one above the last; not cumulative
   double sum_seconds = 0;
+  std::vector<Exemplar> exemplars;  ///< by bucket; empty: there are none
 };
 
 /// Counts durations by bucket. Thread: `observe` on one thread, reading on any.
@@ -98,6 +100,32 @@ class Histogram {
   std::array<Counter, bounds.size() + 1> counts_;
   std::atomic<double> sum_{
       0};  // nanoseconds; an integer would overflow after weeks of long requests
+};
+
+/// A histogram that keeps the last traced observation of each bucket. What is not traced costs no
+/// more than in another histogram.
+template <const auto& bounds>
+class TracedHistogram : public Histogram<bounds> {
+ public:
+  /// Keeps an observation that was counted. Thread: that of `observe`.
+  void keep_exemplar(Duration duration, const ObservedTrace& trace) {
+    const auto ticks = duration.count();
+    exemplars_.record(ticks <= 0 ? 0 : bounds.bucket_of(static_cast<std::uint64_t>(ticks)),
+                      duration, trace);
+  }
+  void add_to(HistogramTotals& totals) const {
+    Histogram<bounds>::add_to(totals);
+    exemplars_.add_to(totals.exemplars);
+  }
+  void clear() {
+    Histogram<bounds>::clear();
+    exemplars_.clear();
+  }
+
+ private:
+  static_assert(bounds.size() < Exemplars::max_buckets);
+
+  Exemplars exemplars_;
 };
 
 }  // namespace evenkeel

@@ -48,9 +48,11 @@ inline constexpr BucketBounds token_bounds({.0025, .005, .01, .025, .05, .075, .
 /// Metrics of a model in a pool. Times are of streams only.
 struct ModelMetrics {
   TokenCounters tokens;
-  Histogram<first_byte_bounds> first_token;  ///< from the request's first byte to its first output
-  Histogram<token_bounds> per_output_token;  ///< between the first and the last, by tokens
-  Histogram<token_bounds> gap;               ///< between outputs that did not arrive together
+  /// The time from the request's first byte to its first output.
+  TracedHistogram<first_byte_bounds> first_token;
+  /// The time between the first output and the last, by tokens.
+  TracedHistogram<token_bounds> per_output_token;
+  Histogram<token_bounds> gap;  ///< between outputs that did not arrive together
 
   void clear() {
     tokens.clear();

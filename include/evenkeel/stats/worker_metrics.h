@@ -89,9 +89,9 @@ class GrpcStatusCounters {
 struct PoolMetrics {
   Gauge in_flight;  ///< requests sent to this pool that have not ended, queued ones included
   Gauge waiting;    ///< of these, in the queue
-  Histogram<request_bounds> duration;
-  Histogram<first_byte_bounds> first_byte;
-  Histogram<first_byte_bounds> wait;
+  TracedHistogram<request_bounds> duration;
+  TracedHistogram<first_byte_bounds> first_byte;
+  TracedHistogram<first_byte_bounds> wait;
   FaultCounters errors;      ///< requests that failed, by the fault that ended them
   FaultCounters retries;     ///< attempts after a failed one, by its fault
   Counter budget_exhausted;  ///< retries that the pool's budget did not allow
@@ -162,6 +162,7 @@ struct RequestRecord {
   std::optional<Duration> overhead;         ///< time in evenkeel alone, before the last attempt
   std::uint64_t request_bytes = 0;          ///< of the body
   std::uint64_t response_bytes = 0;
+  ObservedTrace trace{};  ///< and when it has ended
 };
 
 /// The metrics of one worker. Each is made on first use and never moves: a plan may keep its
@@ -235,6 +236,8 @@ class alignas(64) WorkerMetrics {
   const Histogram<internal_bounds>& pick() const { return pick_; }
 
  private:
+  [[gnu::noinline]] static void keep_exemplars(PoolMetrics& metrics, const RequestRecord& request);
+
   Counter request_bytes_;
   Counter response_bytes_;
   InspectionMetrics inspection_;
