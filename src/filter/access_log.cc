@@ -197,6 +197,9 @@ void RequestRecorder::record_end(const Target& target, const RequestInfo& info) 
                        .waited = timings.waited,
                        .request_bytes = outcome.bytes_in,
                        .response_bytes = outcome.bytes_out};
+  const bool exports = trace != nullptr && is_exported(info, ended, status);
+  if (exports) [[unlikely]]
+    record.trace = {.trace_id = trace->trace_id(), .time = wall_time_.at(ended)};
   if (timings.first_byte != Instant{}) record.first_byte = timings.first_byte - timings.started;
   if (timings.head_sent != Instant{}) {
     record.overhead = timings.head_sent - timings.head_received - timings.excluded_from_overhead();
@@ -218,7 +221,7 @@ void RequestRecorder::record_end(const Target& target, const RequestInfo& info) 
                                        : worker_metrics_.recent_failures(),
                   target, info, ended, status);
   }
-  write(target, info, ended, status);
+  write(target, info, ended, status, exports);
 }
 
 void RequestRecorder::record_recent(RecentRequests& requests, const Target& target,
@@ -288,12 +291,12 @@ void RequestRecorder::refused(const Target& target, const RequestInfo& info) {
     worker_metrics_.count_error(0, *outcome.fault);
     record_recent(worker_metrics_.recent_failures(), target, info, ended, status);
   }
-  write(target, info, ended, status);
+  const bool exports = trace != nullptr && is_exported(info, ended, status);
+  write(target, info, ended, status, exports);
 }
 
 void RequestRecorder::write(const Target& target, const RequestInfo& info, Instant ended,
-                            int status) {
-  const bool exports = info.trace != nullptr && is_exported(info, ended, status);
+                            int status, bool exports) {
   const bool logs = ring_ != nullptr && (logs_all_ || is_chosen(info, ended, status));
   if (!logs && !exports) return;
   const bool hides = target_holds_credential(target.path);

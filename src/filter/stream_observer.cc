@@ -1,5 +1,7 @@
 #include "filter/stream_observer.h"
 
+#include <chrono>
+
 namespace evenkeel {
 
 void StreamObserver::on_chunk(const Chunk& /*chunk*/, const InferenceResponse& response,
@@ -9,11 +11,23 @@ void StreamObserver::on_chunk(const Chunk& /*chunk*/, const InferenceResponse& r
   if (response.output_events == output_events_) return;
   if (output_events_ == 0) {
     metrics_.first_token.observe(now - info_.timings.started);
+    if (info_.trace != nullptr) [[unlikely]]
+      keep_exemplar(metrics_.first_token, now - info_.timings.started);
   } else {
     metrics_.gap.observe(now - last_output_);
   }
   output_events_ = response.output_events;
   last_output_ = response.last_output;
+}
+
+/// Failed requests are exported too, but that is known only later.
+template <class TracedHistogram>
+void StreamObserver::keep_exemplar(TracedHistogram& histogram, Duration duration) const {
+  const RequestTrace& trace = *info_.trace;
+  const Duration first_token = info_.inference->response.first_output - info_.timings.started;
+  if (!trace.is_sampled() && first_token < trace.slow) return;
+  histogram.keep_exemplar(duration,
+                          {.trace_id = trace.trace_id(), .time = std::chrono::system_clock::now()});
 }
 
 void StreamObserver::on_end(bool complete, Instant now) {
@@ -35,7 +49,11 @@ void StreamObserver::count_tokens() const {
   count(TokenDirection::input, response.prompt_tokens);
   count(TokenDirection::output, response.completion_tokens);
   count(TokenDirection::cached, response.cached_tokens);
-  if (const auto time = response.time_per_output_token()) metrics_.per_output_token.observe(*time);
+  if (const auto time = response.time_per_output_token()) {
+    metrics_.per_output_token.observe(*time);
+    if (info_.trace != nullptr) [[unlikely]]
+      keep_exemplar(metrics_.per_output_token, *time);
+  }
   if (response.prompt_tokens) estimates_.learn(info_.inference->request, *response.prompt_tokens);
 }
 

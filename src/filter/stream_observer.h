@@ -24,6 +24,9 @@ class StreamObserver final : public StreamListener {
 
  private:
   void count_tokens() const;
+  /// Keeps the trace of what was observed, if it will be exported. REQUIRES: there is a trace.
+  template <class TracedHistogram>
+  void keep_exemplar(TracedHistogram& histogram, Duration duration) const;
 
   RequestInfo& info_;
   ModelMetrics& metrics_;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace evenkeel {
@@ -87,6 +90,26 @@ TEST_F(AccessLogFilterTest, RemembersTheLastRequestsToModels) {
   EXPECT_EQ(recent[0].first_token, 20'000);
   EXPECT_EQ(recent[0].per_output_token, 5'000);
   EXPECT_EQ(recent[0].max_gap, 10'000);
+}
+
+TEST_F(AccessLogFilterTest, KeepsTheTraceOfARequestWhoseSpansAreExported) {
+  Rng rng(1);
+  const auto trace_of_its_duration = [&](double share, int status) {
+    auto response = answer();
+    request.info.outcome.status = status;
+    request.info.trace = std::make_unique<RequestTrace>(rng, TraceSampler(share));
+    const std::string id(request.info.trace->trace_id());
+    response->body.reset();
+    HistogramTotals totals;
+    metrics.worker_metrics(0).pool(pool).duration.add_to(totals);
+    return std::ranges::any_of(totals.exemplars, [&](const Exemplar& each) {
+      return std::string_view(each.trace_id.data(), each.trace_id.size()) == id;
+    });
+  };
+
+  EXPECT_FALSE(trace_of_its_duration(0, 200));
+  EXPECT_TRUE(trace_of_its_duration(1, 200));
+  EXPECT_TRUE(trace_of_its_duration(0, 502));
 }
 
 TEST_F(AccessLogFilterTest, TurnsAnErrorIntoAnAnswerWithItsReasonAndTheRequestId) {

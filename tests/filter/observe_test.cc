@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace evenkeel {
@@ -113,6 +115,16 @@ class Observe : public testing::Test {
     return count;
   }
 
+  /// True if the last stream's trace is beside its time to the first token.
+  bool has_exemplar() {
+    HistogramTotals totals;
+    of_model().first_token.add_to(totals);
+    return std::ranges::any_of(totals.exemplars, [&](const Exemplar& each) {
+      return std::string_view(each.trace_id.data(), each.trace_id.size()) ==
+             request.info.trace->trace_id();
+    });
+  }
+
   Loop loop;
   MetricsRegistry metrics{1};
   LabelUses uses{metrics.label_index()};
@@ -141,6 +153,22 @@ TEST_F(Observe, ReportsTheTokensAndTimesOfAStreamWhoseBytesPassUnchanged) {
   EXPECT_GE(reported().first_output - request.info.timings.started, 2ms);
   EXPECT_GE(reported().max_gap, 2ms);
   EXPECT_EQ(reported().time_per_output_token(), reported().max_gap / 2);
+}
+
+TEST_F(Observe, KeepsTheTraceOfAStreamWhoseSpansWillBeExported) {
+  Rng rng(1);
+  const auto is_kept = [&](double share, Duration slow) {
+    model.pieces = {std::string(opening), std::string(text)};
+    request.info.inference->response = {};
+    request.info.trace = std::make_unique<RequestTrace>(rng, TraceSampler(share));
+    request.info.trace->slow = slow;
+    answer();
+    return has_exemplar();
+  };
+
+  EXPECT_TRUE(is_kept(1, Duration::max()));
+  EXPECT_FALSE(is_kept(0, 1h));
+  EXPECT_TRUE(is_kept(0, 1ns)) << "it was slow";
 }
 
 TEST_F(Observe, CountsByModelAndByBackend) {

@@ -47,7 +47,8 @@ class RequestRecorder {
   void record_recent(RecentRequests& requests, const Target& target, const RequestInfo& info,
                      Instant ended, int status);
   /// The line, and the spans, have the host in its normal form, and no credential.
-  void write(const Target& target, const RequestInfo& info, Instant ended, int status);
+  void write(const Target& target, const RequestInfo& info, Instant ended, int status,
+             bool exports);
   void write_line(const Target& target, const RequestInfo& info, Instant ended, int status,
                   bool logs, bool exports);
   [[gnu::noinline]] bool is_chosen(const RequestInfo& info, Instant ended, int status);
