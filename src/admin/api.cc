@@ -12,6 +12,7 @@
 #include "admin/documents.h"
 #include "admin/explanation.h"
 #include "admin/log_levels.h"
+#include "admin/metrics.h"
 #include "admin/on_loop.h"
 #include "admin/page.h"
 #include "admin/requests_document.h"
@@ -295,8 +296,7 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
   const RuntimeView view(runtime_);
   switch (endpoint) {
     case AdminEndpoint::readyz: return readyz(request.query());
-    case AdminEndpoint::metrics:
-      return metrics_cache_.page().reply_to(request, metrics_content_type);
+    case AdminEndpoint::metrics: return metrics(request);
     case AdminEndpoint::status: return json_reply(200, json_text(status_document(view)));
     case AdminEndpoint::pools: return json_reply(200, json_text(pools_document(view)));
     case AdminEndpoint::backends:
@@ -320,6 +320,13 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
       return plain_page_reply(status_document(view), backends_document(view, events_.states()));
     default: return index_reply(view.status->version);
   }
+}
+
+AdminReply AdminApi::metrics(const AdminRequest& request) {
+  const MetricsFormat format = preferred_metrics_format(request.field("accept").value_or(""));
+  AdminReply reply = metrics_cache_.page(format).reply_to(request, content_type_of(format));
+  reply.fields.emplace_back("vary", "accept");
+  return reply;
 }
 
 /// All loops have work posted at the same time, so that their delays do not add up.

@@ -36,6 +36,7 @@ class AdminApi {
 
  private:
   AdminReply read(AdminEndpoint endpoint, const AdminRequest& request);
+  AdminReply metrics(const AdminRequest& request);
   void update_events(const RuntimeView& view);
   AdminReply history(const AdminRequest& request);
   AdminReply access(const AdminRequest& request) const;

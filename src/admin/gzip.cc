@@ -2,10 +2,9 @@
 
 #include <zlib.h>
 
-#include <algorithm>
 #include <limits>
 
-#include "evenkeel/base/ascii.h"
+#include "admin/preferences.h"
 #include "evenkeel/http/fields.h"
 
 namespace evenkeel {
@@ -13,19 +12,6 @@ namespace {
 
 constexpr int gzip_window_bits = 15 + 16;  // zlib: 16 more asks for gzip's header
 constexpr int memory_level = 8;
-
-/// The part up to the next `separator`, which is taken off `text` with it.
-std::string_view next_part(std::string_view& text, char separator) {
-  const std::string_view part = text.substr(0, text.find(separator));
-  text.remove_prefix(std::min(text.size(), part.size() + 1));
-  return trimmed(part);
-}
-
-/// True for "q=0" and "q=0.000": not acceptable.
-bool is_zero_weight(std::string_view parameter) {
-  if (!parameter.starts_with("q=") && !parameter.starts_with("Q=")) return false;
-  return parameter.substr(2).find_first_not_of("0.") == std::string_view::npos;
-}
 
 }  // namespace
 
@@ -68,13 +54,9 @@ std::string gunzip(std::string_view compressed) {
 }
 
 bool accepts_gzip(std::string_view accept_encoding) {
-  while (!accept_encoding.empty()) {
-    std::string_view item = next_part(accept_encoding, ',');
-    const std::string_view coding = next_part(item, ';');
-    if (!equals_ignore_case(coding, "gzip") && coding != "*") continue;
-    bool refused = false;
-    while (!item.empty()) refused |= is_zero_weight(next_part(item, ';'));
-    return !refused;
+  while (const auto coding = next_preference(accept_encoding)) {
+    if (equals_ignore_case(coding->value, "gzip") || coding->value == "*")
+      return coding->weight > 0;
   }
   return false;
 }

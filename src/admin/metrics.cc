@@ -1,13 +1,17 @@
 #include "admin/metrics.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
 #include "admin/backend_families.h"
 #include "admin/documents.h"
 #include "admin/pool_families.h"
+#include "admin/preferences.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/http/fields.h"
 #include "evenkeel/stats/worker_families.h"
 
 namespace evenkeel {
@@ -86,7 +90,7 @@ void add_memory(MetricsPage& page, const MemoryFigures* memory) {
 
 }  // namespace
 
-std::string render_metrics(const RuntimeAccess& runtime) {
+std::string render_metrics(const RuntimeAccess& runtime, MetricsFormat format) {
   const RuntimeView view(runtime);
   const MetricsRegistry& registry = *runtime.metrics_registry;
   MetricsPage page;
@@ -99,7 +103,30 @@ std::string render_metrics(const RuntimeAccess& runtime) {
   add_certificates(page, *view.status);
   add_memory(page, runtime.memory);
   add_process_families(page);
-  return page.take_text();
+  return page.take_text(format);
+}
+
+MetricsFormat preferred_metrics_format(std::string_view accept) {
+  // Of the ranges that the text format is in, the most specific one has its weight.
+  constexpr std::array<std::string_view, 3> text_ranges = {"*/*", "text/*", "text/plain"};
+  std::size_t specificity = 0;
+  double text = 0;
+  double open_metrics = 0;
+  while (const auto range = next_preference(accept)) {
+    const auto version = range->parameter("version");
+    if (equals_ignore_case(range->value, "application/openmetrics-text")) {
+      if (!version || *version == "1.0.0") open_metrics = std::max(open_metrics, range->weight);
+      continue;
+    }
+    for (std::size_t i = specificity; i < text_ranges.size(); ++i) {
+      if (!equals_ignore_case(range->value, text_ranges[i]) || version.value_or("0.0.4") != "0.0.4")
+        continue;
+      text = i > specificity ? range->weight : std::max(text, range->weight);
+      specificity = i;
+    }
+  }
+  const bool prefers_open_metrics = open_metrics > 0 && open_metrics >= text;
+  return prefers_open_metrics ? MetricsFormat::open_metrics : MetricsFormat::text;
 }
 
 }  // namespace evenkeel

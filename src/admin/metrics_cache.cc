@@ -1,6 +1,7 @@
 #include "admin/metrics_cache.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "admin/metrics.h"
 
@@ -17,14 +18,15 @@ Duration page_lifetime(Duration took) {
 
 }  // namespace
 
-CompressibleText& MetricsCache::page() {
+CompressibleText& MetricsCache::page(MetricsFormat format) {
+  Page& page = pages_[static_cast<std::size_t>(format)];
   const Instant began = Clock::now();
-  if (began >= fresh_until_) {
-    page_ = CompressibleText(render_metrics(runtime_));
+  if (began >= page.fresh_until) {
+    page.text = CompressibleText(render_metrics(runtime_, format));
     const Instant rendered = Clock::now();
-    fresh_until_ = rendered + page_lifetime(rendered - began);
+    page.fresh_until = rendered + page_lifetime(rendered - began);
   }
-  return page_;
+  return page.text;
 }
 
 }  // namespace evenkeel

@@ -1,24 +1,31 @@
 // The page at /metrics, shared by everyone who asks for it at the same time.
 #pragma once
 
+#include <array>
+
 #include "admin/compressible_text.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/base/clock.h"
+#include "evenkeel/stats/metrics_page.h"
 
 namespace evenkeel {
 
 /// Renders the page, and keeps one that was expensive for a moment: scrapers in a loop cost at most
-/// a fifth of a core. Thread: the management thread.
+/// a fifth of a core per format. Thread: the management thread.
 class MetricsCache {
  public:
   explicit MetricsCache(const RuntimeAccess& runtime) : runtime_(runtime) {}
 
-  CompressibleText& page();
+  CompressibleText& page(MetricsFormat format);
 
  private:
+  struct Page {
+    CompressibleText text;
+    Instant fresh_until{};
+  };
+
   const RuntimeAccess& runtime_;
-  CompressibleText page_;
-  Instant fresh_until_{};
+  std::array<Page, metrics_format_count> pages_;
 };
 
 }  // namespace evenkeel

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "open_metrics.h"
+
 namespace evenkeel {
 namespace {
 
@@ -68,7 +70,14 @@ void set_value(ClientMetric& series, MetricType type, double value) {
 
 struct MetricsPage::Families {
   std::vector<MetricFamily> list;
+  std::vector<SeriesExemplars> exemplars;  // in the order of the list
 };
+
+std::string_view content_type_of(MetricsFormat format) {
+  return format == MetricsFormat::text
+             ? "text/plain; version=0.0.4; charset=utf-8"
+             : "application/openmetrics-text; version=1.0.0; charset=utf-8";
+}
 
 Labels::Labels(std::initializer_list<Label> labels) {
   items_.reserve(labels.size());
@@ -109,6 +118,10 @@ void MetricsPage::add(const Labels& labels, const HistogramTotals& totals) {
   for (const std::uint64_t bound : totals.bounds)
     bounds.push_back(static_cast<double>(bound) / 1e9);
   add_histogram(labels, bounds, totals.counts, totals.sum_seconds);
+  if (totals.exemplars.empty()) return;
+  families_->exemplars.push_back({.family = families_->list.size() - 1,
+                                  .series = families_->list.back().metric.size() - 1,
+                                  .of_buckets = totals.exemplars});
 }
 
 void MetricsPage::add_histogram(const Labels& labels, std::span<const double> bounds,
@@ -124,6 +137,10 @@ void MetricsPage::add_histogram(const Labels& labels, std::span<const double> bo
   histogram.sample_sum = sum;
 }
 
-std::string MetricsPage::take_text() { return serialize(std::exchange(families_->list, {})); }
+std::string MetricsPage::take_text(MetricsFormat format) {
+  const Families families = std::exchange(*families_, {});
+  return format == MetricsFormat::text ? serialize(families.list)
+                                       : open_metrics_text(families.list, families.exemplars);
+}
 
 }  // namespace evenkeel

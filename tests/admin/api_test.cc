@@ -1,6 +1,7 @@
 // What each endpoint of the admin listener answers.
 #include <map>
 
+#include "admin/gzip.h"
 #include "admin/running_admin.h"
 #include "built_pools.h"
 #include "evenkeel/admin/reported_state.h"
@@ -12,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -391,6 +393,21 @@ TEST_F(AdminApi, MetricsAreCompressedOnRequest) {
   EXPECT_EQ(compressed.fields.at("content-encoding"), "gzip");
   EXPECT_THAT(compressed.body, StartsWith("\x1f\x8b"));
   EXPECT_LT(compressed.body.size(), plain.body.size() / 3);
+}
+
+TEST_F(AdminApi, MetricsAreInTheFormatThatIsAskedFor) {
+  const std::string accept = "accept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n";
+  const RawReply open_metrics = get("/metrics", accept);
+  const RawReply compressed = get("/metrics", accept + "accept-encoding: gzip\r\n");
+  const RawReply text = get("/metrics");
+
+  EXPECT_EQ(open_metrics.fields.at("content-type"),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  EXPECT_THAT(open_metrics.body, EndsWith("\n# EOF\n"));
+  EXPECT_EQ(compressed.fields.at("content-type"), open_metrics.fields.at("content-type"));
+  EXPECT_THAT(gunzip(compressed.body), EndsWith("\n# EOF\n"));
+  EXPECT_THAT(text.fields.at("content-type"), StartsWith("text/plain; version=0.0.4"));
+  EXPECT_THAT(text.body, Not(HasSubstr("# EOF")));
 }
 
 TEST_F(RunningAdmin, HostsNarrowWhoMayScrape) {

@@ -206,6 +206,40 @@ TEST_F(MetricsOfPools, AreAllDocumented) {
   }
 }
 
+TEST(MetricsFormat, IsOpenMetricsForClientsThatPreferIt) {
+  for (const char* accept : {
+           "application/openmetrics-text",
+           "application/openmetrics-text; version=1.0.0; charset=utf-8",
+           "application/openmetrics-text;version=\"1.0.0\";q=0.5",
+           "Application/OpenMetrics-Text;version=1.0.0,application/openmetrics-text;version=0.0.1;"
+           "q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+           "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"
+           "application/openmetrics-text;version=0.0.1;q=0.4,"
+           "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,"
+           "*/*;q=0.1",
+           "*/*;q=0.1, application/openmetrics-text;q=0.2, text/*;q=0.1",
+       }) {
+    EXPECT_EQ(preferred_metrics_format(accept), MetricsFormat::open_metrics) << accept;
+  }
+  for (const char* accept : {
+           "",
+           "*/*",
+           "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+           "text/plain;version=0.0.4;q=1,*/*;q=0.1",
+           "application/openmetrics-text;version=0.0.1",
+           "application/openmetrics-text;version=2.0.0",
+           "application/openmetrics-text;q=0",
+           "application/openmetrics-text;q=0.000, text/plain;q=0",
+           "application/openmetrics-text;q=0.2, text/plain;q=0.3",
+           "application/openmetrics-text;q=0.2, */*",
+           "application/openmetrics-text;q=nan",
+           "application/openmetrics-textual",
+           ",;,q=1,;;",
+       }) {
+    EXPECT_EQ(preferred_metrics_format(accept), MetricsFormat::text) << accept;
+  }
+}
+
 TEST_F(MetricsOfPools, PassPromtoolCheck) {
   if (std::system("command -v promtool >/dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool here";
   configure(scheduled);

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import subprocess
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,7 +13,7 @@ from stream import PATIENCE
 
 
 class Prometheus:
-    def __init__(self, test, target, rules=()):
+    def __init__(self, test, target, rules=(), flags=()):
         folder = pathlib.Path(test.folder())
         (folder / "prometheus.yml").write_text(json.dumps({
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
@@ -23,7 +24,7 @@ class Prometheus:
         test.addCleanup(self._log.close)
         self._process = subprocess.Popen(
             ["prometheus", f"--config.file={folder / 'prometheus.yml'}",
-             f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={self.address}"],
+             f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={self.address}", *flags],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
         test.addCleanup(self._end)
 
@@ -44,6 +45,13 @@ class Prometheus:
         except urllib.error.HTTPError as refused:
             assert refused.code == 503, (what, arguments, refused.read())  # not ready yet
             raise
+
+    def exemplars(self, expression, since):
+        """Those since a time: [{"seriesLabels": ..., "exemplars": [...]}]; empty while it starts."""
+        try:
+            return self.api("query_exemplars", query=expression, start=since, end=time.time() + 60)
+        except (urllib.error.URLError, ConnectionError):
+            return []
 
     def series(self, expression):
         """[(labels, value)] of an expression, as of now."""

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import socket
 import time
 import unittest
 
@@ -9,7 +11,8 @@ import case
 from collector import Collector
 from ports import refusing_address
 from process import command
-from stream import Stream, exchange
+from prometheus import Prometheus
+from stream import PATIENCE, Stream, exchange
 
 QUIET = {"health": {"check": "off"}, "metrics": {"scrape": "off"}}
 CHAT = "/v1/chat/completions"
@@ -283,6 +286,87 @@ class Tracing(case.Case):
             exchange(daemon.address)
             self.assertEqual(len(self.spans(collector, 2)), 2)
         self.assertIsNone(self.told(backend)[0][0])
+
+    def test_another_collector_does_not_wait_for_one_that_hangs(self):
+        silent = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(silent.close)
+        daemon = self.daemon({"pools": [{"name": "pool", "backends": [self.backend().address], **QUIET}], "workers": 1,
+                              "tracing": {"otlp": "http://127.0.0.1:%d" % silent.getsockname()[1]}})
+        exchange(daemon.address)
+        silent.settimeout(PATIENCE)
+        connection, _ = silent.accept()
+        self.addCleanup(connection.close)
+        connection.settimeout(PATIENCE)
+        self.assertTrue(connection.recv(1))  # the request is under way, and gets no answer
+
+        collector = self.collector()
+        config = json.loads(daemon.config_path.read_text())
+        config["tracing"]["otlp"] = collector.url
+        daemon.config_path.write_text(json.dumps(config))
+        began = time.monotonic()
+        self.assertEqual(daemon.ask_admin("/api/v1/reload", method="POST").status, 200)
+        self.spans(collector, 2)
+        self.assert_within(time.monotonic() - began, 3)
+        self.assertEqual(daemon.metric("evenkeel_trace_export_failures_total"), 0)
+
+    def open_metrics(self, daemon):
+        """The page in OpenMetrics, as Prometheus asks for it."""
+        accept = ("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+                  "text/plain;version=0.0.4;q=0.5,*/*;q=0.1")
+        answer = daemon.ask_admin("/metrics", fields=[("Accept", accept)])
+        self.assertEqual(answer.field("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8")
+        return answer.body.decode()
+
+    def test_histograms_name_the_traces_of_what_they_count(self):
+        event = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+        collector = self.collector()
+        backend = self.backend(lambda ask: ask.answer(event, fields=[("Content-Type", "text/event-stream")]))
+        daemon = self.traced(collector, backend, pool={"engine": "vllm", "inspect": True}, sample="0%")
+        exchange(daemon.address, "POST", CHAT, body=PROMPT)
+        daemon.wait_access(1)
+        self.assertNotIn("trace_id", self.open_metrics(daemon))
+
+        exchange(daemon.address, "POST", CHAT, body=PROMPT, fields=[traceparent(True)])
+        daemon.wait_access(2)
+        lines = self.eventually(
+            lambda: [line for line in self.open_metrics(daemon).splitlines() if "trace_id" in line], "exemplars")
+        for family in ("request_duration", "time_to_first_byte", "wait", "time_to_first_token"):
+            (line,) = [each for each in lines if each.startswith(f"evenkeel_{family}_seconds_bucket")]
+            found = re.fullmatch(r'.*,le="(\S+)"} \d # {trace_id="(\w+)"} (\S+) (\d+\.\d{3})', line)
+            self.assertEqual(found[2], TRACE, line)
+            self.assertLessEqual(float(found[3]), float(found[1]), line)
+            self.assertLess(abs(float(found[4]) - time.time()), 60, line)
+        self.assertNotIn(b"trace_id", daemon.ask_admin("/metrics").body)
+
+    def test_the_page_with_traces_is_valid_open_metrics(self):
+        try:
+            from prometheus_client.openmetrics.parser import text_string_to_metric_families
+        except ImportError as missing:
+            raise unittest.SkipTest(f"{missing}; `./dev setup` installs it") from missing
+        daemon = self.traced(self.collector(), self.backend(), pool={"picker": "expected-time", "engine": "vllm"})
+        for _ in range(4):
+            exchange(daemon.address, target="/a")
+        page = self.open_metrics(daemon)
+        families = {each.name: each for each in text_string_to_metric_families(page)}
+        self.assertEqual(len(families), page.count("# TYPE "))
+        self.assertEqual(families["evenkeel_requests"].type, "counter")
+        self.assertEqual(families["evenkeel_build"].type, "info")
+        self.assertEqual(families["evenkeel_request_duration_seconds"].unit, "seconds")
+        self.assertTrue([each for each in families["evenkeel_request_duration_seconds"].samples if each.exemplar])
+
+    @unittest.skipUnless(shutil.which("prometheus"), "no prometheus here")
+    def test_prometheus_goes_from_a_bucket_to_the_trace(self):
+        daemon = self.traced(self.collector(), self.backend())
+        prometheus = Prometheus(self, daemon.admin, flags=["--enable-feature=exemplar-storage"])
+        exchange(daemon.address, fields=[traceparent(True)])
+        began = time.time()
+
+        def exemplars():
+            found = prometheus.exemplars("evenkeel_request_duration_seconds_bucket", since=began - 60)
+            return [each for series in found for each in series["exemplars"]]
+
+        (found, *_) = self.eventually(exemplars, "an exemplar")
+        self.assertEqual(found["labels"], {"trace_id": TRACE})
 
     def test_the_variables_of_opentelemetry_count_where_the_file_is_silent(self):
         collector, other = self.collector(), self.collector()

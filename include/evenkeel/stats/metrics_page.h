@@ -1,4 +1,4 @@
-// A page of metrics in Prometheus' text format 0.0.4, rendered by prometheus-cpp.
+// A page of metrics in a format that Prometheus reads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,14 @@
 
 namespace evenkeel {
 
-inline constexpr std::string_view metrics_content_type = "text/plain; version=0.0.4; charset=utf-8";
+enum class MetricsFormat : std::uint8_t {
+  text,          ///< Prometheus' text format 0.0.4
+  open_metrics,  ///< OpenMetrics 1.0, with exemplars
+};
+inline constexpr std::size_t metrics_format_count = 2;
+
+/// The value of content-type.
+std::string_view content_type_of(MetricsFormat format);
 
 /// A name and its value, unescaped.
 struct Label {
@@ -68,7 +75,7 @@ class MetricsPage {
                      std::span<const std::uint64_t> counts, double sum);
 
   /// The text so far; leaves the page empty.
-  std::string take_text();
+  std::string take_text(MetricsFormat format = MetricsFormat::text);
 
  private:
   struct Families;
