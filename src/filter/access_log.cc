@@ -367,6 +367,7 @@ void RequestRecorder::record_spans(const AccessLogEntry& entry, const RequestInf
                            .parent = trace.parent(),
                            .first = trace.span(),
                            .before_attempts = RequestTrace::spans_before_attempts,
+                           .picker = trace.picker,
                            .secure = info.identity.secure,
                            .uses_gen_ai_names = trace.uses_gen_ai_names,
                            .started = info.timings.started,

@@ -48,6 +48,7 @@ Task<Result<Lease>> Pool::acquire_for_session(const Hint& hint, Instant deadline
       affinity.count_hit(*hint.session);
       explain_session(hint, backend);
       Lease lease = Lease::adopt(*pin.backend);
+      lease.set_in_session();
       if (pin.confirmed) lease.set_session_confirmed();
       return lease;
     }
@@ -93,7 +94,10 @@ Task<Result<Lease>> Pool::wait_for_pinned(Hint hint, const SharedBackend& pinned
     // A later version of the pool does not have that one.
     co_return followed(std::move(*lease), *hint.session);
   }
-  if (lease) state_->affinity()->count_hit(*hint.session);
+  if (lease) {
+    lease->set_in_session();
+    state_->affinity()->count_hit(*hint.session);
+  }
   if (lease || lease.error().fault != Fault::no_backend) co_return lease;
   hint.pinned = nullptr;
   auto placed = co_await acquire_for_session(hint, until);
@@ -118,7 +122,9 @@ Task<Result<Lease>> Pool::acquire_for_soft_session(Hint hint, Instant deadline) 
     hint.preferred = &(*home)->shared();
   } else if (home != nullptr && !is_saturated(**home) && (*home)->try_acquire(loop_.now())) {
     explain_session(hint, **home);
-    return followed(Lease::adopt(*home), session);
+    Lease lease = Lease::adopt(*home);
+    lease.set_in_session();
+    return followed(std::move(lease), session);
   }
   auto placed = acquire(hint, deadline);
   if (!placed.ready()) return follow_when_placed(std::move(placed), session);

@@ -53,6 +53,13 @@ void localise_redirect(const Request& request, Response& response) {
   response.fields.add("location", response.fields.keep(local));
 }
 
+PickReason reason_of(const Lease& lease) {
+  if (lease.in_session()) return PickReason::session;
+  // A scheduler chooses also where those go that have waited.
+  const bool took_first = lease.waited() > Duration{} && lease.placed() == nullptr;
+  return took_first ? PickReason::waited : PickReason::picked;
+}
+
 }  // namespace
 
 const Engine& AttemptContext::engine_of(const Backend& backend) const {
@@ -69,11 +76,18 @@ Attempt::Attempt(const AttemptContext& context, Request& request, Lease& lease,
       lease_(lease) {
   RequestOutcome& outcome = request.info.outcome;
   outcome.backend = backend_.spec().address;
-  if (request.info.trace != nullptr) [[unlikely]]
-    request.info.trace->begin_attempt(outcome.attempts.size());
   outcome.attempts.add({.backend = outcome.backend, .began = context.loop.now()});
+  if (request.info.trace != nullptr) [[unlikely]]
+    begin_tracing(*request.info.trace);
   outcome.stream_reset = false;
   request.backend_authority = access.host;
+}
+
+void Attempt::begin_tracing(RequestTrace& trace) const {
+  AttemptList& attempts = request_.info.outcome.attempts;
+  trace.begin_attempt(attempts.size() - 1);
+  trace.picker = context_.pool.config().picker.name;
+  attempts.back().why = reason_of(lease_);
 }
 
 Task<Result<LinkLease>> Attempt::connect(LinkPool::LinkChoice choice) {

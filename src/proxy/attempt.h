@@ -59,6 +59,7 @@ class Attempt {
 
  private:
   /// Records the time until a link is ready, the attempt fails, or the request is dropped.
+  void begin_tracing(RequestTrace& trace) const;
   void end_connecting();
   void ask_for_usage() const;
   void record_failure(const Error& error, Instant now) const;

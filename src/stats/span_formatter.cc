@@ -26,7 +26,7 @@ constexpr std::size_t max_request_bytes = max_frame_bytes + max_path_bytes + 6 *
                                           max_attributes * (max_name_bytes + max_key_bytes);
 // An attempt: its name has a method and a pool, its backend appears twice.
 constexpr std::size_t max_attempt_bytes =
-    max_frame_bytes + 4 * max_long_bytes + 14 * max_key_bytes + 5 * max_short_bytes;
+    max_frame_bytes + 4 * max_long_bytes + 14 * max_key_bytes + 7 * max_short_bytes;
 // The last attempt has the model besides.
 constexpr std::size_t max_model_bytes = max_long_bytes + 3 * max_short_bytes + 10 * max_key_bytes;
 static_assert(max_request_bytes + max_frame_bytes + AttemptList::capacity * max_attempt_bytes +
@@ -287,6 +287,8 @@ void SpanWriter::write_attempt(std::size_t index) {
   out_.attribute("error.type", failure, max_short_bytes);
   out_.attribute("evenkeel.backend", attempt.backend, max_long_bytes);
   out_.attribute("evenkeel.pool", entry_.pool, max_name_bytes);
+  out_.attribute("evenkeel.picker", spans_.picker, max_short_bytes);
+  out_.attribute("evenkeel.pick.reason", to_string(attempt.why), max_short_bytes);
   out_.milliseconds("evenkeel.connect_ms", std::optional(attempt.connect));
   if (last && entry_.inference != nullptr) write_model(*entry_.inference);
   end_span(!failure.empty(), failure);

@@ -184,6 +184,17 @@ class Tracing(case.Case):
         self.assertEqual((queue.name, queue.error), ("queue", None))
         self.assertTrue(server.begin <= queue.begin < queue.end <= client.begin + 1_000_000, (queue.end, client.begin))
         self.assertGreater(queue.end - queue.begin, 50_000_000)
+        self.assertEqual(client.attributes["evenkeel.pick.reason"], "waited")
+
+    def test_an_attempt_says_who_picked_its_backend_and_why(self):
+        collector = self.collector()
+        daemon = self.traced(collector, self.backend(), self.backend(),
+                             pool={"picker": "round-robin", "affinity": {"by": ["header:x-session-id"]}})
+        for _ in range(2):
+            exchange(daemon.address, fields=[("X-Session-Id", "a")])
+        clients = [each for each in self.spans(collector, 4) if each.kind == "client"]
+        self.assertEqual([(each.attributes["evenkeel.picker"], each.attributes["evenkeel.pick.reason"])
+                          for each in clients], [("round-robin", "picked"), ("round-robin", "session")])
 
     def test_models_and_tokens_have_plain_names_or_those_of_opentelemetry_and_prompts_none(self):
         for gen_ai, expected in ((False, {"evenkeel.model": "llama", "evenkeel.task": "chat", "evenkeel.max_tokens": 5,

@@ -39,6 +39,7 @@ RequestSpans ordinary_spans() {
           .parent = "00f067aa0ba902b7",
           .first = 16,
           .before_attempts = 2,
+          .picker = "least-connections",
           .started = started};
 }
 
@@ -57,12 +58,13 @@ std::size_t count_of(const std::string& json) {
 }
 
 TEST(SpanFormatter, WritesTheSpanOfTheRequestAndOneForEachAttempt) {
-  const AttemptRecord attempts[] = {{.backend = "gpu1:8000",
-                                     .connect = 1ms,
-                                     .fault = Fault::connect_failed,
-                                     .began = started + 10ms,
-                                     .ended = started + 20ms},
-                                    {.backend = "[::1]:8000", .began = started + 30ms}};
+  const AttemptRecord attempts[] = {
+      {.backend = "gpu1:8000",
+       .connect = 1ms,
+       .fault = Fault::connect_failed,
+       .began = started + 10ms,
+       .ended = started + 20ms},
+      {.backend = "[::1]:8000", .why = PickReason::waited, .began = started + 30ms}};
   EXPECT_EQ(
       json_of(ordinary(attempts), ordinary_spans()),
       R"([{"traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"0000000000000010",)"
@@ -93,6 +95,8 @@ TEST(SpanFormatter, WritesTheSpanOfTheRequestAndOneForEachAttempt) {
       R"({"key":"error.type","value":{"stringValue":"connect_failed"}},)"
       R"({"key":"evenkeel.backend","value":{"stringValue":"gpu1:8000"}},)"
       R"({"key":"evenkeel.pool","value":{"stringValue":"llama"}},)"
+      R"({"key":"evenkeel.picker","value":{"stringValue":"least-connections"}},)"
+      R"({"key":"evenkeel.pick.reason","value":{"stringValue":"picked"}},)"
       R"({"key":"evenkeel.connect_ms","value":{"doubleValue":1.000}}],)"
       R"("status":{"code":2,"message":"connect_failed"}},)"
       R"({"traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"0000000000000013",)"
@@ -105,6 +109,8 @@ TEST(SpanFormatter, WritesTheSpanOfTheRequestAndOneForEachAttempt) {
       R"({"key":"http.request.resend_count","value":{"intValue":"1"}},)"
       R"({"key":"evenkeel.backend","value":{"stringValue":"[::1]:8000"}},)"
       R"({"key":"evenkeel.pool","value":{"stringValue":"llama"}},)"
+      R"({"key":"evenkeel.picker","value":{"stringValue":"least-connections"}},)"
+      R"({"key":"evenkeel.pick.reason","value":{"stringValue":"waited"}},)"
       R"({"key":"evenkeel.connect_ms","value":{"doubleValue":0.000}}]}])");
 }
 

@@ -15,14 +15,23 @@
 
 namespace evenkeel {
 
+/// Why a backend got a request.
+enum class PickReason : std::uint8_t {
+  picked,   ///< the pool's picker, or its scheduler, has chosen it
+  session,  ///< the request's session is there
+  waited,   ///< it had the first slot that became free
+};
+const char* to_string(PickReason reason);
+
 /// One offer of a request to a backend.
 struct AttemptRecord {
   std::string_view backend;    ///< its address
   Duration connect{};          ///< until a link was ready: dialling and TLS; near 0 on a kept link
   std::uint16_t status = 0;    ///< of an answer that was not passed on; 0: none
   std::optional<Fault> fault;  ///< why it failed; empty: it answered, or has not ended
-  Instant began{};             ///< when the backend was picked
-  Instant ended{};             ///< of one that failed or was replaced; else a default Instant
+  PickReason why = PickReason::picked;  ///< filled in where requests are traced
+  Instant began{};                      ///< when the backend was picked
+  Instant ended{};  ///< of one that failed or was replaced; else a default Instant
 };
 
 /// The attempts of one request, oldest first. Never allocates, and costs nothing for attempts that

@@ -69,6 +69,7 @@ class RequestTrace : public Pooled {
 
   Duration slow = Duration::max();  ///< its spans are exported if its response begins later
   bool uses_gen_ai_names = false;   ///< of OpenTelemetry, for attributes of models
+  std::string_view picker;          ///< of the last attempt's pool; empty: there was none
 
  private:
   static constexpr std::size_t trace_id_at = 3;

@@ -35,6 +35,7 @@ class [[nodiscard]] Lease {
       waited_ = other.waited_;
       begins_session_ = other.begins_session_;
       session_confirmed_ = other.session_confirmed_;
+      in_session_ = other.in_session_;
     }
     return *this;
   }
@@ -55,6 +56,9 @@ class [[nodiscard]] Lease {
   /// True if this backend has answered an earlier request of the session.
   bool session_confirmed() const { return session_confirmed_; }
   void set_session_confirmed() { session_confirmed_ = true; }
+  /// True if the request is here because its session is.
+  bool in_session() const { return in_session_; }
+  void set_in_session() { in_session_ = true; }
 
   [[gnu::noinline]] void release() {
     if (auto backend = std::move(backend_)) backend->release();
@@ -67,6 +71,7 @@ class [[nodiscard]] Lease {
   Duration waited_{};
   bool begins_session_ = false;
   bool session_confirmed_ = false;
+  bool in_session_ = false;
 };
 
 }  // namespace evenkeel

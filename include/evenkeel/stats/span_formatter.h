@@ -17,6 +17,7 @@ struct RequestSpans {
   std::string_view parent;    ///< 16 of them: the client's span; empty: none
   std::uint64_t first = 0;    ///< the id of the request's span; the others have the next ones
   std::uint64_t before_attempts = 0;  ///< how many ids lie between it and those of attempts
+  std::string_view picker;            ///< of the last attempt's pool
   bool secure = false;                ///< the client's connection uses TLS
   bool uses_gen_ai_names = false;     ///< of OpenTelemetry, for attributes of models
   Instant started{};                  ///< when `AccessLogEntry::time` was
