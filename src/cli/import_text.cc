@@ -25,12 +25,18 @@ CommandOutput import_output(const Import& result, const std::string& file) {
     err += fmt::format("{}: error: {}\n", place(name, result.error.line), result.error.text);
     return {exit_failed, {}, std::move(err)};
   }
-  std::string out = fmt::format("# From {}. Check it: evenkeel check -c FILE\n", name);
+  std::string listens;
+  for (const ListenerConfig& each : result.config->listeners) {
+    listens += (listens.empty() ? "" : ", ") + to_string(each.address);
+  }
+  std::string out =
+      fmt::format("# From {}. Listens on {}. Check it: evenkeel check -c FILE\n", name, listens);
   std::string err;
   for (const ImportNote& note : result.notes) {
-    out += note.line > 0 ? fmt::format("# line {}: {}\n", note.line, note.text)
-                         : fmt::format("# {}\n", note.text);
-    err += fmt::format("{}: {}\n", place(name, note.line), note.text);
+    const std::string text = (note.opens ? "NOT PROTECTED ANY MORE: " : "") + note.text;
+    out += note.line > 0 ? fmt::format("# line {}: {}\n", note.line, text)
+                         : fmt::format("# {}\n", text);
+    err += fmt::format("{}: {}\n", place(name, note.line), text);
   }
   const std::string yaml = print_config(*result.config, false);
   for (const Problem& problem : read_config(yaml, name, Environment{}).problems) {

@@ -16,15 +16,39 @@ namespace {
 
 constexpr std::size_t max_name = 64;
 constexpr std::size_t max_shown = 90;
-constexpr milliseconds longest{24 * 3'600'000};
 
-/// True if what follows the word may be a secret.
-bool names_secret(std::string_view word) {
-  const std::string lower = lower_case(word);
-  constexpr std::string_view names[] = {"auth", "passw",  "secret", "token",
-                                        "key",  "cookie", "_url"};
-  return std::ranges::any_of(
-      names, [&](std::string_view name) { return lower.find(name) != std::string::npos; });
+/// How many words of a statement are shown: what follows may be a secret.
+std::size_t shown_words(std::span<const std::string> words) {
+  struct Rule {
+    std::string_view name;
+    std::size_t words;
+  };
+  constexpr std::size_t all = 1'000;
+  constexpr Rule rules[] = {{"location", all},      {"server", all},
+                            {"server_name", all},   {"listen", all},
+                            {"include", all},       {"bind", all},
+                            {"backend", all},       {"frontend", all},
+                            {"defaults", all},      {"default_backend", all},
+                            {"proxy_pass", all},    {"grpc_pass", all},
+                            {"upstream", all},      {"balance", all},
+                            {"mode", all},          {"timeout", all},
+                            {"limit_req", all},     {"limit_req_zone", all},
+                            {"limit_conn", all},    {"allow", all},
+                            {"deny", all},          {"access_log", all},
+                            {"limit_except", all},  {"userlist", 2},
+                            {"use_backend", 2},     {"acl", 3},
+                            {"http-request", 2},    {"http-response", 2},
+                            {"tcp-request", 2},     {"tcp-response", 2},
+                            {"option", 2},          {"stats", 2},
+                            {"stick-table", all},   {"proxy_set_header", 2},
+                            {"grpc_set_header", 2}, {"set", 2},
+                            {"add_header", 2},      {"rewrite", 2},
+                            {"server-template", 4}, {"redirect", 2}};
+  const auto* rule = std::ranges::find(rules, words.front(), &Rule::name);
+  if (words.size() > 1 && words.front().starts_with("http-re") && words[1].ends_with("-header")) {
+    return 3;
+  }
+  return rule == std::end(rules) ? 1 : rule->words;
 }
 
 /// The text without the user and password of a URL.
@@ -37,22 +61,15 @@ std::string without_user(std::string_view text) {
 }
 
 /// A statement as a note shows it.
-std::string shown(std::span<const std::string> written) {
+std::string shown(std::span<const std::string> words) {
+  const auto read = words.first(std::min(words.size(), shown_words(words)));
   std::string text;
-  std::vector<std::string> words;
-  for (const std::string& word : written) words.push_back(without_user(word));
-  for (const std::string& word : words) {
+  for (const std::string& word : read) {
     if (!text.empty()) text += ' ';
-    text += word.substr(0, word.find('='));
-    if (names_secret(word)) {
-      if (&word != &words.back() || word.find('=') != std::string::npos) text += " ...";
-      break;
-    }
-    if (const std::size_t equals = word.find('='); equals != std::string::npos) {
-      text += word.substr(equals);
-    }
+    text += without_user(word);
     if (text.size() > max_shown) break;
   }
+  if (read.size() < words.size()) text += words.back() == "{ ... }" ? " { ... }" : " ...";
   text = printable_utf8(text);
   if (text.size() > max_shown) {
     text.resize(max_shown);
@@ -70,6 +87,9 @@ std::string name_like(std::string_view wanted) {
   while (name.ends_with('-')) name.pop_back();
   return name.empty() ? "pool" : name;
 }
+
+/// True for all addresses of IPv4, or of IPv6.
+bool is_all(const Address& each) { return each.host == "0.0.0.0" || each.host == "::"; }
 
 /// All of a match in one text.
 std::string text_of(const RouteMatch& match) {
@@ -92,14 +112,28 @@ std::string Draft::Names::unique(const std::string& wanted) {
   }
 }
 
-void Draft::note(int line, std::string text) {
-  if (notes_.size() < max_notes) notes_.push_back({line, std::move(text)});
+Draft::Draft(std::string_view listen) : chosen_text_(listen) {
+  config.listeners.clear();
+  std::string why;
+  const std::string address = (parse_count(listen) ? ":" : "") + chosen_text_;
+  if (!listen.empty()) chosen_ = parse_address(address, why);
+  if (!why.empty()) refusal_ = ImportNote{0, "--listen " + chosen_text_ + ": " + why};
 }
 
-void Draft::leave_out(int line, std::span<const std::string> words, std::string_view why) {
+void Draft::add_note(int line, std::string text, bool opens) {
+  // What opens is never lost among what does not.
+  if (opens || notes_.size() < max_notes) notes_.push_back({line, std::move(text), opens});
+}
+
+void Draft::note(int line, std::string text) { add_note(line, std::move(text), false); }
+
+void Draft::warn(int line, std::string text) { add_note(line, std::move(text), true); }
+
+void Draft::leave_out(int line, std::span<const std::string> words, std::string_view why,
+                      bool opens) {
   std::string text = "left out: " + shown(words);
   if (!why.empty()) text.append(" (").append(why).append(")");
-  note(line, std::move(text));
+  add_note(line, std::move(text), opens);
 }
 
 PoolConfig& Draft::add_pool(std::string_view wanted) {
@@ -137,42 +171,70 @@ BackendConfig* Draft::add_backend(PoolConfig& pool, std::string_view host_and_po
   return &pool.backends.emplace_back(BackendConfig{.address = *address});
 }
 
-ListenerConfig* Draft::listener_at(std::string_view text, int line) {
+std::optional<Address> Draft::listened(std::string_view text, int line) {
   std::string why;
   const auto address = parse_address(text, why);
   if (!address) {
     note(line, "left out: address " + printable_utf8(text.substr(0, max_shown)) + " (" +
                    printable_utf8(why) + ")");
-    return nullptr;
+    return std::nullopt;
   }
-  const auto is_all = [](const Address& each) {
-    return each.host == "0.0.0.0" || each.host == "::";
-  };
-  for (ListenerConfig& each : config.listeners) {
-    if (each.address == *address) return &each;
-    if (each.address.port != address->port || !(is_all(each.address) || is_all(*address))) continue;
-    if (!is_all(each.address) || !is_all(*address)) {
-      note(line, "one listener takes port " + std::to_string(address->port) + " of all addresses");
-    }
-    const bool takes_ipv6 = each.address.host == "::" || address->host == "::";
-    each.address.host = takes_ipv6 ? "::" : "0.0.0.0";  // "::" takes IPv4 too
-    return &each;
-  }
-  if (config.listeners.size() == max_listeners) return nullptr;
-  const std::string name =
-      config.listeners.empty() ? "public" : "port-" + std::to_string(address->port);
-  return &config.listeners.emplace_back(
-      ListenerConfig{.name = listeners_.unique(name), .address = *address});
+  if (listens_.size() < max_listeners) listens_.insert(to_string(*address));
+  if (refusal_ || (!chosen_text_.empty() && !same_place(*address, *chosen_))) return std::nullopt;
+  return address;
 }
 
-bool Draft::add_route(RouteMatch match, std::vector<RouteTarget> targets, int line) {
+void Draft::add_listener(ListenerConfig listener, int line) {
+  for (ListenerConfig& each : config.listeners) {
+    const Address& mine = listener.address;
+    if (each.address == mine) return;
+    if (each.address.port != mine.port || !(is_all(each.address) || is_all(mine))) continue;
+    if (same_place(each.address, mine)) {
+      each.address.host = "::";  // takes IPv4 too
+      return;
+    }
+    note(line, "one listener takes port " + std::to_string(mine.port) + " of all addresses");
+    listener.name = each.name;
+    if (is_all(mine)) each = std::move(listener);
+    return;
+  }
+  if (config.listeners.size() == max_listeners) return;
+  const std::string name =
+      config.listeners.empty() ? "public" : "port-" + std::to_string(listener.address.port);
+  listener.name = listeners_.unique(name);
+  config.listeners.push_back(std::move(listener));
+}
+
+bool Draft::serve(Place place) {
+  const std::string address = to_string(place.listener.address);
+  if (std::ranges::none_of(place.routes, &PlacedRoute::passes)) {
+    note(place.line, "left out: address " + address + ", whose requests reach no backend");
+    return true;
+  }
+  const auto same = [](const PlacedRoute& a, const PlacedRoute& b) { return a.route == b.route; };
+  if (first_ && !std::ranges::equal(first_->routes, place.routes, same)) {
+    refusal_ = ImportNote{
+        place.line, place.owner + " (" + address + ") has other routes than " + first_->owner +
+                        " (" + to_string(first_->listener.address) +
+                        "), and routes here do not depend on the address: choose one with "
+                        "--listen ADDRESS, and run an evenkeel for each"};
+    return false;
+  }
+  add_listener(place.listener, place.line);
+  if (!first_) first_ = std::move(place);
+  return true;
+}
+
+bool Draft::add_route(RouteConfig route, int line) {
   if (config.routes.size() == max_routes) {
     note(line, "left out: further routes are too many");
     return false;
   }
-  if (matches_.insert(text_of(match)).second) {
-    config.routes.push_back({.match = std::move(match), .targets = std::move(targets)});
-  } else {
+  // Behind an answer that may be removed, the same match leads to its pool again.
+  const std::string_view kind = route.respond ? "answer " : "pool ";
+  if (matches_.insert(std::string(kind) + text_of(route.match)).second) {
+    config.routes.push_back(std::move(route));
+  } else if (!route.respond) {
     note(line, "left out: a route that an earlier one takes whole");
   }
   return true;
@@ -180,13 +242,33 @@ bool Draft::add_route(RouteMatch match, std::vector<RouteTarget> targets, int li
 
 Import Draft::finished(std::string_view nothing_found) && {
   Import result;
-  std::ranges::sort(notes_, {},
-                    [](const ImportNote& note) { return std::tie(note.line, note.text); });
+  if (first_) {
+    auto& routes = first_->routes;
+    while (routes.back().fills) routes.pop_back();
+    for (PlacedRoute& each : routes) {
+      if (each.closes) each.route.name = "line-" + std::to_string(each.line);
+      if (!add_route(std::move(each.route), each.line)) break;
+    }
+  }
+  std::ranges::sort(notes_, {}, [](const ImportNote& note) {
+    return std::tuple(!note.opens, note.line, std::string_view(note.text));
+  });
   const auto repeated = std::ranges::unique(notes_, [](const ImportNote& a, const ImportNote& b) {
     return a.line == b.line && a.text == b.text;
   });
   notes_.erase(repeated.begin(), repeated.end());
   result.notes = std::move(notes_);
+  if (refusal_) {
+    result.error = std::move(*refusal_);
+    return result;
+  }
+  if (chosen_ && !first_) {
+    result.error = {0, "nothing that listens at " + chosen_text_ + " leads to a backend"};
+    for (const std::string& each : listens_) {
+      if (result.error.text.size() < max_name * 3) result.error.text += "; the file has " + each;
+    }
+    return result;
+  }
   if (config.pools.empty() || config.routes.empty()) {
     result.error = {0, std::string(nothing_found)};
     return result;
@@ -200,9 +282,10 @@ Import Draft::finished(std::string_view nothing_found) && {
   std::set<std::string> names;
   for (std::size_t at = 0; at < config.routes.size(); ++at) {
     RouteConfig& route = config.routes[at];
-    route.name = route.match.host + route.match.path;
-    const bool is_other = route.name.empty() || !names.insert(route.name).second;
-    if (is_other) route.name = "route-" + std::to_string(at + 1);
+    const std::string wanted = route.match.host + route.match.path;
+    const bool is_other = wanted.empty() || !names.insert(wanted).second;
+    if (route.name.empty()) route.name = is_other ? "route-" + std::to_string(at + 1) : wanted;
+    route.name = routes_.unique(route.name);
   }
   const RouteConfig& first = config.routes.front();
   if (config.pools.size() == 1 && config.routes.size() == 1 && first.match == RouteMatch{}) {
@@ -210,6 +293,16 @@ Import Draft::finished(std::string_view nothing_found) && {
   }
   result.config = std::move(config);
   return result;
+}
+
+bool same_place(const Address& a, const Address& b) {
+  return a == b || (a.port == b.port && is_all(a) && is_all(b));
+}
+
+RouteConfig answer(RouteMatch match, int status) {
+  RouteConfig route{.match = std::move(match)};
+  route.respond.emplace().status = status;
+  return route;
 }
 
 std::optional<std::string_view> value_of(std::string_view word, std::string_view key) {
@@ -241,7 +334,8 @@ std::optional<milliseconds> parse_time(std::string_view text, milliseconds plain
     total += *number * (letters == 0 ? static_cast<double>(plain.count()) : unit->factor);
     text = trimmed(text.substr(letters));
   }
-  const double most = static_cast<double>(longest.count());
+  if (total == 0) return milliseconds{};
+  const double most = static_cast<double>(max_time.count());
   return milliseconds(static_cast<milliseconds::rep>(std::clamp(total, 1.0, most)));
 }
 
@@ -281,7 +375,9 @@ std::optional<std::string> field_name(std::string_view name) {
 
 std::optional<std::string> path_pattern(std::string_view path, bool below) {
   const bool good = path.starts_with('/') && path.find_first_of("*?#% \t{}\"'\\") == path.npos &&
-                    path.find("//") == path.npos && path.find("/.") == path.npos &&
+                    path.find("//") == path.npos &&
+                    (std::string(path) + '/').find("/./") == path.npos &&
+                    (std::string(path) + '/').find("/../") == path.npos &&
                     printable_utf8(path) == path && path.size() < 1024;
   if (!good) return std::nullopt;
   std::string pattern(path);

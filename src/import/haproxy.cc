@@ -6,14 +6,12 @@
 #include <utility>
 
 #include "evenkeel/base/utf8.h"
-#include "import/haproxy_conditions.h"
 #include "import/haproxy_pools.h"
+#include "import/haproxy_rules.h"
 #include "import/haproxy_syntax.h"
 
 namespace evenkeel::import {
 namespace {
-
-constexpr milliseconds plain_milliseconds{1};
 
 /// Lines that say what evenkeel does by itself, or that concern HAProxy's process alone.
 bool is_needless(const HaproxyLine& line) {
@@ -34,64 +32,84 @@ std::string_view mode_of(const HaproxySection& section, std::string_view mode) {
   return mode;
 }
 
-/// A `use_backend` or `default_backend`, or the servers of a `listen` section itself.
-struct Use {
-  RouteMatch match;
-  std::string section;
-  int line = 0;
-};
+/// The section's own line of that keyword; null if there is none.
+HaproxyLine* find_line(HaproxySection* section, std::string_view keyword) {
+  if (section == nullptr) return nullptr;
+  const auto found = std::ranges::find(section->lines, keyword, &HaproxyLine::keyword);
+  return found == section->lines.end() ? nullptr : &*found;
+}
 
 class HaproxyImport {
  public:
-  explicit HaproxyImport(std::vector<HaproxySection>& sections) : sections_(sections) {}
+  HaproxyImport(std::vector<HaproxySection>& sections, std::string_view listen)
+      : sections_(sections), draft_(listen) {}
 
   Import run();
 
  private:
+  /// A section and the defaults that apply to it, or null.
+  struct Sourced {
+    HaproxySection* section = nullptr;
+    HaproxySection* defaults = nullptr;
+  };
+
   void read_global(HaproxySection& global);
+  HaproxySection* defaults_of(const HaproxySection& section, HaproxySection* last);
   bool speaks_http(HaproxySection& section, std::string_view default_mode);
-  void read_frontend(HaproxySection& section, HaproxySection* defaults);
-  void read_frontend_line(HaproxyLine& line, HaproxyConditions& conditions);
-  void read_use(HaproxyLine& line, const HaproxyConditions& conditions);
-  void read_bind(HaproxyLine& line, const ListenerConfig& settings);
+  bool read_frontend(const Sourced& frontend);
+  std::vector<Place> read_binds(const Sourced& frontend);
+  void read_bind(HaproxyLine& line, const ListenerConfig& settings, std::vector<Place>& places);
   bool read_bind_parameters(const HaproxyLine& line, ListenerConfig& listener);
-  static void read_limits(ListenerConfig& settings, HaproxySection& section);
-  void add_routes();
+  void read_limits(ListenerConfig& settings, HaproxySection& section);
+  void add_default(const Sourced& frontend, HaproxyRules& rules);
+  std::vector<PlacedRoute> routes_of(const Sourced& frontend, HaproxyRules& rules);
+  void add_use(const HaproxyUse& use, const HaproxySection& frontend,
+               std::vector<PlacedRoute>& routes);
+  HaproxyRules& rules_of_pool(const std::string& section);
+  std::string pool_of(const HaproxyUse& use);
   void report_unused();
 
   std::vector<HaproxySection>& sections_;
   Draft draft_;
-  std::map<std::string, std::pair<HaproxySection*, HaproxySection*>, std::less<>> pools_;
+  std::map<std::string, HaproxySection*, std::less<>> defaults_;  // by their names
+  std::map<std::string, Sourced, std::less<>> pools_;
   std::map<std::string, std::string, std::less<>> pool_names_;  // "": no usable server
-  std::vector<Use> uses_;
-  std::vector<Use> defaults_;
+  std::map<std::string, HaproxyRules, std::less<>> rules_of_pools_;
   std::string crt_base_;
-  int frontends_ = 0;
 };
 
 Import HaproxyImport::run() {
-  HaproxySection* defaults = nullptr;
-  std::string_view default_mode = "tcp";
-  std::vector<std::pair<HaproxySection*, HaproxySection*>> frontends;
+  HaproxySection* last = nullptr;
+  std::vector<Sourced> frontends;
   for (HaproxySection& section : sections_) {
     if (section.kind() == "global") read_global(section);
     if (section.kind() == "defaults") {
-      defaults = &section;
-      default_mode = mode_of(section, "tcp");
+      last = &section;
       section.head.used = true;
+      if (!section.name().empty()) defaults_.try_emplace(std::string(section.name()), &section);
+      if (section.head.words.size() > 2) draft_.leave_out(section.head.line, section.head.words);
     }
     const bool has_servers = section.kind() == "backend" || section.kind() == "listen";
     const bool has_binds = section.kind() == "frontend" || section.kind() == "listen";
     if (!has_servers && !has_binds) continue;
-    if (!speaks_http(section, default_mode)) continue;
+    HaproxySection* defaults = defaults_of(section, last);
+    if (!speaks_http(section, defaults ? mode_of(*defaults, "tcp") : "tcp")) continue;
     if (has_servers) pools_.try_emplace(std::string(section.name()), &section, defaults);
     if (has_binds) frontends.emplace_back(&section, defaults);
   }
-  for (const auto& [section, its_defaults] : frontends) read_frontend(*section, its_defaults);
-  add_routes();
+  for (const Sourced& frontend : frontends) {
+    if (!read_frontend(frontend)) break;
+  }
   report_unused();
   return std::move(draft_).finished(
       "no frontend of the file leads to a backend with servers that can be kept (mode http)");
+}
+
+/// The defaults that the section names, else the last ones before it.
+HaproxySection* HaproxyImport::defaults_of(const HaproxySection& section, HaproxySection* last) {
+  if (section.head.word(2) != "from") return last;
+  const auto named = defaults_.find(section.head.word(3));
+  return named == defaults_.end() ? nullptr : named->second;
 }
 
 void HaproxyImport::read_global(HaproxySection& global) {
@@ -118,58 +136,64 @@ bool HaproxyImport::speaks_http(HaproxySection& section, std::string_view defaul
   return false;
 }
 
-void HaproxyImport::read_frontend(HaproxySection& section, HaproxySection* defaults) {
+/// False if the routes are others than those of an earlier one.
+bool HaproxyImport::read_frontend(const Sourced& frontend) {
+  HaproxySection& section = *frontend.section;
   const bool leads_on = std::ranges::any_of(section.lines, [](const HaproxyLine& line) {
-    return line.keyword() == "server" || line.keyword().ends_with("_backend");
+    return line.keyword().starts_with("server") || line.keyword().ends_with("_backend");
   });
-  if (!leads_on) return;  // statistics, redirections
+  const bool by_default =
+      section.kind() == "frontend" && find_line(frontend.defaults, "default_backend") != nullptr;
+  if (!leads_on && !by_default) return true;  // statistics, redirections
+  std::vector<Place> places = read_binds(frontend);
+  if (places.empty()) return true;
   section.head.used = true;
-  if (++frontends_ > 1) {
-    draft_.note(section.head.line, section.kind() + " " + printable_utf8(section.name()) +
-                                       ": routes do not depend on the listener; tell its requests "
-                                       "apart by `match.host` or `match.path`");
+  HaproxyRules rules;
+  if (frontend.defaults) read_haproxy_rules(draft_, *frontend.defaults, rules);
+  read_haproxy_rules(draft_, section, rules);
+  add_default(frontend, rules);
+  const std::vector<PlacedRoute> routes = routes_of(frontend, rules);
+  for (Place& place : places) {
+    if (rules.needs_tls && !place.listener.tls) {
+      draft_.note(place.line, "left out: address " + to_string(place.listener.address) +
+                                  ", whose requests are only redirected");
+      continue;
+    }
+    place.routes = routes;
+    if (!draft_.serve(std::move(place))) return false;
   }
+  return true;
+}
+
+void HaproxyImport::add_default(const Sourced& frontend, HaproxyRules& rules) {
+  HaproxySection& section = *frontend.section;
+  HaproxyLine* line = find_line(&section, "default_backend");
+  const bool is_listen = section.kind() == "listen";
+  if (line == nullptr && !is_listen) line = find_line(frontend.defaults, "default_backend");
+  if (line != nullptr && line->words.size() > 1) {
+    line->used = true;
+    rules.uses.push_back({{}, line->words[1], line->line});
+  } else if (is_listen) {
+    rules.uses.push_back({{}, std::string(section.name()), section.head.line});
+  }
+}
+
+std::vector<Place> HaproxyImport::read_binds(const Sourced& frontend) {
   ListenerConfig settings;
-  if (defaults) read_limits(settings, *defaults);
-  read_limits(settings, section);
-  HaproxyConditions conditions;
-  for (HaproxyLine& line : section.lines) {
-    if (line.keyword() == "bind") read_bind(line, settings);
-    read_frontend_line(line, conditions);
+  if (frontend.defaults) read_limits(settings, *frontend.defaults);
+  read_limits(settings, *frontend.section);
+  std::vector<Place> places;
+  for (HaproxyLine& line : frontend.section->lines) {
+    if (line.keyword() == "bind") read_bind(line, settings, places);
   }
-  const bool has_servers = std::ranges::any_of(
-      section.lines, [](const HaproxyLine& line) { return line.keyword() == "server"; });
-  if (has_servers) defaults_.push_back({{}, std::string(section.name()), section.head.line});
+  for (Place& place : places) {
+    place.owner = frontend.section->kind() + " " + printable_utf8(frontend.section->name());
+  }
+  return places;
 }
 
-void HaproxyImport::read_frontend_line(HaproxyLine& line, HaproxyConditions& conditions) {
-  if (line.keyword() == "acl" && line.words.size() > 2) {
-    line.used = conditions.add(line.word(1), line.arguments().subspan(1));
-  } else if (line.keyword() == "use_backend" && line.words.size() > 1) {
-    read_use(line, conditions);
-  } else if (line.keyword() == "default_backend" && line.words.size() > 1) {
-    line.used = true;
-    defaults_.push_back({{}, line.words[1], line.line});
-  }
-}
-
-void HaproxyImport::read_use(HaproxyLine& line, const HaproxyConditions& conditions) {
-  line.used = true;
-  if (line.words.size() == 2) {
-    uses_.push_back({{}, line.words[1], line.line});
-    return;
-  }
-  const auto found =
-      line.words[2] == "if" ? conditions.read(line.arguments().subspan(2)) : std::nullopt;
-  if (!found || line.words[1].find('%') != std::string::npos) {
-    draft_.leave_out(line.line, line.words, "routes cannot say this condition");
-    return;
-  }
-  if (uses_.size() > max_routes) return;
-  for (const RouteMatch& match : *found) uses_.push_back({match, line.words[1], line.line});
-}
-
-void HaproxyImport::read_bind(HaproxyLine& line, const ListenerConfig& settings) {
+void HaproxyImport::read_bind(HaproxyLine& line, const ListenerConfig& settings,
+                              std::vector<Place>& places) {
   line.used = true;
   std::string_view addresses = line.word(1);
   while (!addresses.empty()) {
@@ -178,13 +202,21 @@ void HaproxyImport::read_bind(HaproxyLine& line, const ListenerConfig& settings)
     for (const std::string_view family : {"ipv4@", "ipv6@"}) {
       address = value_of(address, family).value_or(address);
     }
-    ListenerConfig* listener = draft_.listener_at(address, line.line);
-    if (listener == nullptr) continue;
-    listener->timeouts = settings.timeouts;
-    listener->limits = settings.limits;
-    if (!read_bind_parameters(line, *listener)) {
-      draft_.leave_out(line.line, line.words, "TLS without a crt");
+    // ":::443" is "[::]:443".
+    const std::size_t port = std::min(address.rfind(':'), address.size());
+    std::string text(address);
+    if (address.find(':') < port && !address.starts_with('[')) {
+      text = '[' + text.substr(0, port) + ']' + text.substr(port);
     }
+    const auto read = draft_.listened(text, line.line);
+    if (!read || places.size() == max_listeners) continue;
+    ListenerConfig listener = settings;
+    listener.address = *read;
+    if (!read_bind_parameters(line, listener)) {
+      draft_.leave_out(line.line, line.words, "TLS without a crt");
+      continue;
+    }
+    places.push_back({.listener = std::move(listener), .line = line.line});
   }
 }
 
@@ -206,7 +238,7 @@ bool HaproxyImport::read_bind_parameters(const HaproxyLine& line, ListenerConfig
     } else if (name == "alpn" || name == "name" || name == "verify" || name == "ssl-min-ver") {
       const std::string_view value = line.word(++at);
       if (name == "verify" && value == "none") ca.clear();
-    } else {
+    } else if (name != "v4v6") {
       unread.emplace_back(name);
     }
   }
@@ -226,13 +258,15 @@ bool HaproxyImport::read_bind_parameters(const HaproxyLine& line, ListenerConfig
 
 void HaproxyImport::read_limits(ListenerConfig& settings, HaproxySection& section) {
   for (HaproxyLine& line : section.lines) {
-    const auto time = parse_time(line.word(2), plain_milliseconds);
-    if (line.keyword() == "timeout" && time) {
-      const std::string_view what = line.word(1);
+    const std::string_view what = line.word(1);
+    const bool mine = what == "http-request" || what == "http-keep-alive" || what == "client";
+    if (line.keyword() == "timeout" && mine) {
+      const auto time = haproxy_timeout(draft_, line);
+      if (!time) continue;
       if (what == "http-request") settings.timeouts.header = *time;
       if (what == "http-keep-alive") settings.timeouts.idle = *time;
       if (what == "client") settings.timeouts.body = settings.timeouts.write = *time;
-      if (what == "http-request" || what == "http-keep-alive" || what == "client") line.used = true;
+      line.used = true;
     }
     if (line.keyword() == "maxconn") {
       settings.limits.max_connections =
@@ -242,25 +276,80 @@ void HaproxyImport::read_limits(ListenerConfig& settings, HaproxySection& sectio
   }
 }
 
-void HaproxyImport::add_routes() {
-  for (const std::vector<Use>* uses : {&uses_, &defaults_}) {
-    for (const Use& use : *uses) {
-      const auto section = pools_.find(use.section);
-      if (section == pools_.end()) {
-        draft_.note(use.line, "left out: the route to " +
-                                  printable_utf8(use.section.substr(0, 90)) +
-                                  ", which is no backend of the file");
-        continue;
-      }
-      const auto [name, is_new] = pool_names_.try_emplace(use.section);
-      if (is_new && add_haproxy_pool(draft_, *section->second.first, section->second.second)) {
-        name->second = draft_.config.pools.back().name;
-      }
-      const bool added =
-          name->second.empty() || draft_.add_route(use.match, {{.pool = name->second}}, use.line);
-      if (!added) return;
+/// The pool of a use; empty if there is none.
+std::string HaproxyImport::pool_of(const HaproxyUse& use) {
+  const auto found = pools_.find(use.section);
+  if (found == pools_.end()) {
+    draft_.note(use.line, "left out: the route to " + printable_utf8(use.section.substr(0, 90)) +
+                              ", which is no backend of the file");
+    return {};
+  }
+  const auto& [section, defaults] = found->second;
+  const auto [name, is_new] = pool_names_.try_emplace(use.section);
+  if (is_new && add_haproxy_pool(draft_, *section, defaults)) {
+    name->second = draft_.config.pools.back().name;
+  }
+  return name->second;
+}
+
+/// The rules of a section with servers, read when they are first asked for.
+HaproxyRules& HaproxyImport::rules_of_pool(const std::string& section) {
+  const auto [rules, is_new] = rules_of_pools_.try_emplace(section);
+  const Sourced& pool = pools_.at(section);
+  if (is_new && pool.defaults) read_haproxy_rules(draft_, *pool.defaults, rules->second);
+  if (is_new) read_haproxy_rules(draft_, *pool.section, rules->second);
+  return rules->second;
+}
+
+void HaproxyImport::add_use(const HaproxyUse& use, const HaproxySection& frontend,
+                            std::vector<PlacedRoute>& routes) {
+  PlacedRoute placed{.route = {.match = use.match}, .line = use.line, .closes = use.closes};
+  if (use.answer) {
+    placed.route.respond = use.answer;
+    routes.push_back(std::move(placed));
+    return;
+  }
+  const std::string pool = pool_of(use);
+  if (pool.empty()) {
+    placed.route = answer(use.match, left_out_status);
+    placed.closes = true;
+    routes.push_back(std::move(placed));
+    return;
+  }
+  const bool is_own = pools_.at(use.section).section == &frontend;  // has read them already
+  if (!is_own) {
+    for (const HaproxyUse& each : rules_of_pool(use.section).answers) {
+      if (routes.size() > max_routes) return;
+      PlacedRoute refusal{.line = each.line, .closes = true};
+      refusal.route.match = both_or_first(use.match, each.match);
+      refusal.route.respond = each.answer;
+      routes.push_back(std::move(refusal));
     }
   }
+  placed.route.targets.push_back({.pool = pool});
+  placed.passes = true;
+  routes.push_back(std::move(placed));
+}
+
+std::vector<PlacedRoute> HaproxyImport::routes_of(const Sourced& frontend, HaproxyRules& rules) {
+  // A condition that cannot be said needs no route where what follows leads to the same backend.
+  std::set<std::string_view> later;
+  for (auto use = rules.uses.rbegin(); use != rules.uses.rend(); ++use) {
+    const bool is_same = later.empty() || (later.size() == 1 && later.contains(use->section));
+    if (!use->answer) later.insert(use->section);
+    if (use->answer && is_same) use->line = 0;
+  }
+  std::vector<PlacedRoute> routes;
+  for (const std::vector<HaproxyUse>* uses : {&rules.answers, &rules.uses}) {
+    for (const HaproxyUse& use : *uses) {
+      if (routes.size() > max_routes) return routes;
+      if (use.line > 0) add_use(use, *frontend.section, routes);
+      const auto of_pool = rules_of_pools_.find(use.section);
+      const bool is_redirected = of_pool != rules_of_pools_.end() && of_pool->second.needs_tls;
+      rules.needs_tls = rules.needs_tls || is_redirected;
+    }
+  }
+  return routes;
 }
 
 void HaproxyImport::report_unused() {
@@ -277,12 +366,12 @@ void HaproxyImport::report_unused() {
 
 }  // namespace
 
-Import import_haproxy(std::string_view text) {
+Import import_haproxy(std::string_view text, std::string_view listen) {
   auto parsed = parse_haproxy(text);
   if (const auto* error = std::get_if<SyntaxError>(&parsed)) {
     return {.config = {}, .notes = {}, .error = {error->line, error->message}};
   }
-  return HaproxyImport(std::get<std::vector<HaproxySection>>(parsed)).run();
+  return HaproxyImport(std::get<std::vector<HaproxySection>>(parsed), listen).run();
 }
 
 }  // namespace evenkeel::import

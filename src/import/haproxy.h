@@ -7,6 +7,6 @@
 
 namespace evenkeel::import {
 
-Import import_haproxy(std::string_view text);
+Import import_haproxy(std::string_view text, std::string_view listen);
 
 }  // namespace evenkeel::import

@@ -21,6 +21,7 @@ struct Criterion {
   Field field = Field::path;
   Way way = Way::exact;
   std::string header;
+  bool is_narrow = false;  ///< a route takes less: the SNI for the host
 };
 
 /// "hdr_end(host)" and its like.
@@ -38,10 +39,11 @@ std::optional<Criterion> criterion_of(std::string_view word) {
   const std::string_view way = base.size() < word.size() ? word.substr(base.size() + 1) : "";
   if (word == "method" || word == "ssl_fc_sni") {
     found.field = word == "method" ? Field::method : Field::host;
+    found.is_narrow = word == "ssl_fc_sni";
     return found;
   }
-  if (way == "beg" || way == "dir") found.way = Way::beginning;
-  if (way == "end" || way == "dom") found.way = Way::end;
+  if (way == "beg") found.way = Way::beginning;
+  if (way == "end") found.way = Way::end;
   if (!way.empty() && found.way == Way::exact) return std::nullopt;
   if (base == "path" && argument.empty()) return found;
   const auto header = field_name(argument);
@@ -85,16 +87,18 @@ std::optional<RouteMatch> match_of(const Criterion& criterion, const std::string
   return std::nullopt;
 }
 
-/// An ACL without its name: what it looks at, flags, values.
-std::optional<Alternatives> alternatives_of(std::span<const std::string> words) {
+/// An ACL without its name: what it looks at, flags, values. `wide`: what it matches at most.
+std::optional<Alternatives> alternatives_of(std::span<const std::string> words, WideReading* wide) {
   if (words.empty()) return std::nullopt;
   auto criterion = criterion_of(words.front());
   if (!criterion) return std::nullopt;
+  bool ignores_case = words.front().find(',') != std::string::npos;
   words = words.subspan(1);
   while (!words.empty() && words.front().starts_with('-')) {
     const std::string& flag = words.front();
     words = words.subspan(1);
     if (flag == "--") break;
+    ignores_case = ignores_case || flag == "-i";
     if (flag == "-i") continue;
     if (flag != "-m" || words.empty()) return std::nullopt;
     const std::string& way = words.front();
@@ -103,10 +107,17 @@ std::optional<Alternatives> alternatives_of(std::span<const std::string> words) 
     if (way != "beg" && way != "end" && way != "str") return std::nullopt;
     words = words.subspan(1);
   }
+  // Of a field with a list, HAProxy compares each item; a route compares the whole.
+  const bool is_narrow = criterion->is_narrow || criterion->field == Field::header;
+  if (wide != nullptr && is_narrow) return std::nullopt;
   Alternatives found;
   for (const std::string& value : words) {
     auto match = match_of(*criterion, value);
     if (!match || found.size() == max_alternatives) return std::nullopt;
+    const bool whole = criterion->way != Way::beginning || value.ends_with('/');
+    if (wide != nullptr && criterion->field == Field::path && (!whole || ignores_case)) {
+      wide->leaves_rest = true;
+    }
     found.push_back(std::move(*match));
   }
   if (found.empty()) return std::nullopt;
@@ -142,37 +153,50 @@ std::optional<Alternatives> product(const Alternatives& a, const Alternatives& b
 
 }  // namespace
 
-bool HaproxyConditions::add(std::string_view name, std::span<const std::string> criterion) {
-  const auto read = alternatives_of(criterion);
-  const auto [entry, is_new] = named_.try_emplace(std::string(name), read);
-  if (is_new) return read.has_value();
-  auto& known = entry->second;
-  if (!known || !read || known->size() + read->size() > max_alternatives) {
-    known.reset();
-    return false;
-  }
-  known->insert(known->end(), read->begin(), read->end());
-  return true;
+RouteMatch both_or_first(const RouteMatch& a, const RouteMatch& b) {
+  return both(a, b).value_or(a);
 }
 
-std::optional<Alternatives> HaproxyConditions::term(std::span<const std::string>& words) const {
-  const std::string& word = words.front();
+bool HaproxyConditions::add(std::string_view name, std::span<const std::string> criterion) {
+  auto& lines = named_.try_emplace(std::string(name)).first->second;
+  lines.emplace_back(criterion.begin(), criterion.end());
+  return alternatives_of(criterion, nullptr).has_value();
+}
+
+/// Takes one term from `words`.
+std::optional<Alternatives> HaproxyConditions::term(std::span<const std::string>& words,
+                                                    WideReading* wide) const {
+  std::string_view word = words.front();
   words = words.subspan(1);
+  const bool negated = word.starts_with('!');
+  if (negated) word.remove_prefix(1);
+  if (negated && word.empty() && !words.empty()) {
+    word = words.front();
+    words = words.subspan(1);
+  }
   if (word == "{") {
     const auto close = std::ranges::find(words, "}");
     const auto size = static_cast<std::size_t>(close - words.begin());
-    if (close == words.end()) return std::nullopt;
     const auto inner = words.first(size);
-    words = words.subspan(size + 1);
-    return alternatives_of(inner);
+    words = words.subspan(std::min(size + 1, words.size()));
+    return negated ? std::nullopt : alternatives_of(inner, wide);
   }
+  if (negated) return std::nullopt;
   if (word == "TRUE") return Alternatives{{}};
   if (word.starts_with("METH_")) {
-    const auto match = match_of({.field = Field::method}, word.substr(5));
+    if (wide != nullptr && word == "METH_GET") return std::nullopt;  // HEAD too
+    const auto match = match_of({.field = Field::method}, std::string(word.substr(5)));
     return match ? std::optional(Alternatives{*match}) : std::nullopt;
   }
   const auto known = named_.find(word);
-  return known == named_.end() ? std::nullopt : known->second;
+  if (known == named_.end()) return std::nullopt;
+  Alternatives all;
+  for (const std::vector<std::string>& criterion : known->second) {
+    const auto found = alternatives_of(criterion, wide);
+    if (!found || all.size() + found->size() > max_alternatives) return std::nullopt;
+    all.insert(all.end(), found->begin(), found->end());
+  }
+  return all;
 }
 
 std::optional<Alternatives> HaproxyConditions::read(std::span<const std::string> words) const {
@@ -188,7 +212,7 @@ std::optional<Alternatives> HaproxyConditions::read(std::span<const std::string>
       words = words.subspan(1);
       continue;
     }
-    const auto next = term(words);
+    const auto next = term(words, nullptr);
     const auto joined = next ? product(current, *next) : std::nullopt;
     if (!joined || all.size() + joined->size() > max_alternatives) return std::nullopt;
     current = *joined;
@@ -197,6 +221,26 @@ std::optional<Alternatives> HaproxyConditions::read(std::span<const std::string>
   if (expects_term) return std::nullopt;
   all.insert(all.end(), current.begin(), current.end());
   return all;
+}
+
+WideReading HaproxyConditions::read_wide(std::span<const std::string> words) const {
+  WideReading wide{.matches = {}};
+  Alternatives current{{}};
+  while (!words.empty()) {
+    if (words.front() == "or" || words.front() == "||") {
+      wide.matches.insert(wide.matches.end(), current.begin(), current.end());
+      current = {{}};
+      words = words.subspan(1);
+      continue;
+    }
+    const auto next = term(words, &wide);
+    const auto joined = next ? product(current, *next) : std::nullopt;
+    if (joined) current = *joined;
+    wide.is_said = wide.is_said && joined;
+    if (wide.matches.size() + current.size() > max_alternatives) return {.is_said = false};
+  }
+  wide.matches.insert(wide.matches.end(), current.begin(), current.end());
+  return wide;
 }
 
 }  // namespace evenkeel::import

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
+#include "evenkeel/base/utf8.h"
 
 namespace evenkeel::import {
 namespace {
@@ -32,7 +33,9 @@ class PoolReader {
   bool read_balance(const HaproxyLine& line);
   bool read_check(const HaproxyLine& line);
   bool read_cookie(const HaproxyLine& line);
+  bool is_secure(const HaproxyLine& line) const;
   void read_server(const HaproxyLine& line);
+  void read_most(const HaproxyLine& line, std::uint32_t most);
   void read_parameters(const HaproxyLine& line, std::size_t first, BackendConfig* backend);
   bool read_parameter(std::string_view name, std::string_view value, BackendConfig* backend);
   PoolTlsConfig& tls() { return pool_.tls ? *pool_.tls : pool_.tls.emplace(); }
@@ -40,6 +43,7 @@ class PoolReader {
   Draft& draft_;
   PoolConfig& pool_;
   bool goes_round_ = true;
+  bool is_secure_ = false;  // unless a server says otherwise
 };
 
 void PoolReader::read(HaproxyLine& line, bool own) {
@@ -50,10 +54,11 @@ void PoolReader::read(HaproxyLine& line, bool own) {
   if (keyword == "option" || keyword == "http-check") used = read_check(line);
   if (keyword == "cookie") used = read_cookie(line);
   if (keyword == "default-server") {
+    is_secure_ = is_secure(line);
     read_parameters(line, 1, nullptr);
     used = true;
   }
-  if (keyword == "server" && own) {
+  if ((keyword == "server" || keyword == "server-template") && own) {
     read_server(line);
     used = true;
   }
@@ -61,7 +66,7 @@ void PoolReader::read(HaproxyLine& line, bool own) {
 }
 
 bool PoolReader::read_timeout(const HaproxyLine& line) {
-  const auto time = parse_time(line.word(2), plain_milliseconds);
+  const auto time = haproxy_timeout(draft_, line);
   if (!time) return false;
   const std::string_view what = line.word(1);
   if (what == "connect") {
@@ -127,23 +132,48 @@ bool PoolReader::read_cookie(const HaproxyLine& line) {
   return true;
 }
 
+/// True if connections to the server are to use TLS.
+bool PoolReader::is_secure(const HaproxyLine& line) const {
+  bool secure = is_secure_;
+  for (const std::string& word : line.words) {
+    if (word == "ssl" || word == "no-ssl") secure = word == "ssl";
+  }
+  return secure;
+}
+
 void PoolReader::read_server(const HaproxyLine& line) {
-  if (std::ranges::find(line.words, "disabled") != line.words.end()) {
-    draft_.leave_out(line.line, line.words);
+  const auto has = [&](const char* word) {
+    return std::ranges::find(line.words, word) != line.words.end();
+  };
+  const auto weight = std::ranges::find(line.words, "weight");
+  const bool is_out = weight != line.words.end() && weight + 1 != line.words.end() &&
+                      parse_count(*(weight + 1)) == 0U;
+  if (has("disabled") || is_out) {
+    draft_.leave_out(line.line, line.words, is_out ? "weight 0: it takes no new requests" : "");
     return;
   }
-  std::string_view address = line.word(2);
+  // The names of a template are those that its host has in DNS.
+  const std::size_t place = line.keyword() == "server-template" ? 3 : 2;
+  std::string_view address = line.word(place);
   for (const std::string_view family : {"ipv4@", "ipv6@"}) {
     address = value_of(address, family).value_or(address);
   }
-  const bool secure = std::ranges::find(line.words, "ssl") != line.words.end();
-  BackendConfig* backend = draft_.add_backend(pool_, address, secure, line.line);
+  BackendConfig* backend = draft_.add_backend(pool_, address, is_secure(line), line.line);
   if (backend == nullptr) return;
   if (address.find(':') == address.npos) {
     draft_.note(line.line, "server " + to_string(backend->address) +
                                ": the file names no port, so the default of its protocol");
   }
-  read_parameters(line, 3, backend);
+  read_parameters(line, place + 1, backend);
+}
+
+void PoolReader::read_most(const HaproxyLine& line, std::uint32_t most) {
+  std::uint32_t& limit = pool_.limits.max_in_flight;
+  if (limit != 0 && limit != most) {
+    draft_.note(line.line,
+                "pool " + pool_.name + ": the servers differ in maxconn; each has the " + "lowest");
+  }
+  limit = limit == 0 ? most : std::min(limit, most);
 }
 
 void PoolReader::read_parameters(const HaproxyLine& line, std::size_t first,
@@ -155,13 +185,19 @@ void PoolReader::read_parameters(const HaproxyLine& line, std::size_t first,
                                                "port",   "verify",  "ca-file",  "crt",  "sni",
                                                "alpn",   "proto",   "slowstart"};
     if (std::ranges::find(with_value, name) != std::end(with_value)) {
-      if (!read_parameter(name, line.word(++at), backend)) unread.emplace_back(name);
+      const std::string_view value = line.word(++at);
+      const auto count = parse_count(value);
+      if (name == "maxconn" && count && *count > 0) {
+        read_most(line, std::min(*count, 1'000'000U));
+      } else if (!read_parameter(name, value, backend)) {
+        unread.emplace_back(name);
+      }
     } else if (std::ranges::find(unread_with_value, name) != std::end(unread_with_value)) {
       if (name != "cookie" && name != "resolvers" && name != "init-addr") unread.emplace_back(name);
       ++at;
     } else if (name == "backup") {
       if (backend) backend->standby = true;
-    } else if (name != "check" && name != "ssl" && name != "check-ssl" && name != "no-check") {
+    } else if (name != "check" && name != "ssl" && name != "no-ssl" && name != "no-check") {
       unread.emplace_back(name);
     }
   }
@@ -174,9 +210,6 @@ bool PoolReader::read_parameter(std::string_view name, std::string_view value,
   const auto time = parse_time(value, plain_milliseconds);
   if (name == "weight" && count && backend) {
     backend->weight = std::clamp(*count, 1U, 1000U);
-    if (*count == 0) backend->standby = true;
-  } else if (name == "maxconn" && count) {
-    pool_.limits.max_in_flight = std::min(*count, 1'000'000U);
   } else if (name == "inter" && time) {
     pool_.health.interval = std::clamp(*time, milliseconds{100}, milliseconds{3'600'000});
   } else if (name == "fall" && count) {
@@ -215,6 +248,14 @@ void PoolReader::finish(int line) {
 }
 
 }  // namespace
+
+std::optional<milliseconds> haproxy_timeout(Draft& draft, const HaproxyLine& line) {
+  const auto time = parse_time(line.word(2), plain_milliseconds);
+  if (!time || time->count() > 0) return time;
+  draft.note(line.line, "timeout " + printable_utf8(line.word(1).substr(0, 40)) +
+                            " 0 became the longest one, 24 h: there is always one");
+  return max_time;
+}
 
 bool add_haproxy_pool(Draft& draft, HaproxySection& section, HaproxySection* defaults) {
   if (draft.config.pools.size() == max_pools) return false;

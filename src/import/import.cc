@@ -8,10 +8,10 @@
 namespace evenkeel {
 namespace {
 
-Import import_as(ImportFormat format, std::string_view text) {
+Import import_as(ImportFormat format, std::string_view text, std::string_view listen) {
   switch (format) {
-    case ImportFormat::nginx: return import::import_nginx(text);
-    case ImportFormat::haproxy: return import::import_haproxy(text);
+    case ImportFormat::nginx: return import::import_nginx(text, listen);
+    case ImportFormat::haproxy: return import::import_haproxy(text, listen);
     case ImportFormat::litellm: return import::import_litellm(text);
   }
   return {};
@@ -19,9 +19,9 @@ Import import_as(ImportFormat format, std::string_view text) {
 
 }  // namespace
 
-Import import_config(ImportFormat format, std::string_view text) {
-  constexpr std::size_t max_error = 200;
-  Import result = import_as(format, text);
+Import import_config(ImportFormat format, std::string_view text, std::string_view listen) {
+  constexpr std::size_t max_error = 400;
+  Import result = import_as(format, text, listen);
   result.error.text = printable_utf8(result.error.text.substr(0, max_error));
   return result;
 }

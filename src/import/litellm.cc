@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -23,6 +24,10 @@ constexpr std::pair<std::string_view, std::string_view> providers[] = {
     {"ollama_chat", "ollama"}, {"huggingface", "tgi"},  {"openai", "auto"},
     {"custom_openai", "auto"}, {"openai_like", "auto"}, {"text-completion-openai", "auto"},
     {"litellm_proxy", "auto"}, {"lm_studio", "auto"},   {"llamafile", "llamacpp"}};
+
+/// General settings by which clients need keys or addresses.
+constexpr std::string_view key_checks[] = {"master_key", "custom_auth", "enable_jwt_auth",
+                                           "enable_oauth2_auth", "allowed_ips"};
 
 constexpr std::size_t max_model = 256;
 
@@ -77,6 +82,7 @@ class LitellmImport {
   Group& group_of(const std::string& name, const Deployment& deployment, int line);
   PoolConfig& pool_named(const std::string& name);
   void read_router();
+  bool checks_keys();
   void read_strategy(const Tree& router);
   void read_fallbacks(const Tree& settings);
   void add_fallback(const std::string& from, const std::string& to, int line);
@@ -90,6 +96,8 @@ class LitellmImport {
   std::vector<Group> groups_;
   std::map<std::string, std::size_t, std::less<>> pools_;  // places of the pools, by name
   std::map<std::string, std::vector<std::string>, std::less<>> aliases_;  // by the model's name
+  std::set<std::string, std::less<>> timed_;      // pools whose deployments name a timeout
+  std::map<std::string, int, std::less<>> lost_;  // names of models that are left out, their lines
 };
 
 Import LitellmImport::run() {
@@ -99,6 +107,8 @@ Import LitellmImport::run() {
   }
   read_router();
   add_routes();
+  ListenerConfig& listener = draft_.config.listeners.emplace_back();
+  listener.address = {checks_keys() ? "127.0.0.1" : "0.0.0.0", 4000};
   if (!draft_.config.pools.empty()) {
     draft_.note(0, "requests are not translated between APIs: each server must speak its clients'");
   }
@@ -144,6 +154,22 @@ std::optional<Deployment> LitellmImport::deployment_of(const Tree& params, int l
   return found;
 }
 
+/// True if the file asks clients for keys, which evenkeel does not.
+bool LitellmImport::checks_keys() {
+  const Tree* general = value_at(root_, "general_settings");
+  bool checks = false;
+  for (std::size_t at = 0; general != nullptr && at < general->keys.size(); ++at) {
+    const Tree::Key& key = general->keys[at];
+    if (std::ranges::find(key_checks, key.name) == std::end(key_checks)) continue;
+    checks = true;
+    draft_.warn(key.mark.line,
+                "general_settings: " + key.name +
+                    ": evenkeel asks clients for no key, so this listens on 127.0.0.1 only; let "
+                    "the servers check keys (`--api-key`) before you change `address`");
+  }
+  return checks;
+}
+
 PoolConfig& LitellmImport::pool_named(const std::string& name) {
   return draft_.config.pools[pools_.at(name)];
 }
@@ -174,7 +200,12 @@ void LitellmImport::read_deployment(const Tree& entry) {
   }
   report_rest(entry, {"model_name", "litellm_params", "model_info"}, "");
   const auto deployment = deployment_of(*params, line);
-  if (!deployment || draft_.config.pools.size() == max_pools) return;
+  const bool is_out = parse_count(text_at(*params, "weight")) == 0U;
+  if (is_out) draft_.note(line, "left out: a deployment of weight 0");
+  if (!deployment || is_out || draft_.config.pools.size() == max_pools) {
+    lost_.try_emplace(name, line);
+    return;
+  }
   Group& group = group_of(name, *deployment, line);
   PoolConfig& pool = pool_named(group.pool);
   BackendConfig* backend =
@@ -184,6 +215,7 @@ void LitellmImport::read_deployment(const Tree& entry) {
     group.weight += backend->weight;
   }
   if (!pool.backends.empty()) return;
+  lost_.try_emplace(name, line);
   draft_.config.pools.pop_back();  // the group is new: its first server is no address
   groups_.pop_back();
 }
@@ -196,7 +228,13 @@ void LitellmImport::read_parameters(const Tree& params, PoolConfig& pool, Backen
   if (const auto most = parse_count(text_at(params, "max_parallel_requests"))) {
     pool.limits.max_in_flight = std::min(*most, 1'000'000U);
   }
-  if (const auto time = seconds_at(params, "timeout")) pool.timeouts.first_byte = *time;
+  if (const auto time = seconds_at(params, "timeout")) {
+    if (!timed_.insert(pool.name).second && pool.timeouts.first_byte != *time) {
+      draft_.note(line,
+                  "pool " + pool.name + ": its deployments have several timeouts; this one counts");
+    }
+    pool.timeouts.first_byte = *time;
+  }
   const std::string key = text_at(params, "api_key");
   if (!key.empty() && key != "none" && key != "EMPTY" && key != "fake" && key != "fake-key") {
     draft_.note(line, "left out: api_key of " + to_string(backend.address) +
@@ -219,7 +257,8 @@ void LitellmImport::read_strategy(const Tree& router) {
     pool.picker.name = weighted ? "weighted" : "round-robin";
   }
   const int line = value ? value->mark.line : 0;
-  if (shuffles && !draft_.config.pools.empty()) {
+  if (draft_.config.pools.empty()) return;
+  if (shuffles) {
     draft_.note(line,
                 "simple-shuffle became round-robin, or weighted; `picker: expected-time` or "
                 "`least-connections` place requests by load");
@@ -271,7 +310,10 @@ void LitellmImport::read_aliases(const Tree& router) {
     const bool usable = alias.size() <= max_model && printable_utf8(alias) == alias &&
                         std::ranges::find(groups_, name, &Group::name) != groups_.end();
     if (!usable) {
-      draft_.note(aliases->keys[at].mark.line, "left out: alias " + shown(alias));
+      const int line = aliases->keys[at].mark.line;
+      draft_.note(line, "left out: alias " + shown(alias));
+      if (alias.size() <= max_model && printable_utf8(alias) == alias)
+        lost_.try_emplace(alias, line);
       continue;
     }
     aliases_[name].push_back(alias);
@@ -297,7 +339,7 @@ void LitellmImport::read_router() {
     if (!time) time = seconds_at(*each, "timeout");
     for (PoolConfig& pool : draft_.config.pools) {
       if (retries) pool.retry.attempts = std::min(*retries, 7U) + 1;
-      if (time && pool.timeouts.first_byte == PoolTimeouts{}.first_byte) {
+      if (time && !timed_.contains(pool.name)) {
         pool.timeouts.first_byte = *time;
       }
     }
@@ -310,36 +352,47 @@ void LitellmImport::read_router() {
               {"fallbacks", "num_retries", "timeout", "routing_strategy", "model_group_alias"},
               "router_settings: ");
   if (const Tree* general = value_at(root_, "general_settings"))
-    report_rest(*general, {}, "general_settings: ");
+    report_rest(
+        *general,
+        {"master_key", "custom_auth", "enable_jwt_auth", "enable_oauth2_auth", "allowed_ips"},
+        "general_settings: ");
   report_rest(root_, {"model_list", "router_settings", "litellm_settings", "general_settings"}, "");
 }
 
-/// Exact names before patterns, longer patterns before shorter ones.
+/// Exact names before patterns, longer patterns before shorter ones. A model that is left out is
+/// answered by evenkeel itself where a pattern would take it.
 void LitellmImport::add_routes() {
-  std::vector<const Group*> firsts;
-  for (const Group& group : groups_) {
-    const bool known =
-        std::ranges::any_of(firsts, [&](const Group* each) { return each->name == group.name; });
-    if (!known) firsts.push_back(&group);
+  std::map<std::string, int> lines;  // of the first entry of each name
+  for (const Group& group : groups_) lines.try_emplace(group.name, group.line);
+  const auto is_pattern = [](const std::string& name) { return name.find('*') != name.npos; };
+  const std::map<std::string, int> kept = lines;
+  for (const auto& [name, line] : lost_) {
+    const bool falls_through = std::ranges::any_of(kept, [&, &lost = name](const auto& each) {
+      return is_pattern(each.first) && (is_pattern(lost) || matches_glob(each.first, lost));
+    });
+    if (falls_through) lines.try_emplace(name, line);
   }
-  const auto stars = [](const Group* group) {
-    return group->name.find('*') == std::string::npos ? std::string::npos : group->name.size();
-  };
-  std::ranges::sort(firsts, [&](const Group* a, const Group* b) {
-    return std::tuple(stars(a), b->line) > std::tuple(stars(b), a->line);
+  std::vector<std::pair<std::string, int>> names(lines.begin(), lines.end());
+  std::ranges::sort(names, std::ranges::greater(), [&](const auto& each) {
+    const auto& [name, line] = each;
+    return std::tuple(is_pattern(name) ? name.size() : std::string::npos, -line);
   });
-  for (const Group* first : firsts) {
-    std::vector<RouteTarget> targets;
+  for (const auto& [name, line] : names) {
+    RouteConfig route;
     for (const Group& group : groups_) {
-      if (group.name == first->name)
-        targets.push_back({.pool = group.pool, .weight = std::min(group.weight, 10'000U)});
+      if (group.name == name)
+        route.targets.push_back({.pool = group.pool, .weight = std::min(group.weight, 10'000U)});
     }
-    RouteMatch match;
-    const bool literal = first->name.find('*') == std::string::npos;
-    match.model.push_back(literal ? glob_of(first->name) : first->name);
-    for (const std::string& alias : aliases_[first->name]) match.model.push_back(glob_of(alias));
-    if (first->name == "*") match.model.clear();
-    draft_.add_route(std::move(match), std::move(targets), first->line);
+    route.match.model.push_back(is_pattern(name) ? name : glob_of(name));
+    for (const std::string& alias : aliases_[name]) route.match.model.push_back(glob_of(alias));
+    if (route.targets.empty()) {
+      route = answer(std::move(route.match), left_out_status);
+      draft_.note(line, "requests for " + shown(name) + " get " + std::to_string(left_out_status) +
+                            ", not a pool with a pattern");
+    } else if (name == "*") {
+      route.match.model.clear();
+    }
+    draft_.add_route(std::move(route), line);
   }
 }
 

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <list>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
+#include "import/nginx_locations.h"
 #include "import/nginx_pools.h"
 #include "import/nginx_syntax.h"
 
@@ -40,8 +41,7 @@ const std::set<std::string, std::less<>>& needless() {
                                                            "keepalive_requests",
                                                            "chunked_transfer_encoding",
                                                            "ssl_prefer_server_ciphers",
-                                                           "proxy_ssl_server_name",
-                                                           "grpc_set_header"};
+                                                           "proxy_ssl_server_name"};
   return names;
 }
 
@@ -57,68 +57,58 @@ void mark_needless(NginxDirective& block) {
   for (NginxDirective& each : block.children) {
     const bool mime = each.name() == "include" && each.argument().ends_with("mime.types");
     if (needless().contains(each.name()) || mime) each.used = true;
-    if (each.name() == "proxy_set_header" && is_forwarding_field(each)) each.used = true;
+    if (each.name().ends_with("_set_header") && is_forwarding_field(each)) each.used = true;
     mark_needless(each);
   }
-}
-
-/// A location that passes requests on.
-struct Location {
-  bool exact = false;
-  std::string_view path;
-  NginxDirective* block = nullptr;
-  NginxDirective* pass = nullptr;
-};
-
-/// What a location matches; nothing if that is a regular expression or a name.
-std::optional<Location> location_of(NginxDirective& block) {
-  Location location{.block = &block};
-  const auto arguments = block.arguments();
-  if (arguments.size() == 1) {
-    location.path = arguments[0];
-  } else if (arguments.size() == 2 && (arguments[0] == "=" || arguments[0] == "^~")) {
-    location.path = arguments[1];
-    location.exact = arguments[0] == "=";
-  }
-  if (!location.path.starts_with('/')) return std::nullopt;
-  for (NginxDirective& each : block.children) {
-    if (each.name() == "proxy_pass" || each.name() == "grpc_pass") location.pass = &each;
-  }
-  if (location.pass == nullptr) return std::nullopt;
-  return location;
 }
 
 /// A server and the routes that it stands for.
 struct Server {
   NginxDirective* block = nullptr;
-  std::vector<std::pair<RouteMatch, std::string>> routes;  ///< without hosts
+  std::vector<PlacedRoute> routes;  ///< without hosts
   std::vector<std::string> hosts;
-  bool is_default = false;  ///< takes the hosts that no other one names
+  bool has_other_names = false;  ///< that routes cannot say
+};
+
+/// An address, and the servers that listen on it.
+struct Listening {
+  ListenerConfig listener;
+  int line = 0;
+  bool is_secure = false;
+  std::vector<std::size_t> servers;
+  std::size_t default_server = 0;  ///< takes the hosts that no other one names
+  bool has_default = false;        ///< else it is the first one
+  std::size_t of_ipv4 = 0;         ///< servers
+  std::size_t of_ipv6 = 0;
 };
 
 class NginxImport {
  public:
-  explicit NginxImport(NginxDirective& root) : root_(root) {}
+  NginxImport(NginxDirective& root, std::string_view listen) : root_(root), draft_(listen) {}
 
   Import run();
 
  private:
   void read_process();
   void read_server(NginxDirective& block, const NginxScope& http);
-  std::vector<std::pair<RouteMatch, std::string>> routes_of(const NginxScope& server);
   void read_names(NginxDirective& each, Server& server);
   bool read_listen(NginxDirective& listen, const NginxScope& server);
-  void read_tls(ListenerConfig& listener, const NginxScope& server, int line);
+  Listening* listening_at(std::string_view address, int line);
+  void read_tls(ListenerConfig& listener, const NginxScope& server);
   void read_limits(ListenerConfig& listener, const NginxScope& server);
-  void add_routes();
-  bool add_routes_of(const Server& server, const std::string& host);
+  void read_log(const NginxScope& server);
+  void finish_log();
+  void serve();
+  std::vector<PlacedRoute> routes_at(const Listening& place);
   void report_unused(const NginxDirective& block);
 
   NginxDirective& root_;
   Draft draft_;
   std::optional<NginxPools> pools_;
   std::vector<Server> servers_;
-  std::set<std::string> addresses_;  // that have a default server
+  std::list<Listening> places_;
+  std::string log_;
+  bool has_no_log_ = false;  // a server without an access log
 };
 
 Import NginxImport::run() {
@@ -127,11 +117,12 @@ Import NginxImport::run() {
   NginxDirective& http = block == root_.children.end() ? root_ : *block;
   http.used = true;
   pools_.emplace(draft_, http);
-  const NginxScope scope{http};
+  const NginxScope scope(http);
   for (NginxDirective& each : http.children) {
     if (each.name() == "server") read_server(each, scope);
   }
-  add_routes();
+  serve();
+  finish_log();
   read_process();
   report_unused(root_);
   return std::move(draft_).finished(
@@ -145,36 +136,13 @@ void NginxImport::read_process() {
   draft_.config.workers = std::min(parse_count(workers->argument()).value_or(0), 1024U);
 }
 
-std::vector<std::pair<RouteMatch, std::string>> NginxImport::routes_of(const NginxScope& server) {
-  std::vector<Location> locations;
-  for (NginxDirective& each : server.block.children) {
-    if (each.name() != "location") continue;
-    if (const auto location = location_of(each)) locations.push_back(*location);
-  }
-  // As nginx chooses: an exact path, else the longest prefix.
-  std::ranges::sort(locations, std::ranges::greater(), [](const Location& location) {
-    return std::tuple(location.exact, location.path.size(), location.path);
-  });
-  std::vector<std::pair<RouteMatch, std::string>> routes;
-  for (const Location& location : locations) {
-    RouteMatch match;
-    const auto path = path_pattern(location.path, !location.exact);
-    if (!path) continue;
-    if (*path != "/**") match.path = *path;
-    location.block->used = true;
-    const NginxScope scope{*location.block, &server};
-    const auto pool = pools_->pool_of(*location.pass, scope, location.path);
-    if (pool) routes.emplace_back(std::move(match), *pool);
-  }
-  return routes;
-}
-
 void NginxImport::read_names(NginxDirective& each, Server& server) {
   each.used = true;
   for (const std::string& name : each.arguments()) {
     if (name == "_" || name.empty()) continue;
     const auto host = host_pattern(name);
     if (!host) {
+      server.has_other_names = true;
       draft_.leave_out(each.line, std::vector<std::string>{"server_name", name});
       continue;
     }
@@ -184,25 +152,62 @@ void NginxImport::read_names(NginxDirective& each, Server& server) {
 }
 
 void NginxImport::read_server(NginxDirective& block, const NginxScope& http) {
-  const NginxScope scope{block, &http};
-  Server server{.block = &block, .routes = routes_of(scope)};
-  if (server.routes.empty()) return;
-  block.used = true;
+  const NginxScope scope(block, &http);
   bool listens = false;
+  bool is_read = false;
   for (NginxDirective& each : block.children) {
-    if (each.name() == "server_name") read_names(each, server);
     if (each.name() != "listen") continue;
     listens = true;
-    if (read_listen(each, scope)) server.is_default = true;
+    is_read = read_listen(each, scope) || is_read;
   }
   NginxDirective standard{{"listen", "80"}, block.line, {}};
-  if (!listens && read_listen(standard, scope)) server.is_default = true;
-  if (const NginxDirective* log = scope.find("access_log")) {
-    draft_.config.access_log.path = log->argument();
-    if (log->argument() != "off")
-      draft_.note(log->line, "the access log is JSON, one object a line");
+  if (!listens) is_read = read_listen(standard, scope);
+  if (!is_read) return;
+  block.used = true;
+  Server server{.block = &block};
+  for (NginxDirective& each : block.children) {
+    if (each.name() == "server_name") read_names(each, server);
   }
+  server.routes = NginxLocations(draft_, *pools_).routes_of(scope);
+  if (std::ranges::any_of(server.routes, &PlacedRoute::passes)) read_log(scope);
   servers_.push_back(std::move(server));
+}
+
+void NginxImport::read_log(const NginxScope& server) {
+  const NginxDirective* log = server.find("access_log");
+  if (log == nullptr) return;
+  const std::string_view path = log->argument();
+  if (path == "off") {
+    has_no_log_ = true;
+  } else if (path.starts_with("syslog:") || path.find('$') != path.npos) {
+    draft_.leave_out(log->line, log->words, "name the log in `access_log`");
+  } else if (log_.empty()) {
+    log_ = path;
+    draft_.note(log->line, "the access log is JSON, one object a line");
+  } else if (log_ != path) {
+    draft_.leave_out(log->line, log->words, "all requests are in one log");
+  }
+}
+
+void NginxImport::finish_log() {
+  if (!log_.empty()) draft_.config.access_log.path = log_;
+  if (has_no_log_ && log_.empty()) draft_.config.access_log.path = "off";
+  if (has_no_log_ && !log_.empty()) {
+    draft_.note(0, "access_log off of some servers is left out: all requests are in one log");
+  }
+}
+
+/// The servers of an address; null if it is none, or not the chosen one.
+Listening* NginxImport::listening_at(std::string_view address, int line) {
+  const auto read = draft_.listened(address, line);
+  if (!read) return nullptr;
+  for (Listening& each : places_) {
+    if (!same_place(each.listener.address, *read)) continue;
+    if (read->host == "::") each.listener.address.host = "::";  // takes IPv4 too
+    return &each;
+  }
+  if (places_.size() == max_listeners) return nullptr;
+  return &places_.emplace_back(Listening{.listener = {.address = *read}, .line = line});
 }
 
 bool NginxImport::read_listen(NginxDirective& listen, const NginxScope& server) {
@@ -220,22 +225,32 @@ bool NginxImport::read_listen(NginxDirective& listen, const NginxScope& server) 
     draft_.leave_out(listen.line, listen.words, "HTTP/3 is not served");
     return false;
   }
-  ListenerConfig* listener = draft_.listener_at(address, listen.line);
-  if (listener == nullptr) return false;
-  read_limits(*listener, server);
-  if (has("ssl")) read_tls(*listener, server, listen.line);
+  Listening* place = listening_at(address, listen.line);
+  if (place == nullptr) return false;
+  const std::size_t number = servers_.size();
+  if (place->servers.empty() || place->servers.back() != number) place->servers.push_back(number);
+  ++(address.starts_with('[') ? place->of_ipv6 : place->of_ipv4);
+  read_limits(place->listener, server);
+  const NginxDirective* everywhere = server.find("ssl");
+  if (has("ssl") || (everywhere && everywhere->argument() == "on")) {
+    place->is_secure = true;
+    read_tls(place->listener, server);
+  }
   if (has("proxy_protocol")) {
     draft_.leave_out(listen.line, listen.words, "name the networks in `proxy_protocol`");
   }
-  const bool first = addresses_.insert(address).second;
-  return first || has("default_server") || has("default");
+  const bool is_default = has("default_server") || has("default");
+  if (place->servers.size() == 1 || (is_default && !place->has_default)) {
+    place->default_server = number;
+  }
+  place->has_default = place->has_default || is_default;
+  return true;
 }
 
-void NginxImport::read_tls(ListenerConfig& listener, const NginxScope& server, int line) {
+void NginxImport::read_tls(ListenerConfig& listener, const NginxScope& server) {
   const NginxDirective* cert = server.find("ssl_certificate");
   const NginxDirective* key = server.find("ssl_certificate_key");
   if (cert == nullptr || key == nullptr || cert->argument().empty() || key->argument().empty()) {
-    draft_.note(line, "left out: TLS of " + listener.name + ", which has no ssl_certificate");
     return;
   }
   if (!listener.tls) listener.tls.emplace();
@@ -245,9 +260,12 @@ void NginxImport::read_tls(ListenerConfig& listener, const NginxScope& server, i
   if (const NginxDirective* ca = server.find("ssl_client_certificate")) {
     const NginxDirective* verify = server.find("ssl_verify_client");
     const std::string_view rule = verify ? verify->argument() : "off";
-    if (rule == "on" || rule == "optional") {
+    const bool requires_it = rule == "on";
+    const bool is_required =
+        !listener.tls->client_ca.empty() && listener.tls->client_auth == ClientAuth::require;
+    if (requires_it || (rule == "optional" && !is_required)) {
       listener.tls->client_ca = ca->argument();
-      listener.tls->client_auth = rule == "on" ? ClientAuth::require : ClientAuth::request;
+      listener.tls->client_auth = requires_it ? ClientAuth::require : ClientAuth::request;
     }
   }
   if (const NginxDirective* versions = server.find("ssl_protocols")) {
@@ -269,59 +287,98 @@ void NginxImport::read_limits(ListenerConfig& listener, const NginxScope& server
   for (const auto& [name, into] : times) {
     const NginxDirective* found = server.find(name);
     const auto time = found ? parse_time(found->argument(), plain_seconds) : std::nullopt;
-    if (time) *into = *time;
-  }
-}
-
-/// Names before patterns, patterns before what takes every host.
-void NginxImport::add_routes() {
-  enum class Group { names, patterns, others };
-  const bool alone = servers_.size() == 1;
-  for (const Group group : {Group::names, Group::patterns, Group::others}) {
-    for (const Server& server : servers_) {
-      std::vector<std::string> hosts = server.hosts;
-      std::erase_if(hosts, [&](const std::string& host) {
-        return alone || host.starts_with("*.") != (group == Group::patterns);
-      });
-      if (group == Group::others) {
-        hosts.assign(alone || server.is_default || server.hosts.empty() ? 1 : 0, "");
-      }
-      for (const std::string& host : hosts) {
-        if (!add_routes_of(server, host)) return;
-      }
+    if (time && time->count() > 0) *into = *time;
+    if (time && time->count() == 0) {
+      draft_.leave_out(found->line, found->words, "0 cannot be said: the default stays");
     }
   }
 }
 
-bool NginxImport::add_routes_of(const Server& server, const std::string& host) {
-  return std::ranges::all_of(server.routes, [&](const std::pair<RouteMatch, std::string>& route) {
-    RouteMatch match = route.first;
-    match.host = host;
-    return draft_.add_route(std::move(match), {{.pool = route.second}}, server.block->line);
+void NginxImport::serve() {
+  for (Listening& place : places_) {
+    const std::string address = to_string(place.listener.address);
+    if (place.is_secure && !place.listener.tls) {
+      draft_.note(place.line, "left out: address " + address + ", which has no ssl_certificate");
+      continue;
+    }
+    std::vector<PlacedRoute> routes = routes_at(place);
+    const bool passes = std::ranges::any_of(routes, &PlacedRoute::passes);
+    const bool has_both = place.of_ipv4 > 0 && place.of_ipv6 > 0;
+    if (passes && has_both && place.of_ipv4 != place.of_ipv6) {
+      draft_.warn(place.line, "IPv4 and IPv6 reach the same servers at port " +
+                                  std::to_string(place.listener.address.port) +
+                                  ", where the file has fewer on one of them");
+    }
+    const int line = servers_[place.servers.front()].block->line;
+    const bool goes_on = draft_.serve({.listener = place.listener,
+                                       .owner = "server of line " + std::to_string(line),
+                                       .line = place.line,
+                                       .routes = std::move(routes)});
+    if (!goes_on) return;
+  }
+}
+
+/// Names before patterns, longer ones first, patterns before what takes every host.
+std::vector<PlacedRoute> NginxImport::routes_at(const Listening& place) {
+  using Named = std::pair<std::string, const Server*>;
+  std::vector<Named> hosts;
+  bool all_said = true;
+  for (const std::size_t number : place.servers) {
+    const Server& server = servers_[number];
+    const bool is_default = number == place.default_server;
+    all_said = all_said && (is_default || !server.has_other_names);
+    if (place.servers.size() == 1) continue;
+    for (const std::string& host : server.hosts) hosts.emplace_back(host, &server);
+  }
+  std::ranges::stable_sort(hosts, std::ranges::greater(), [](const Named& each) {
+    const bool is_name = !each.first.starts_with("*.");
+    return std::pair(is_name, is_name ? 0 : each.first.size());
   });
+  const Server& others = servers_[place.default_server];
+  if (all_said) {
+    hosts.emplace_back("", &others);
+  } else {
+    draft_.note(others.block->line,
+                "left out: other hosts than those of server_name, some of which another server "
+                "takes in a way that routes cannot say");
+  }
+  std::vector<PlacedRoute> routes;
+  for (const auto& [host, server] : hosts) {
+    for (const PlacedRoute& each : server->routes) {
+      if (routes.size() > max_routes) return routes;
+      routes.push_back(each);
+      routes.back().route.match.host = host;
+    }
+  }
+  return routes;
 }
 
 void NginxImport::report_unused(const NginxDirective& block) {
   for (const NginxDirective& each : block.children) {
-    if (!each.used) {
-      std::vector<std::string> words = each.words;
-      if (!each.children.empty()) words.emplace_back("{ ... }");
-      const bool include = each.name() == "include";
-      draft_.leave_out(each.line, words, include ? "not followed: import that file too" : "");
-    } else if (!needless().contains(each.name())) {
-      report_unused(each);
+    if (each.used) {
+      if (!needless().contains(each.name())) report_unused(each);
+      continue;
     }
+    std::vector<std::string> words = each.words;
+    if (!each.children.empty()) words.emplace_back("{ ... }");
+    std::string_view why;
+    const bool sets_field = each.name().ends_with("_set_header");
+    if (sets_field) why = "a field of that name reaches backends as clients send it";
+    const bool is_include = each.name() == "include";
+    if (is_include) why = "not followed: import that file too; its rules are lost";
+    const bool in_server = is_include && !block.words.empty();
+    draft_.leave_out(each.line, words, why, sets_field || in_server);
   }
 }
 
 }  // namespace
 
-Import import_nginx(std::string_view text) {
+Import import_nginx(std::string_view text, std::string_view listen) {
   auto parsed = parse_nginx(text);
   if (const auto* error = std::get_if<SyntaxError>(&parsed)) {
     return {.config = {}, .notes = {}, .error = {error->line, error->message}};
   }
-  return NginxImport(std::get<NginxDirective>(parsed)).run();
+  return NginxImport(std::get<NginxDirective>(parsed), listen).run();
 }
 
 }  // namespace evenkeel::import

@@ -37,12 +37,12 @@ void read_timeouts(const NginxScope& location, PoolConfig& pool) {
   for (const char* name : {"proxy_read_timeout", "grpc_read_timeout"}) {
     const NginxDirective* found = location.find(name);
     const auto time = found ? parse_time(found->argument(), plain) : std::nullopt;
-    if (time) pool.timeouts.first_byte = pool.timeouts.idle = *time;
+    if (time && time->count() > 0) pool.timeouts.first_byte = pool.timeouts.idle = *time;
   }
   for (const char* name : {"proxy_connect_timeout", "grpc_connect_timeout"}) {
     const NginxDirective* found = location.find(name);
     const auto time = found ? parse_time(found->argument(), plain) : std::nullopt;
-    if (time) pool.timeouts.connect = *time;
+    if (time && time->count() > 0) pool.timeouts.connect = *time;
   }
 }
 
@@ -67,25 +67,36 @@ void read_tls(const NginxScope& location, PoolConfig& pool) {
 /// A Host that is a text, not a variable.
 void read_host(const NginxScope& location, PoolConfig& pool) {
   for (const NginxScope* scope = &location; scope != nullptr; scope = scope->outer) {
-    for (NginxDirective& each : scope->block.children) {
-      const bool names_host = each.name() == "proxy_set_header" && each.words.size() == 3 &&
-                              lower_case(each.words[1]) == "host";
+    for (NginxDirective* each : scope->settings) {
+      const bool names_host = each->name() == "proxy_set_header" && each->words.size() == 3 &&
+                              lower_case(each->words[1]) == "host";
       std::string why;
-      if (!names_host || !is_host_field(each.words[2], why)) continue;
-      each.used = true;
-      if (pool.host.empty()) pool.host = each.words[2];
+      if (!names_host || !is_host_field(each->words[2], why)) continue;
+      each->used = true;
+      if (pool.host.empty()) pool.host = each->words[2];
     }
   }
 }
 
 }  // namespace
 
+NginxScope::NginxScope(NginxDirective& of, const NginxScope* around) : block(of), outer(around) {
+  for (NginxDirective& each : block.children) {
+    if (each.name() != "location" && each.name() != "server") settings.push_back(&each);
+  }
+}
+
+NginxDirective* NginxScope::own(std::string_view name) const {
+  const auto found = std::ranges::find(settings, name, &NginxDirective::name);
+  return found == settings.end() ? nullptr : *found;
+}
+
 NginxDirective* NginxScope::find(std::string_view name) const {
   for (const NginxScope* scope = this; scope != nullptr; scope = scope->outer) {
-    const auto found = std::ranges::find(scope->block.children, name, &NginxDirective::name);
-    if (found == scope->block.children.end()) continue;
+    NginxDirective* found = scope->own(name);
+    if (found == nullptr) continue;
     found->used = true;
-    return &*found;
+    return found;
   }
   return nullptr;
 }
@@ -111,22 +122,39 @@ std::optional<std::string> NginxPools::pool_of(NginxDirective& pass, const Nginx
     return std::nullopt;
   }
   const std::string key(pass.argument().substr(0, pass.argument().size() - target->path.size()));
-  const auto [known, is_new] = pools_.try_emplace(key);
-  if (is_new && draft_.config.pools.size() < max_pools) {
-    PoolConfig& pool = draft_.add_pool(target->authority.substr(0, target->authority.find(':')));
-    if (target->grpc) pool.protocol = BackendProtocol::http2;
-    read_timeouts(location, pool);
-    if (target->secure) read_tls(location, pool);
-    read_host(location, pool);
-    if (fill(pool, target->authority, target->secure, pass.line)) {
-      known->second = pool.name;
-    } else {
-      draft_.note(pass.line, "left out: pool " + pool.name + ", which has no usable server");
-      draft_.config.pools.pop_back();
-    }
+  PoolConfig settings;
+  Draft::set_engine(settings, "auto");
+  if (target->grpc) settings.protocol = BackendProtocol::http2;
+  read_timeouts(location, settings);
+  if (target->secure) read_tls(location, settings);
+  read_host(location, settings);
+  std::vector<Known>& known = pools_[key];
+  const auto same = std::ranges::find(known, settings, &Known::settings);
+  if (same != known.end()) {
+    if (same->name.empty()) return std::nullopt;
+    return same->name;
   }
-  if (known->second.empty()) return std::nullopt;
-  return known->second;
+  if (draft_.config.pools.size() >= max_pools) return std::nullopt;
+  known.push_back({settings, {}});
+  PoolConfig& pool = draft_.add_pool(target->authority.substr(0, target->authority.find(':')));
+  settings.name = pool.name;
+  pool = std::move(settings);
+  if (!fill(pool, target->authority, target->secure, pass.line)) {
+    draft_.note(pass.line, "left out: pool " + pool.name + ", which has no usable server");
+    draft_.config.pools.pop_back();
+    return std::nullopt;
+  }
+  known.back().name = pool.name;
+  if (known.size() > 1) {
+    draft_.note(pass.line, "pool " + pool.name + " has the servers of " + known.front().name +
+                               " with other timeouts, TLS or host; limits count for each pool");
+  }
+  if (target->secure && location.find("proxy_ssl_verify") == nullptr) {
+    draft_.note(pass.line, "pool " + pool.name +
+                               ": certificates of its servers are verified, which nginx does only "
+                               "with proxy_ssl_verify; `tls: {verify: false}` leaves it");
+  }
+  return pool.name;
 }
 
 bool NginxPools::fill(PoolConfig& pool, std::string_view authority, bool secure, int line) {

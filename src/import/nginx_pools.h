@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "import/draft.h"
 #include "import/nginx_syntax.h"
@@ -15,7 +16,12 @@ namespace evenkeel::import {
 struct NginxScope {
   NginxDirective& block;
   const NginxScope* outer = nullptr;
+  std::vector<NginxDirective*> settings;  ///< of the block itself, without its locations
 
+  explicit NginxScope(NginxDirective& of, const NginxScope* around = nullptr);
+
+  /// The block's own directive of that name; null if there is none.
+  NginxDirective* own(std::string_view name) const;
   /// The nearest directive of that name, which counts as used then; null if there is none.
   NginxDirective* find(std::string_view name) const;
 };
@@ -38,7 +44,12 @@ class NginxPools {
 
   Draft& draft_;
   std::map<std::string, NginxDirective*, std::less<>> upstreams_;
-  std::map<std::string, std::string, std::less<>> pools_;  // "http://llama" -> name; "": refused
+  /// A pool with the settings of its locations, before its servers are read.
+  struct Known {
+    PoolConfig settings;
+    std::string name;  // empty: refused
+  };
+  std::map<std::string, std::vector<Known>, std::less<>> pools_;  // by "http://llama"
 };
 
 }  // namespace evenkeel::import

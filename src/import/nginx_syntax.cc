@@ -22,7 +22,7 @@ class Tokenizer {
 
   std::variant<Token, SyntaxError> next();
   /// Skips a block of Lua, whose opening brace has been read.
-  void skip_block();
+  void skip_lua();
   int line() const { return line_; }
 
  private:
@@ -98,11 +98,29 @@ std::variant<Token, SyntaxError> Tokenizer::next() {
   return word();
 }
 
-void Tokenizer::skip_block() {
+void Tokenizer::skip_lua() {
+  const auto skip_past = [&](std::string_view end) {
+    const std::size_t found = std::min(text_.find(end, at_), text_.size());
+    while (at_ < std::min(found + end.size(), text_.size())) take();
+  };
   for (int depth = 1; at_ < text_.size() && depth > 0;) {
     const char c = take();
     if (c == '{') ++depth;
     if (c == '}') --depth;
+    const bool comment = c == '-' && text_.substr(at_).starts_with('-');
+    if (comment) take();
+    if (text_.substr(at_ - 1).starts_with("[[") ||
+        (comment && text_.substr(at_).starts_with("[["))) {
+      skip_past("]]");
+    } else if (comment) {
+      skip_past("\n");
+    } else if (c == '"' || c == '\'') {
+      while (at_ < text_.size() && text_[at_] != '\n') {
+        const char next = take();
+        if (next == c) break;
+        if (next == '\\' && at_ < text_.size()) take();
+      }
+    }
   }
 }
 
@@ -130,7 +148,7 @@ std::optional<SyntaxError> Parser::open_block(int line) {
   if (open_.size() == max_depth) return SyntaxError{line, "blocks are nested too deeply"};
   NginxDirective block{std::exchange(words_, {}), first_line_, {}};
   if (block.name().ends_with("_by_lua_block")) {
-    tokens_.skip_block();
+    tokens_.skip_lua();
     open_.back().children.push_back(std::move(block));
   } else {
     open_.push_back(std::move(block));

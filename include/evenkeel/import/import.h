@@ -15,8 +15,9 @@ enum class ImportFormat : std::uint8_t { nginx, haproxy, litellm };
 
 /// Something of the file that the configuration lacks, or has in another way.
 struct ImportNote {
-  int line = 0;      ///< of the file; 0: of no line in particular
-  std::string text;  ///< printable; without values that may be secrets
+  int line = 0;        ///< of the file; 0: of no line in particular
+  std::string text;    ///< printable; without values that may be secrets
+  bool opens = false;  ///< a protection of the file is lost
 };
 
 struct Import {
@@ -26,7 +27,8 @@ struct Import {
 };
 
 /// Reads a file of that program. Does not throw, whatever the text contains, and reads no file that
-/// it names.
-Import import_config(ImportFormat format, std::string_view text);
+/// it names. `listen`: the only address of the file that counts; empty: all, which must then lead
+/// to the same routes.
+Import import_config(ImportFormat format, std::string_view text, std::string_view listen = {});
 
 }  // namespace evenkeel

@@ -1,0 +1,53 @@
+// The routes that the locations of nginx's servers stand for.
+#pragma once
+
+#include <list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "import/draft.h"
+#include "import/nginx_pools.h"
+
+namespace evenkeel::import {
+
+/// What a location takes, as routes can say it.
+struct NginxReach {
+  std::string path;      ///< of the route; empty: every one
+  bool is_said = false;  ///< else the path takes more
+};
+
+/// What a path that matches the regular expression may be.
+NginxReach reach_of_regex(std::string_view regex);
+
+class NginxLocations {
+ public:
+  NginxLocations(Draft& draft, NginxPools& pools) : draft_(draft), pools_(pools) {}
+
+  /// The routes of a server without hosts, in the order in which nginx chooses. The last one takes
+  /// all that is left. What routes cannot say is answered by evenkeel itself.
+  std::vector<PlacedRoute> routes_of(const NginxScope& server);
+
+ private:
+  enum class Rank { prefix, regex, exact };
+  struct Location {
+    const NginxScope* scope = nullptr;
+    Rank rank = Rank::prefix;
+    std::string_view path;
+    NginxReach reach;
+  };
+
+  void collect(const NginxScope& outer);
+  PlacedRoute route_of(const Location& location);
+  PlacedRoute closed(const NginxReach& reach, int status, const NginxDirective& why, int line);
+  RouteConfig returned(const NginxReach& reach, NginxDirective& directive);
+  void add_rewrites(const NginxScope& server, std::vector<PlacedRoute>& routes);
+  void warn_of_rest(const Location& location, const PlacedRoute& route);
+
+  Draft& draft_;
+  NginxPools& pools_;
+  std::list<NginxScope> scopes_;
+  std::vector<Location> locations_;
+};
+
+}  // namespace evenkeel::import
