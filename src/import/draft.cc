@@ -180,7 +180,7 @@ std::optional<Address> Draft::listened(std::string_view text, int line) {
     return std::nullopt;
   }
   if (listens_.size() < max_listeners) listens_.insert(to_string(*address));
-  if (refusal_ || (!chosen_text_.empty() && !same_place(*address, *chosen_))) return std::nullopt;
+  if (refusal_ || (!chosen_text_.empty() && *address != *chosen_)) return std::nullopt;
   return address;
 }
 
@@ -189,7 +189,7 @@ void Draft::add_listener(ListenerConfig listener, int line) {
     const Address& mine = listener.address;
     if (each.address == mine) return;
     if (each.address.port != mine.port || !(is_all(each.address) || is_all(mine))) continue;
-    if (same_place(each.address, mine)) {
+    if (is_all(each.address) && is_all(mine)) {
       each.address.host = "::";  // takes IPv4 too
       return;
     }
@@ -293,10 +293,6 @@ Import Draft::finished(std::string_view nothing_found) && {
   }
   result.config = std::move(config);
   return result;
-}
-
-bool same_place(const Address& a, const Address& b) {
-  return a == b || (a.port == b.port && is_all(a) && is_all(b));
 }
 
 RouteConfig answer(RouteMatch match, int status) {

@@ -110,9 +110,6 @@ class Draft {
   std::set<std::string> matches_;  // of the routes
 };
 
-/// True if both are the same, or both mean all addresses of one port, of IPv4 and of IPv6.
-bool same_place(const Address& a, const Address& b);
-
 /// A response of evenkeel's own with that status.
 RouteConfig answer(RouteMatch match, int status);
 

@@ -359,7 +359,10 @@ void HaproxyImport::report_unused() {
       continue;
     }
     for (const HaproxyLine& line : section.lines) {
-      if (!line.used && !is_needless(line)) draft_.leave_out(line.line, line.words);
+      const bool protects = line.keyword() == "filter";
+      if (!line.used && !is_needless(line)) {
+        draft_.leave_out(line.line, line.words, {}, protects);
+      }
     }
   }
 }

@@ -184,8 +184,8 @@ std::optional<Alternatives> HaproxyConditions::term(std::span<const std::string>
   if (negated) return std::nullopt;
   if (word == "TRUE") return Alternatives{{}};
   if (word.starts_with("METH_")) {
-    if (wide != nullptr && word == "METH_GET") return std::nullopt;  // HEAD too
-    const auto match = match_of({.field = Field::method}, std::string(word.substr(5)));
+    auto match = match_of({.field = Field::method}, std::string(word.substr(5)));
+    if (match && word == "METH_GET") match->method.emplace_back("HEAD");
     return match ? std::optional(Alternatives{*match}) : std::nullopt;
   }
   const auto known = named_.find(word);

@@ -82,7 +82,7 @@ void read_rule(Draft& draft, HaproxyLine& line, HaproxyRules& rules) {
     return;
   }
   if (effect == Effect::refuses && behind(line, "deny_status") == "429") {
-    draft.leave_out(line.line, line.words, "a limit of rates");
+    draft.leave_out(line.line, line.words, "a limit of rates", true);
     return;
   }
   WideReading wide;
@@ -135,6 +135,25 @@ void read_use(Draft& draft, HaproxyLine& line, HaproxyRules& rules) {
   }
 }
 
+/// Adds the answer of a path that HAProxy serves itself.
+void read_own_page(Draft& draft, HaproxyLine& line, HaproxyRules& rules) {
+  const bool is_monitor = line.keyword() == "monitor-uri";
+  const bool is_statistics = line.keyword() == "stats" && line.word(1) == "uri";
+  if (!is_monitor && !is_statistics) return;
+  line.used = true;
+  const std::string_view path = line.word(is_monitor ? 1 : 2);
+  const auto pattern = path_pattern(path.substr(0, path.find('?')), is_statistics);
+  RouteMatch match;
+  if (pattern && *pattern != "/**") match.path = *pattern;
+  RespondConfig answer;
+  if (!is_monitor || !pattern) answer.status = left_out_status;
+  if (is_statistics) {
+    draft.leave_out(line.line, line.words,
+                    "the route line-" + std::to_string(line.line) + " answers 501 in its place");
+  }
+  rules.answers.push_back({.match = match, .line = line.line, .answer = answer, .closes = true});
+}
+
 /// Notes that a field which the file sets or removes reaches backends as clients send it.
 void warn_of_field(Draft& draft, HaproxyLine& line) {
   if (line.keyword() == "http-response") {
@@ -164,6 +183,7 @@ void read_haproxy_rules(Draft& draft, HaproxySection& section, HaproxyRules& rul
       read_use(draft, line, rules);
     } else {
       read_rule(draft, line, rules);
+      read_own_page(draft, line, rules);
       warn_of_field(draft, line);
     }
   }

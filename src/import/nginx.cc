@@ -45,6 +45,20 @@ const std::set<std::string, std::less<>>& needless() {
   return names;
 }
 
+/// Directives that keep something from clients or backends, and that no route can say.
+const std::set<std::string, std::less<>>& protections() {
+  static const std::set<std::string, std::less<>> names = {"limit_req",
+                                                           "limit_conn",
+                                                           "modsecurity",
+                                                           "ssl_crl",
+                                                           "proxy_hide_header",
+                                                           "proxy_pass_request_headers",
+                                                           "proxy_pass_request_body",
+                                                           "proxy_method",
+                                                           "more_clear_input_headers"};
+  return names;
+}
+
 /// True for a header field that evenkeel sets or keeps itself.
 bool is_forwarding_field(const NginxDirective& each) {
   const std::string field = lower_case(each.argument());
@@ -78,8 +92,7 @@ struct Listening {
   std::vector<std::size_t> servers;
   std::size_t default_server = 0;  ///< takes the hosts that no other one names
   bool has_default = false;        ///< else it is the first one
-  std::size_t of_ipv4 = 0;         ///< servers
-  std::size_t of_ipv6 = 0;
+  bool is_ipv6_only = false;
 };
 
 class NginxImport {
@@ -202,9 +215,7 @@ Listening* NginxImport::listening_at(std::string_view address, int line) {
   const auto read = draft_.listened(address, line);
   if (!read) return nullptr;
   for (Listening& each : places_) {
-    if (!same_place(each.listener.address, *read)) continue;
-    if (read->host == "::") each.listener.address.host = "::";  // takes IPv4 too
-    return &each;
+    if (each.listener.address == *read) return &each;
   }
   if (places_.size() == max_listeners) return nullptr;
   return &places_.emplace_back(Listening{.listener = {.address = *read}, .line = line});
@@ -229,7 +240,9 @@ bool NginxImport::read_listen(NginxDirective& listen, const NginxScope& server) 
   if (place == nullptr) return false;
   const std::size_t number = servers_.size();
   if (place->servers.empty() || place->servers.back() != number) place->servers.push_back(number);
-  ++(address.starts_with('[') ? place->of_ipv6 : place->of_ipv4);
+  const bool is_all_ipv6 = place->listener.address.host == "::";
+  if (place->servers.size() == 1) place->is_ipv6_only = is_all_ipv6;
+  if (has("ipv6only=off")) place->is_ipv6_only = false;
   read_limits(place->listener, server);
   const NginxDirective* everywhere = server.find("ssl");
   if (has("ssl") || (everywhere && everywhere->argument() == "on")) {
@@ -302,12 +315,12 @@ void NginxImport::serve() {
       continue;
     }
     std::vector<PlacedRoute> routes = routes_at(place);
-    const bool passes = std::ranges::any_of(routes, &PlacedRoute::passes);
-    const bool has_both = place.of_ipv4 > 0 && place.of_ipv6 > 0;
-    if (passes && has_both && place.of_ipv4 != place.of_ipv6) {
-      draft_.warn(place.line, "IPv4 and IPv6 reach the same servers at port " +
-                                  std::to_string(place.listener.address.port) +
-                                  ", where the file has fewer on one of them");
+    const Address ipv4{"0.0.0.0", place.listener.address.port};
+    const bool widens = place.is_ipv6_only && std::ranges::none_of(places_, [&](const auto& each) {
+                          return each.listener.address == ipv4;
+                        });
+    if (widens && std::ranges::any_of(routes, &PlacedRoute::passes)) {
+      draft_.warn(place.line, address + " takes IPv4 too; in the file it does not");
     }
     const int line = servers_[place.servers.front()].block->line;
     const bool goes_on = draft_.serve({.listener = place.listener,
@@ -367,7 +380,8 @@ void NginxImport::report_unused(const NginxDirective& block) {
     const bool is_include = each.name() == "include";
     if (is_include) why = "not followed: import that file too; its rules are lost";
     const bool in_server = is_include && !block.words.empty();
-    draft_.leave_out(each.line, words, why, sets_field || in_server);
+    draft_.leave_out(each.line, words, why,
+                     sets_field || in_server || protections().contains(each.name()));
   }
 }
 

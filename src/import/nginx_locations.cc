@@ -77,6 +77,17 @@ NginxDirective* rule_of(const NginxScope& location) {
   return nullptr;
 }
 
+/// True if an `if` may refuse requests or lead them elsewhere.
+bool branches(const NginxScope& location) {
+  for (const NginxScope* scope = &location; scope != nullptr; scope = scope->outer) {
+    const bool here = std::ranges::any_of(scope->settings, [](const NginxDirective* each) {
+      return each->name() == "if" && !is_harmless(*each);
+    });
+    if (here) return true;
+  }
+  return false;
+}
+
 void mark_used(NginxDirective& block) {
   block.used = true;
   for (NginxDirective& each : block.children) mark_used(each);
@@ -181,8 +192,7 @@ PlacedRoute NginxLocations::route_of(const Location& location) {
   block.used = true;
   NginxDirective* rule = rule_of(*location.scope);
   NginxDirective* result = location.scope->own("return");
-  const bool branches = rule != nullptr && rule->name() == "if";
-  if (result != nullptr && location.reach.is_said && !branches) {
+  if (result != nullptr && location.reach.is_said && !branches(*location.scope)) {
     mark_used(block);
     return {.route = returned(location.reach, *result), .line = block.line};
   }
@@ -229,10 +239,9 @@ std::vector<PlacedRoute> NginxLocations::routes_of(const NginxScope& server) {
   std::vector<PlacedRoute> routes;
   add_rewrites(server, routes);
   if (NginxDirective* result = server.own("return")) {
-    NginxDirective* condition = server.own("if");
     routes.push_back(
         {.route = returned({.path = "", .is_said = true}, *result), .line = result->line});
-    if (condition != nullptr) routes.back().route = answer({}, refused_status);
+    if (branches(server)) routes.back().route = answer({}, refused_status);
     mark_used(server.block);
     return routes;
   }

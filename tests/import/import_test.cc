@@ -156,6 +156,18 @@ TEST(ImportNginx, KeepsAPrivateAddressOfAPublicPortApart) {
   EXPECT_FALSE(result.config);
 }
 
+TEST(ImportNginx, KeepsIpv4AndIpv6Apart) {
+  const std::string text = R"(
+    server { listen 80; location / { proxy_pass http://api; } }
+    server { listen [::]:80; location / { proxy_pass http://admin; } })";
+  EXPECT_FALSE(import_config(ImportFormat::nginx, text).config);
+  const Import chosen = import_config(ImportFormat::nginx, text, "80");
+  EXPECT_EQ(to_string(chosen.config->listeners[0].address), "0.0.0.0:80");
+  const Import alone = import_config(
+      ImportFormat::nginx, "server { listen [::]:80; location / { proxy_pass http://a; } }");
+  EXPECT_THAT(alone.notes, Contains(Field(&ImportNote::opens, true)));
+}
+
 TEST(ImportNginx, ServesSeveralAddressesWithTheSameRoutes) {
   const Config config = imported(ImportFormat::nginx, R"(
     server { listen 80; location / { proxy_pass http://a; } }
@@ -386,6 +398,8 @@ TEST(ImportHaproxy, AnswersWhatRulesRefuse) {
               ElementsAre("/x = 200", "/b/** > b", " > a"));
   EXPECT_THAT(kept("http-request deny deny_status 429 if { sc_http_req_rate(0) gt 9 }"),
               ElementsAre("/b/** > b", " > a"));
+  EXPECT_THAT(kept("stats uri /stats"), ElementsAre("/stats/** = 501", "/b/** > b", " > a"));
+  EXPECT_THAT(kept("monitor-uri /up"), ElementsAre("/up = 200", "/b/** > b", " > a"));
   EXPECT_THAT(kept("", " http-request deny if { path_beg /x/ }\n"),
               ElementsAre("/b/** > b", "/x/** = 403", " > a"));
   EXPECT_THAT(kept("use_backend b if { path_beg /y/ } { src 10.0.0.0/8 }"),
