@@ -57,6 +57,41 @@ class Import(case.Case):
         for target, body in (("/v1/chat/completions", b"chat"), ("/v1/embeddings", b"embed")):
             self.assertEqual(exchange(daemon.address, target=target).body, body)
 
+    def test_what_was_not_reachable_stays_so(self):
+        api = self.backend(lambda exchange: exchange.answer(b"api"))
+        text = f"""
+            server {{ listen 127.0.0.1:8080;
+                location / {{ proxy_pass http://{api.address}; proxy_set_header X-User "very-secret"; }}
+                location /metrics/ {{ deny all; }}
+                location /embed/ {{ proxy_pass http://{api.address}/; }}
+                location = /up {{ return 200 "up\\n"; }} }}"""
+        path, said = self.imported("nginx", text)
+        self.assertNotIn("very-secret", said + path.read_text())
+        self.assertTrue(said.splitlines()[0].endswith("(a field of that name reaches backends as clients send it)"))
+        self.assertIn("NOT PROTECTED ANY MORE: ", said.splitlines()[0])
+        self.assertIn("Listens on 127.0.0.1:8080.", path.read_text().splitlines()[0])
+        config = yaml.safe_load(path.read_text())
+        config.pop("listeners")
+        daemon = self.daemon({**config, "pools": [{**pool, "engine": "generic"} for pool in config["pools"]]})
+        answers = {"/x": (200, b"api"), "/metrics/": (403, b""), "/metrics": (403, b""), "//metrics/x": (403, b""),
+                   "/%6detrics/x": (403, b""), "/embed/x": (501, b""), "/up": (200, b"up\n")}
+        for target, (status, body) in answers.items():
+            answer = exchange(daemon.address, target=target)
+            self.assertEqual(answer.status, status, target)
+            if body:
+                self.assertEqual(answer.body, body)
+
+    def test_addresses_with_other_routes_are_refused(self):
+        source = pathlib.Path(self.folder()) / "two.conf"
+        source.write_text("server { listen 80; location / { proxy_pass http://api; } }\n"
+                          "server { listen 127.0.0.1:9000; location / { proxy_pass http://admin; } }\n")
+        ended = command("import", "nginx", str(source))
+        self.assertEqual((ended.returncode, ended.stdout), (1, ""))
+        self.assertIn(f"{source}:2: error: server of line 2 (127.0.0.1:9000) has other routes than", ended.stderr)
+        ended = command("import", "nginx", str(source), "--listen", "127.0.0.1:9000")
+        self.assertEqual(ended.returncode, 0)
+        self.assertNotIn("api", ended.stdout)
+
     def test_what_cannot_be_read_is_an_error_with_its_place(self):
         folder = pathlib.Path(self.folder())
         broken = folder / "broken.conf"
