@@ -26,7 +26,14 @@ struct Criterion {
 
 /// "hdr_end(host)" and its like.
 std::optional<Criterion> criterion_of(std::string_view word) {
-  word = word.substr(0, word.find(','));  // converters such as `lower`
+  // Converters say something else, but for those that routes have in themselves.
+  const std::size_t comma = word.find(',');
+  const std::string_view converters = word.substr(std::min(comma, word.size()));
+  const bool is_same = converters == ",lower" || converters == ",host_only" ||
+                       converters == ",host_only,lower" || converters == ",lower,host_only" ||
+                       converters == ",field(1,:)" || converters == ",url_dec";
+  if (!converters.empty() && !is_same) return std::nullopt;
+  word = word.substr(0, comma);
   const std::size_t open = word.find('(');
   std::string_view argument;
   if (open != word.npos && word.ends_with(')')) {

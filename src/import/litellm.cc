@@ -120,7 +120,12 @@ void LitellmImport::report_rest(const Tree& map, std::initializer_list<std::stri
                                 std::string_view of) {
   for (const Tree::Key& key : map.keys) {
     if (std::ranges::find(read, key.name) != read.end()) continue;
-    draft_.note(key.mark.line, "left out: " + std::string(of) + shown(key.name));
+    const bool adds_models = of.empty() && key.name == "include";
+    if (adds_models) {
+      draft_.warn(key.mark.line, "left out: include: its models may reach a pool with a pattern");
+    } else {
+      draft_.note(key.mark.line, "left out: " + std::string(of) + shown(key.name));
+    }
   }
 }
 

@@ -43,10 +43,20 @@ bool is_harmless(const NginxDirective& condition) {
   });
 }
 
+/// True if an included file has nothing to do with access, by its name.
+bool is_harmless_file(std::string_view path) {
+  constexpr std::string_view parts[] = {"ssl",  "tls",  "proxy", "header",
+                                        "mime", "gzip", "log",   "websocket"};
+  const std::string name = lower_case(path.substr(path.rfind('/') + 1));
+  return std::ranges::any_of(parts,
+                             [&](std::string_view part) { return name.find(part) != name.npos; });
+}
+
 /// True for a directive that decides who may pass, or where a request goes.
-bool is_rule(const NginxDirective& each, bool of_location) {
+bool is_rule(const NginxDirective& each, bool of_server, bool of_location) {
   const std::string& name = each.name();
   if (name == "if") return !is_harmless(each);
+  if (name == "include") return of_server && !is_harmless_file(each.argument());
   if (name == "rewrite") return of_location;  // that of the server has a route of its own
   const bool is_setting = name.ends_with("_file") || name.ends_with("_set");
   if (name.starts_with("auth_")) return !is_setting && each.argument() != "off";
@@ -61,7 +71,10 @@ NginxDirective* rule_of(const NginxScope& location) {
   for (const NginxScope* scope = &location; scope != nullptr; scope = scope->outer) {
     bool has_addresses = false;
     std::set<std::string_view> here;
-    const bool of_location = !scope->block.words.empty() && scope->block.name() == "location";
+    const std::string_view kind =
+        scope->block.words.empty() ? std::string_view() : std::string_view(scope->block.name());
+    const bool of_location = kind == "location";
+    const bool of_server = kind == "server" || of_location;
     for (NginxDirective* setting : scope->settings) {
       NginxDirective& each = *setting;
       const bool is_address = each.name() == "allow" || each.name() == "deny";
@@ -69,7 +82,7 @@ NginxDirective* rule_of(const NginxScope& location) {
       has_addresses = has_addresses || is_address;
       if (each.name().starts_with("auth_")) here.insert(each.name());
       if (nearer.contains(each.name())) continue;
-      if (is_rule(each, of_location)) return &each;
+      if (is_rule(each, of_server, of_location)) return &each;
     }
     nearer_addresses = nearer_addresses || has_addresses;
     nearer.merge(here);

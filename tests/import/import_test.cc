@@ -221,6 +221,8 @@ TEST(ImportNginx, ClosesWhatAccessRulesProtect) {
   EXPECT_THAT(kept("", "access_by_lua_block { ngx.exit(401) }"), ElementsAre(" = 403"));
   EXPECT_THAT(kept("", "rewrite ^/x/(.*) /$1 break;"), ElementsAre(" = 403"));
   EXPECT_THAT(kept("rewrite ^/x/(.*) /$1;", ""), ElementsAre("/x/** = 501", " > a"));
+  EXPECT_THAT(kept("", "include snippets/internal.conf;"), ElementsAre(" = 403"));
+  EXPECT_THAT(kept("include options-ssl.conf;", "include proxy_params;"), ElementsAre(" > a"));
   EXPECT_THAT(kept("auth_basic x;", "auth_basic off;"), ElementsAre(" > a"));
   EXPECT_THAT(kept("deny all;", "allow all;"), ElementsAre(" > a"));
   EXPECT_THAT(kept("", "if ($slow) { set $x 1; }"), ElementsAre(" > a"));
@@ -389,6 +391,10 @@ TEST(ImportHaproxy, AnswersWhatRulesRefuse) {
   };
   EXPECT_THAT(kept("http-request deny if { path_beg /x/ } !{ src 10.0.0.0/8 }"),
               ElementsAre("/x/** = 403", "/b/** > b", " > a"));
+  EXPECT_THAT(kept("http-request deny if { hdr(host),map_str(/x) x }"),
+              ElementsAre(" = 403", "/b/** > b", " > a"));
+  EXPECT_THAT(kept("http-request deny if { hdr(host),lower x.com }"),
+              ElementsAre("x.com = 403", "/b/** > b", " > a"));
   EXPECT_THAT(kept("http-request deny deny_status 404 if { path /x }"),
               ElementsAre("/x = 404", "/b/** > b", " > a"));
   EXPECT_THAT(kept("http-request auth unless { src 10.0.0.0/8 }"),
