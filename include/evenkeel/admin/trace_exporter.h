@@ -20,7 +20,7 @@ class TraceExporter {
   TraceExporter(MetricsRegistry& metrics, std::string version);
   TraceExporter(const TraceExporter&) = delete;
   TraceExporter& operator=(const TraceExporter&) = delete;
-  /// Sends what waits, for at most two seconds.
+  /// Sends what waits, for at most two seconds; a look-up of the collector's name ends first.
   ~TraceExporter();
 
   /// Sends to this collector from now on. Where tracing is off, the last one gets what requests in
