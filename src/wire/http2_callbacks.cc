@@ -217,7 +217,9 @@ struct Http2Callbacks {
     if (headers) owner.guard_.sent_message_frame(0);
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     Http2Stream* stream = stream_of(session, frame->hd.stream_id);
-    if (stream == nullptr || !stream->reset_when_sent_) return 0;
+    if (stream == nullptr) return 0;
+    stream->end_written_ = true;
+    if (!stream->reset_when_sent_) return 0;
     owner.reset(*stream, *stream->reset_when_sent_);
     stream->closed(*stream->reset_when_sent_, false);
     return 0;
@@ -251,7 +253,8 @@ struct Http2Callbacks {
     // Resets by us or by nghttp2 were counted when they happened.
     if (by_peer) {
       owner.guard_.closed(id, Closed::by_peer);
-      if (stream != nullptr && stream->end_sent()) owner.guard_.reset_after_answer();
+      const bool gave_up = stream != nullptr && stream->end_written_ && !stream->in_.ended();
+      if (gave_up) owner.guard_.reset_after_answer();
     } else if (stream != nullptr && !stream->invalid_) {
       owner.guard_.closed(id, in_order ? Closed::done : Closed::by_us);
     }

@@ -185,8 +185,10 @@ Task<void> Http2Frontend::exchange(Http2ServerStream& stream) {
   }
   request.info.outcome.bytes_out = stream.sent();
   response.body.reset();
-  // Servers of gRPC reset such a stream at once, and its clients know that.
-  const bool lingers = stream.attached() && !stream.in().ended() && !request.is_extended_connect;
+  // Servers of gRPC reset such a stream at once, and its clients know that. One that waits for 100
+  // sends nothing.
+  const bool lingers = stream.attached() && !stream.in().ended() && !request.is_extended_connect &&
+                       !stream.head_.expects_continue;
   if (lingers && !is_grpc(request)) [[unlikely]] {
     report.reset();
     request.body.reset();

@@ -2,6 +2,7 @@
 // cost more than they carry. Arithmetic on frame headers; no I/O.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,7 @@ class TokenBucket {
     return true;
   }
   /// Puts back what was taken.
-  void give_back() { left_ += 1; }
+  void give_back() { left_ = std::min(left_ + 1, burst_); }
 
  private:
   double burst_;

@@ -107,6 +107,13 @@ void Http2Stream::set_chunk(const Chunk& chunk) {
   session_.want_flush();
 }
 
+/// True if the peer's windows leave room.
+bool Http2Stream::peer_lets_send() const {
+  nghttp2_session* const nghttp2 = session_.session_;
+  return nghttp2_session_get_remote_window_size(nghttp2) > 0 &&
+         nghttp2_session_get_stream_remote_window_size(nghttp2, id_) > 0;
+}
+
 Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Duration timeout,
                                      UploadWaits* waits, SharedCount* waiting) {
   Loop& loop = session_.loop();
@@ -126,7 +133,8 @@ Task<Result<Done>> Http2Stream::pump(Body& body, Task<Result<Chunk>> next, Durat
     while (!all_sent() && attached_) {
       auto wake = co_await write_progress_.wait(progress.deadline(last_progress_));
       if (wake != Wake::expired || all_sent()) continue;
-      if (session_.writing_.valid() && !session_.writing_.ready()) {
+      const bool socket_is_busy = session_.writing_.valid() && !session_.writing_.ready();
+      if (socket_is_busy && peer_lets_send()) {
         progress = WriteProgress(loop.now(), sent_, timeout);  // the socket's own timeout counts
       } else if (progress.stalls(loop.now(), sent_, last_progress_)) {
         co_return Error{.fault = Fault::write_timeout,

@@ -107,13 +107,16 @@ class Http2Stream : public Pooled {
   Fields trailers_;
 
  private:
+  bool peer_lets_send() const;
+
   Http2Session& session_;
   Http2MessageCheck check_;
   std::int32_t id_ = -1;
   bool attached_ = false;
   bool deferred_ = false;
   bool last_ = false;
-  bool end_sent_ = false;
+  bool end_sent_ = false;       // or waits to be written
+  bool end_written_ = false;    // to what the socket takes
   bool invalid_ = false;        // nghttp2 found a frame invalid and resets the stream
   bool skips_section_ = false;  // far over the limits: the rest of the fields is not looked at
   MessageLimit exceeded_limit_ = MessageLimit::none;

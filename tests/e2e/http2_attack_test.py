@@ -140,6 +140,26 @@ class Resets(Attacked):
         self.assertLessEqual(self.script.count, BURST)
         self.daemon_.wait_at_rest()
 
+    def test_a_rapid_reset_of_answers_that_nobody_reads(self):
+        """An answer that waits for the socket is none that the client has given up."""
+        self.target(routes=[{"match": {"path": path}, "pool": "pool"} for path in ("/large", "/bystander")])
+        wire = self.wire({INITIAL_WINDOW_SIZE: MAX_WINDOW}, receive_buffer=4096)
+        wire.send(window_update(0, MAX_WINDOW - 65_535), headers(1, request_fields(path="/large")))
+        time.sleep(0.5)  # the answer fills the socket
+        fields = request_fields("HEAD", "/none")
+
+        def frames():
+            for first in range(3, 12_003, 200):
+                streams = range(first, first + 200, 2)
+                yield b"".join(headers(each, fields) for each in streams)
+                time.sleep(0.01)
+                yield b"".join(rst_stream(each) for each in streams)
+
+        with self.undisturbed():
+            transcript = self.flood(wire, frames(), drained=False)
+        self.check_ended(transcript)
+        self.daemon_.wait_at_rest()
+
     def check_made_to_reset(self, provoke, fields=(), method="GET", end=True):
         """After each request the client provokes a reset. The daemon may close the connection at once, and must do so after a
         bounded number of resets."""
@@ -483,6 +503,22 @@ class Held(Attacked):
         self.assertLess(time.monotonic() - began, 0.5)
         self.assertEqual(len(wire.transcript.bodies[1]), 20_000)
         self.daemon_.wait_at_rest()
+
+    def test_closed_windows_beside_one_that_keeps_the_socket_busy(self):
+        self.target({"timeouts": {"write": "1s"}})
+        wire = self.wire({INITIAL_WINDOW_SIZE: 0}, receive_buffer=4096)
+        wire.send(window_update(0, MAX_WINDOW - 65_535), *(headers(each, request_fields(path="/large")) for each in (1, 3, 5)),
+                  window_update(1, MAX_WINDOW))
+        began = time.monotonic()
+
+        def ended(transcript):
+            time.sleep(0.02)  # 16 KiB at a time: the socket is busy for longer than the timeout
+            return {3, 5} <= set(transcript.resets) or 1 in transcript.ended or time.monotonic() - began > 10
+
+        wire.until(ended)
+        self.assertLessEqual({3, 5}, set(wire.transcript.resets))
+        self.assertNotIn(1, wire.transcript.resets)
+        self.assert_within(time.monotonic() - began, 4)
 
     def test_windows_that_open_a_little_now_and_then(self):
         """Little, but more often than the timeout: served, as long as it is enough in each timeout."""
