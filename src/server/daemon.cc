@@ -506,7 +506,7 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
     co_return refuse(std::move(problem));
   }
   hand_over();
-  // Who learns of the other process now and connects reaches it.
+  // A client that connects once the upgrade is answered reaches the other process.
   co_await all_responsive(loop_, workers_->loops(), loop_.now() + max_retire_time);
   log::process.info(fmt::format("upgrade: process {} has taken over; draining {} connections",
                                 upgrade_->pid(), workers_->connections()));
