@@ -140,7 +140,7 @@ class Resets(Attacked):
         self.assertLessEqual(self.script.count, BURST)
         self.daemon_.wait_at_rest()
 
-    def test_a_rapid_reset_of_answers_that_nobody_reads(self):
+    def test_a_rapid_reset_of_answers_that_are_never_read(self):
         """An answer that waits for the socket is none that the client has given up."""
         self.target(routes=[{"match": {"path": path}, "pool": "pool"} for path in ("/large", "/bystander")])
         wire = self.wire({INITIAL_WINDOW_SIZE: MAX_WINDOW}, receive_buffer=4096)
