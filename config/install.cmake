@@ -7,7 +7,7 @@ install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.schema.json DESTINATION share/e
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION share/doc/evenkeel)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/doc/evenkeel RENAME copyright)
 install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/ DESTINATION share/doc/evenkeel/examples
-        FILES_MATCHING PATTERN "*.yaml" PATTERN "*.schema.json" PATTERN "default.yaml" EXCLUDE)
+        FILES_MATCHING PATTERN "*.yaml" PATTERN "*.schema.json" PATTERN "default.yaml" EXCLUDE PATTERN "traces" EXCLUDE)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.socket DESTINATION lib/systemd/system)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.sysusers DESTINATION lib/sysusers.d RENAME evenkeel.conf)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/evenkeel.logrotate DESTINATION /etc/logrotate.d RENAME evenkeel)

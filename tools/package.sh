@@ -99,7 +99,7 @@ pack_deb() {
   local root=$1 version=$2 doc=$1/usr/share/doc/evenkeel size depends
   mkdir -p "$root/DEBIAN" "$root/var/lib/evenkeel" "$root/var/log/evenkeel" "$root/usr/share/lintian/overrides"
   find "$root/usr/share/man" -type f -exec gzip -9n {} +
-  rm -r "$root/usr/lib/sysusers.d" # postinst makes the user
+  rm -rf "$root/usr/lib/sysusers.d" # postinst makes the user
   cp tools/debian/copyright "$doc/copyright"
   cp tools/debian/lintian-overrides "$root/usr/share/lintian/overrides/evenkeel"
   cat <<END | gzip -9n >"$doc/changelog.gz"

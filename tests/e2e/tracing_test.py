@@ -1,6 +1,7 @@
 """Traces: what backends are told, and which spans a collector gets."""
 
 import json
+import pathlib
 import re
 import shutil
 import socket
@@ -403,18 +404,21 @@ class Tracing(case.Case):
         exchange(daemon.address)
         self.assertEqual(self.told(backend), [(None, None)])
 
-    def test_a_variable_that_cannot_be_used_is_refused(self):
-        file = f"{self.folder()}/evenkeel.yaml"
-        with open(file, "w", encoding="utf-8") as out:
-            out.write("pools: [{name: a, backends: ['http://127.0.0.1:1']}]\n")
+    def test_a_variable_that_cannot_be_used_is_named(self):
+        """It is refused only beside a `tracing` of the file: platforms set it for all that they run."""
+        silent = pathlib.Path(self.folder()) / "evenkeel.yaml"
+        silent.write_text("pools: [{name: a, backends: ['http://127.0.0.1:1']}]\n")
+        tracing = silent.with_name("tracing.yaml")
+        tracing.write_text(silent.read_text() + "tracing: {slow: 10s}\n")
         for variables, message in (
                 ({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector"}, "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"),
                 ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "asks for gRPC"),
                 ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_SAMPLER": "traceidratio",
                   "OTEL_TRACES_SAMPLER_ARG": "1%"}, "OTEL_TRACES_SAMPLER_ARG is not a number")):
-            checked = command("check", "-c", file, env=variables)
-            self.assertEqual(checked.returncode, 1, checked.stderr)
-            self.assertIn(message, checked.stdout + checked.stderr)
+            for file, status in ((silent, 0), (tracing, 1)):
+                checked = command("check", "-c", str(file), env=variables)
+                self.assertEqual(checked.returncode, status, checked.stderr)
+                self.assertIn(message, checked.stdout + checked.stderr)
 
     def test_it_is_what_the_schema_of_otlp_says(self):
         try:
