@@ -45,6 +45,11 @@ Tree Tree::map(std::initializer_list<std::pair<std::string_view, Tree>> entries)
 }
 
 Tree& Tree::put(std::string key, Tree value) {
+  const auto found = std::ranges::find(keys, key, &Key::name);
+  if (found != keys.end()) {
+    items[static_cast<std::size_t>(found - keys.begin())] = std::move(value);
+    return *this;
+  }
   keys.push_back({std::move(key), {}});
   items.push_back(std::move(value));
   return *this;

@@ -154,8 +154,15 @@ class Config(case.Case):
             self.assertEqual(printed.returncode, 0)
             with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
                 self.assertEqual(printed.stdout, file.read(), f"{path} is not up to date")
-        self.assertEqual(json.loads(command("config", "schema").stdout)["$schema"],
-                         "https://json-schema.org/draft/2020-12/schema")
+
+    def test_the_schema_has_no_key_twice(self):
+        def unique(pairs):
+            names = [name for name, _ in pairs]
+            self.assertEqual(len(names), len(set(names)), names)
+            return dict(pairs)
+
+        schema = json.loads(command("config", "schema").stdout, object_pairs_hook=unique)
+        self.assertEqual(schema["$schema"], "https://json-schema.org/draft/2020-12/schema")
 
 
 class Usage(case.Case):

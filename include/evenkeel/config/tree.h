@@ -50,7 +50,7 @@ struct Tree {
   static Tree list_of_text(const std::vector<std::string>& items);
   static Tree map(std::initializer_list<std::pair<std::string_view, Tree>> entries = {});
 
-  // Appends to a map, and returns it.
+  // Sets the value of a key of a map, the last one if it is new, and returns the map.
   Tree& put(std::string key, Tree value);
 };
 
