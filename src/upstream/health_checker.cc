@@ -150,7 +150,7 @@ Task<void> HealthChecker::probe_ejected(HealthProbe& probe) {
   backend_->state().set_probed(probe.can_generate());
   if (generated.passed()) {
     backend_->probe_succeeded(loop_.read_clock());
-  } else {
+  } else if (log::health.writes(log::Level::debug)) {
     log::health.debug(fmt::format("{} stays ejected: {}", backend_->id(), generated.reason));
   }
 }
@@ -198,7 +198,8 @@ void HealthChecker::apply_result(CheckOutcome outcome, bool busy) {
   record_.last = outcome.result;
   ++record_.checks[static_cast<std::size_t>(*outcome.result)];
   if (busy && record_.state == HealthState::up) {
-    log::health.debug(fmt::format("{} is busy: {}", backend_->id(), outcome.reason));
+    if (log::health.writes(log::Level::debug))
+      log::health.debug(fmt::format("{} is busy: {}", backend_->id(), outcome.reason));
     return;
   }
   const HealthState state = rise_fall_.record_result(*outcome.result, outcome.loading);

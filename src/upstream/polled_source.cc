@@ -53,7 +53,8 @@ Task<void> PolledSource::run() {
       polling_ = false;
       record_.took = loop_.now() - began;
       if (!scraped) {
-        log::polling.debug("polling " + scraper_.url() + ": " + scraped.error().detail);
+        if (log::polling.writes(log::Level::debug))
+          log::polling.debug("polling " + scraper_.url() + ": " + scraped.error().detail);
         fail(std::move(scraped.error().detail));
       } else if (std::string reason = evaluate(*scraped); reason.empty()) {
         succeed(*scraped);
