@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/base/log.h"
+#include "evenkeel/base/operator_log.h"
 #include "evenkeel/config/spelling.h"
 #include "evenkeel/json/value.h"
 
@@ -58,7 +58,8 @@ AdminReply set_log_levels(std::string_view body) {
     changes.emplace_back(*subsystem, *its_level);
     said += fmt::format(" {}={}", name, value.text());
   }
-  log::admin.warning(fmt::format("levels of the log until the next reload:{}", said));
+  log::record(log::Subsystem::admin,
+              fmt::format("levels of the log until the next reload:{}", said));
   if (level) log::set_level(*level);
   for (const auto& [logger, its_level] : changes) logger.set_level(its_level);
   return log_levels();

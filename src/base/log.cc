@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/line_writer.h"
+#include "evenkeel/base/operator_log.h"
 #include "evenkeel/base/utf8.h"
 
 namespace evenkeel::log {
@@ -160,6 +161,14 @@ void Logger::write(Level level, std::string_view message) const {
   // Parts of it may come from servers and clients.
   const std::string text = printable_utf8(message, "\n\t");
   logger.log(spdlog_level(level), spdlog::string_view_t(text.data(), text.size()));
+}
+
+void record(Subsystem subsystem, std::string_view message) {
+  const spdlog::logger& logger = instance().of(subsystem);
+  const std::string text = printable_utf8(message, "\n\t");
+  const spdlog::details::log_msg line(logger.name(), spdlog::level::info,
+                                      spdlog::string_view_t(text.data(), text.size()));
+  for (const auto& sink : logger.sinks()) sink->log(line);
 }
 
 void print(std::string_view lines) {

@@ -119,7 +119,20 @@ class LevelAndFormat(case.Case):
         daemon.ask_admin("/api/v1/backends/" + daemon.api("backends")[0]["id"] + "/drain", method="POST")
         self.reload(daemon)
         daemon.wait_line("reload rejected")
-        self.assertEqual([each for each in daemon.lines[count:] if " info " in each], [])
+        (drained,) = (each for each in daemon.lines[count:]
+                      if " info " in each and "levels of the log" not in each)
+        self.assertRegex(drained, r" info \[admin\] pool pool: backend \S+: drained by ")
+
+    def test_what_operators_change_is_written_whatever_the_levels_are(self):
+        daemon = self.daemon({"pools": [{"name": "pool", "backends": [self.backend().address]}],
+                              "log": {"level": "error"}})
+        backend = daemon.api("backends")[0]["address"]
+        for words in (["log", "admin=error"], ["drain", backend], ["undrain", backend], ["weight", backend, "3"]):
+            done = process.command("ctl", *words, "--admin", daemon.admin)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        for said in ("levels of the log until the next reload: admin=error", "drained by ", "undrained by ",
+                     "weight 3 set by "):
+            daemon.wait_line(r" info \[admin\] .*" + said)
 
     def test_a_subsystem_has_a_level_of_its_own(self):
         daemon = self.daemon({"pools": [{"name": "pool", "health": {"path": "/", "interval": "100ms"},
