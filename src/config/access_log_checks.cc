@@ -74,6 +74,29 @@ std::optional<ValidationError> check_access_log_format(std::string& value) {
       meant ? did_you_mean(*meant) : "a template is such as '$client \"$request\" $status'"};
 }
 
+std::optional<ValidationError> check_access_log_path(std::string& value) {
+  if (auto problem = check_not_empty(value)) return problem;
+  constexpr std::string_view prefix = "syslog:";
+  constexpr std::string_view of_nginx = "server=unix:";
+  if (!value.starts_with(prefix)) return std::nullopt;
+  std::string_view socket = std::string_view(value).substr(prefix.size());
+  if (socket.starts_with('/')) return std::nullopt;
+  std::string message =
+      fmt::format("'{}' names no socket of a local syslog by its absolute path", value);
+  if (socket.starts_with(of_nginx)) {
+    socket.remove_prefix(of_nginx.size());
+    return ValidationError{
+        std::move(message),
+        did_you_mean(fmt::format("syslog:{}", socket.substr(0, socket.find(','))))};
+  }
+  if (socket.starts_with("server=")) {
+    return ValidationError{std::move(message),
+                           "evenkeel writes to a syslog of this machine, which may forward lines: "
+                           "write 'syslog', or syslog:PATH"};
+  }
+  return ValidationError{std::move(message), "write 'syslog' for /dev/log, or syslog:PATH"};
+}
+
 void finish(Of<AccessLogConfig>, Node& node, AccessLogConfig& log) {
   if (log.fields.empty()) return;
   if (log.format != "json" && log.format != "logfmt") {

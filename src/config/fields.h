@@ -154,7 +154,7 @@ void each_key(Of<AccessLogConfig>, const auto& visit) {
   visit(Key{"path",
             "`stdout`, `stderr`, `off`, a file, which SIGUSR1 reopens, or `syslog`: the local "
             "syslog or journal at `/dev/log`; `syslog:PATH`: at another socket."},
-        &T::path, TextForm{"stdout, stderr, syslog, off or a file", check_not_empty});
+        &T::path, TextForm{"stdout, stderr, syslog, off or a file", check_access_log_path});
   visit(Key{"format",
             "The format of a line: `json`, `logfmt`, `combined` (that of Apache and nginx), or a "
             "template with `$FIELD`, such as `$client \"$request\" $status`; `$${FIELD}` where a "

@@ -341,6 +341,7 @@ std::optional<ValidationError> check_model_name(std::string& value);
 std::optional<ValidationError> check_task(std::string& value);
 // The format of lines of the access log, or a template of it.
 std::optional<ValidationError> check_access_log_format(std::string& value);
+std::optional<ValidationError> check_access_log_path(std::string& value);
 std::optional<ValidationError> check_access_log_field(std::string& value);
 std::optional<ValidationError> check_plain_path(std::string& value);
 std::optional<ValidationError> check_url(std::string& value);

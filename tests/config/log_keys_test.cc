@@ -36,6 +36,20 @@ TEST(ConfigOfAccessLog, TakesFormatsFieldsAndTemplates) {
   EXPECT_THAT(problems_of(pools + "access_log: {path: 'syslog:/dev/log'}"), IsEmpty());
 }
 
+TEST(ConfigOfAccessLog, RefusesWhatNamesNoSyslog) {
+  const auto refused = [](const std::string& path) {
+    const auto problems = problems_of(pools + "access_log: {path: '" + path + "'}");
+    return problems.size() == 1 ? problems[0] : testing::PrintToString(problems);
+  };
+  EXPECT_THAT(refused("syslog:"), HasSubstr("access_log.path: 'syslog:' names no socket of a local "
+                                            "syslog by its absolute path; write 'syslog' for "
+                                            "/dev/log, or syslog:PATH"));
+  EXPECT_THAT(refused("syslog:run/log"), HasSubstr("write 'syslog' for /dev/log"));
+  EXPECT_THAT(refused("syslog:server=unix:/run/log,nohostname"),
+              HasSubstr("did you mean 'syslog:/run/log'?"));
+  EXPECT_THAT(refused("syslog:server=10.0.0.1"), HasSubstr("a syslog of this machine"));
+}
+
 TEST(ConfigOfAccessLog, SuggestsWhatAWrongNameMeans) {
   const auto refused = [](const std::string& keys) {
     const auto problems = problems_of(pools + "access_log: {" + keys + "}");
