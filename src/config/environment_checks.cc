@@ -133,8 +133,9 @@ void check_named_file(FileUse use, const std::string& key, const std::string& fi
   const auto error = context.environment.file_error(use, file);
   if (!error) return;
   const std::string message = fmt::format("'{}' {}", file, *error);
-  // The daemon serves without its state.
-  if (use == FileUse::state) return context.warn(key, message, std::string{help});
+  // The daemon serves without its state, and while no syslog listens.
+  if (use == FileUse::state || use == FileUse::syslog)
+    return context.warn(key, message, std::string{help});
   context.add(key, message, std::string{help});
 }
 
@@ -144,11 +145,17 @@ void check_named_files(const Config& config, ParseContext& context) {
                    "create its folder and let this user write to it, or what the daemon learns "
                    "is lost with it",
                    context);
+  const bool to_syslog = syslog_path(config.access_log.path).has_value();
   check_named_file(FileUse::access_log, "access_log.path", config.access_log.path,
-                   syslog_path(config.access_log.path)
-                       ? "start the local syslog or journal, or name its socket: syslog:PATH"
-                       : "create its folder and let this user write to it",
+                   to_syslog ? "name the socket of the local syslog or journal: syslog:PATH"
+                             : "create its folder and let this user write to it",
                    context);
+  if (to_syslog) {
+    check_named_file(FileUse::syslog, "access_log.path", config.access_log.path,
+                     "start the local syslog or journal, or name its socket: syslog:PATH; lines "
+                     "wait for it, until their memory is full",
+                     context);
+  }
   check_named_file(FileUse::admin_token, "admin.token_file", config.admin.token_file,
                    "write a token to it, such as that of `openssl rand -hex 32`", context);
   for (const auto& [path, pool] : items_of("pools", config.pools)) {

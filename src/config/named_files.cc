@@ -45,12 +45,23 @@ int folder_error(const std::string& path) {
   return faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
-/// The error of a local syslog's socket.
+/// The error of a local syslog's socket, which may come later.
 std::optional<std::string> syslog_error(const std::string& path) {
   struct stat status{};
-  if (stat(path.c_str(), &status) != 0) return path + " cannot be reached: " + std::strerror(errno);
+  if (stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return std::nullopt;
+    return std::string("cannot be reached: ") + std::strerror(errno);
+  }
   if (!S_ISSOCK(status.st_mode)) return path + " is not a socket";
   return std::nullopt;
+}
+
+/// Why lines for a local syslog wait.
+std::optional<std::string> absence_of_syslog(const std::string& path) {
+  const auto socket = syslog_path(path);
+  struct stat status{};
+  if (!socket || stat(socket->c_str(), &status) == 0) return std::nullopt;
+  return std::string("cannot be reached: ") + std::strerror(errno);
 }
 
 std::optional<std::string> access_log_error(const std::string& path) {
@@ -121,6 +132,7 @@ std::optional<std::string> named_file_error(FileUse use, const std::string& path
     case FileUse::api_key: return detail_of(read_api_key(path));
     case FileUse::admin_token: return detail_of(read_admin_token(path));
     case FileUse::access_log: return access_log_error(path);
+    case FileUse::syslog: return absence_of_syslog(path);
     case FileUse::state: return state_file_error(path);
   }
   return std::nullopt;

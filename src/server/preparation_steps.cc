@@ -64,7 +64,8 @@ std::optional<Problem> memory_problem(const Config& active, const Config& next, 
 bool names_file(const Config& config, FileUse use, const std::string& path) {
   switch (use) {
     case FileUse::admin_token: return config.admin.token_file == path;
-    case FileUse::access_log: return config.access_log.path == path;
+    case FileUse::access_log:
+    case FileUse::syslog: return config.access_log.path == path;
     case FileUse::state: return config.state_file == path;
     case FileUse::api_key: break;
   }

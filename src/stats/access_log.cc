@@ -20,6 +20,7 @@
 #include "evenkeel/base/log.h"
 #include "evenkeel/base/out_of_memory.h"
 #include "evenkeel/base/signals_blocked.h"
+#include "evenkeel/stats/access_log_format.h"
 #include "syslog_socket.h"
 
 namespace evenkeel {
@@ -33,6 +34,7 @@ constexpr milliseconds reader_wait{100};  // for a pipe whose reader does not re
 /// The least time between two reports of lost lines, if lines were written in between.
 constexpr std::chrono::minutes report_interval{1};
 constexpr milliseconds no_timeout = milliseconds::max();
+constexpr const char* kept = "lines are kept in memory, and lost once that is full";
 
 /// Waits while `word` holds `value`, at most for the timeout.
 template <class Word>
@@ -122,8 +124,8 @@ Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, unsi
 }
 
 AccessLog::AccessLog(AccessLogDestination destination, unsigned workers, Options options)
-    : path_(std::move(destination.path_)), options_(options) {
-  adopt(destination.fd_.take());
+    : path_(destination.path_), options_(options) {
+  adopt(std::move(destination));
   for (unsigned i = 0; i < workers; ++i) {
     rings_.push_back(std::make_unique<AccessLogRing>(*this, options_.ring_bytes));
   }
@@ -136,7 +138,7 @@ AccessLog::~AccessLog() {
   closing_.store(true, std::memory_order_seq_cst);
   wake_writer();
   writer_.join();
-  if (const int fd = reopened_.load(std::memory_order_relaxed); fd >= 0) ::close(fd);
+  delete reopened_.load(std::memory_order_relaxed);
   ::close(fd_);
 }
 
@@ -144,18 +146,18 @@ Result<Done> AccessLog::reopen() {
   if (path_ == "stdout" || path_ == "stderr") return Done();
   auto opened = AccessLogDestination::open(path_);
   if (!opened) return std::move(opened.error());
-  switch_to(std::move(*opened));
+  hand_to_writer(std::move(*opened));
   return Done();
 }
 
 void AccessLog::switch_to(AccessLogDestination destination) {
-  path_ = std::move(destination.path_);
-  hand_to_writer(destination.fd_.take());
+  path_ = destination.path_;
+  hand_to_writer(std::move(destination));
 }
 
-void AccessLog::hand_to_writer(int fd) {
-  const int unadopted = reopened_.exchange(fd, std::memory_order_seq_cst);
-  if (unadopted >= 0) ::close(unadopted);
+void AccessLog::hand_to_writer(AccessLogDestination destination) {
+  auto* const next = new AccessLogDestination(std::move(destination));
+  delete reopened_.exchange(next, std::memory_order_seq_cst);
   wake_writer();
 }
 
@@ -256,7 +258,8 @@ AccessLog::Outcome AccessLog::drain(AccessLogRing& ring) {
     const long written = finish_partial_line() ? write(ring, begin, end) : -1;
     if (written < 0) {
       if (errno == EINTR) continue;
-      const Outcome outcome = failed(ring, end);
+      const bool is_too_long = syslog_ && errno == EMSGSIZE;
+      const Outcome outcome = is_too_long ? drop_line(ring, begin, end) : failed(ring, end);
       if (outcome == Outcome::stuck) return outcome;
       begin = ring.writer_.begin.load(std::memory_order_relaxed);
       continue;
@@ -288,11 +291,8 @@ long AccessLog::write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t en
 
 /// Sends one line, which may be in two pieces, to a syslog. Its size, or -1 with errno.
 long AccessLog::send_line(std::string_view front, std::string_view back) {
-  const int sent = syslog_->send(fd_, front, back);
-  // Datagrams have a greatest size, that of the socket's buffer.
-  if (sent == EMSGSIZE) dropped_.add();
-  errno = sent;
-  return sent == 0 || sent == EMSGSIZE ? static_cast<long>(front.size() + back.size()) : -1;
+  errno = syslog_->send(fd_, front, back);
+  return errno == 0 ? static_cast<long>(front.size() + back.size()) : -1;
 }
 
 /// Ends a torn line, so that the next one starts on its own line; false with errno.
@@ -307,7 +307,7 @@ bool AccessLog::finish_partial_line() {
 /// Handles a write that failed with errno. `some`: go on; `stuck`: retry later.
 AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
   if (errno == ENOSPC || errno == EDQUOT || (syslog_ && errno != EAGAIN)) {
-    report_failure(errno, "lines are kept in memory, and lost once that is full");
+    report_failure(errno, kept);
     return Outcome::stuck;
   }
   if (errno == EAGAIN) {
@@ -328,9 +328,23 @@ void AccessLog::report_failure(int error, const char* effect) {
   if (now < next_report_) return;
   next_report_ = now + report_interval;
   failure_reported_ = true;
-  log::access_log.warning(std::string("the access log cannot be written: ") + std::strerror(error) +
+  const std::string place = syslog_ ? syslog_->path() + ": " : std::string();
+  log::access_log.warning("the access log cannot be written: " + place + std::strerror(error) +
                           "; " + effect);
   errno = error;  // `close_down` looks at it
+}
+
+/// Drops a line that is longer than the syslog takes.
+AccessLog::Outcome AccessLog::drop_line(AccessLogRing& ring, std::uint64_t begin,
+                                        std::uint64_t end) {
+  const std::size_t size = ring.line_size(begin, end);
+  discard(ring, begin + size);
+  const Instant now = Clock::now();
+  if (now < next_report_) return Outcome::some;
+  next_report_ = now + report_interval;
+  log::access_log.warning("a line of the access log is lost: it has " + std::to_string(size) +
+                          " bytes, more than the socket of the syslog takes");
+  return Outcome::some;
 }
 
 void AccessLog::report_success() {
@@ -354,8 +368,9 @@ void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
 /// Switches to the destination that `reopen` or `switch_to` has brought. Drops a line whose
 /// beginning is in the old file, because the rest of it would be the first line of the new file.
 void AccessLog::adopt_reopened() {
-  const int fd = reopened_.exchange(-1, std::memory_order_acquire);
-  if (fd < 0) return;
+  if (reopened_.load(std::memory_order_relaxed) == nullptr) return;
+  const std::unique_ptr<AccessLogDestination> next(
+      reopened_.exchange(nullptr, std::memory_order_acquire));
   if (partial_ring_ != nullptr) {
     std::uint64_t until = partial_ring_->writer_.begin.load(std::memory_order_relaxed);
     while (partial_ring_->bytes_[until++ & (partial_ring_->capacity_ - 1)] != '\n') {
@@ -364,13 +379,17 @@ void AccessLog::adopt_reopened() {
   }
   line_torn_ = false;
   ::close(fd_);
-  adopt(fd);
+  adopt(std::move(*next));
 }
 
-void AccessLog::adopt(int fd) {
-  fd_ = fd;
-  socket_ = is_socket(fd);
-  syslog_ = SyslogSocket::of(fd);
+void AccessLog::adopt(AccessLogDestination destination) {
+  fd_ = destination.fd_.take();
+  socket_ = is_socket(fd_);
+  syslog_.reset();
+  const auto path = syslog_path(destination.path_);
+  if (!path) return;
+  syslog_ = std::make_unique<SyslogSocket>(*path);
+  if (const int error = syslog_->connect(fd_)) report_failure(error, kept);
 }
 
 bool AccessLog::empty() const {
@@ -383,7 +402,8 @@ bool AccessLog::empty() const {
 /// True if there is work, so that the writer must not sleep.
 bool AccessLog::wanted(State state) const {
   return closing_.load(std::memory_order_seq_cst) ||
-         reopened_.load(std::memory_order_seq_cst) >= 0 || (state == State::asleep && !empty());
+         reopened_.load(std::memory_order_seq_cst) != nullptr ||
+         (state == State::asleep && !empty());
 }
 
 void AccessLog::sleep(State state, milliseconds timeout) {

@@ -38,7 +38,7 @@ int open_inherited(int fd) {
 }
 
 int open_path(const std::string& path) {
-  if (const auto socket = syslog_path(path)) return SyslogSocket::open(*socket);
+  if (const auto socket = syslog_path(path)) return SyslogSocket(*socket).open();
   if (path == "stdout") return open_inherited(STDOUT_FILENO);
   if (path == "stderr") return open_inherited(STDERR_FILENO);
   return open_file(path.c_str());

@@ -3,10 +3,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace evenkeel {
 namespace {
@@ -32,38 +34,27 @@ bool is_socket(int fd) {
   return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-int SyslogSocket::open(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
+SyslogSocket::SyslogSocket(std::string path)
+    : path_(std::move(path)), tag_(" evenkeel[" + std::to_string(getpid()) + "]: ") {}
+
+int SyslogSocket::open() const {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
-  const int error = errno;
+  const int error = connect(fd);
+  if (error == 0 || error == ENOENT || error == ECONNREFUSED) return fd;
   ::close(fd);
   errno = error;
   return -1;
 }
 
-std::unique_ptr<SyslogSocket> SyslogSocket::of(int fd) {
-  int type = 0;
-  socklen_t size = sizeof type;
-  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_DGRAM) return nullptr;
+int SyslogSocket::connect(int fd) const {
   sockaddr_un address{};
-  size = sizeof address;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return nullptr;
-  if (address.sun_family != AF_UNIX) return nullptr;
-  return std::unique_ptr<SyslogSocket>(new SyslogSocket(address, size));
+  address.sun_family = AF_UNIX;
+  if (path_.size() >= sizeof address.sun_path) return ENAMETOOLONG;
+  std::memcpy(address.sun_path, path_.data(), path_.size());
+  const auto* const where = reinterpret_cast<const sockaddr*>(&address);
+  return ::connect(fd, where, sizeof address) == 0 ? 0 : errno;
 }
-
-SyslogSocket::SyslogSocket(const sockaddr_un& address, socklen_t size)
-    : address_(address),
-      address_size_(size),
-      tag_(" evenkeel[" + std::to_string(getpid()) + "]: ") {}
 
 /// `<190>Nov 28 13:05:07 evenkeel[123]: `, in local time: syslogs expect that of their own machine.
 std::string_view SyslogSocket::header() {
@@ -85,9 +76,9 @@ int SyslogSocket::send(int fd, std::string_view front, std::string_view back) {
   std::array<iovec, 3> parts{part_of(header()), part_of(front), part_of(back)};
   const int error = send_parts(fd, parts);
   if (error != ECONNREFUSED && error != ENOTCONN && error != ECONNRESET && error != EPIPE)
-    return error == ENOBUFS ? EAGAIN : error;
+    return error;
   // It has started again, and its socket is another one.
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address_), address_size_) != 0) return errno;
+  if (const int refused = connect(fd)) return refused;
   return send_parts(fd, parts);
 }
 

@@ -76,5 +76,14 @@ TEST_F(NamedFiles, APipeIsNotOpened) {
               Optional(HasSubstr("not a regular file")));
 }
 
+TEST_F(NamedFiles, ASyslogMayComeLaterButIsASocket) {
+  const std::string none = "syslog:" + path("none");
+  EXPECT_EQ(named_file_error(FileUse::access_log, none), std::nullopt);
+  EXPECT_THAT(named_file_error(FileUse::syslog, none),
+              Optional(HasSubstr("cannot be reached: No such file")));
+  EXPECT_THAT(named_file_error(FileUse::access_log, "syslog:" + write("file", "")),
+              Optional(HasSubstr("is not a socket")));
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -114,12 +114,23 @@ class Formats(case.Case):
             self.assertRegex(syslog.recv(65536).decode(),
                              r"^<190>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d evenkeel\[\d+\]: /a 200$")
 
-    def test_a_syslog_that_is_not_there_is_an_error_with_its_cure(self):
+    def test_a_syslog_may_come_after_the_daemon(self):
+        where = pathlib.Path(self.folder()) / "log"
+        daemon = self.start_daemon(self.backend(), access_log={"path": f"syslog:{where}", "format": "$path $status"})
+        daemon.wait_line(f"the access log cannot be written: {where}: No such file or directory; lines are kept")
+        exchange(daemon.address, target="/a")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as syslog:
+            syslog.bind(str(where))
+            syslog.settimeout(20)
+            self.assertTrue(syslog.recv(65536).endswith(b"]: /a 200"))
+        daemon.wait_line("the access log is written again")
+
+    def test_a_syslog_that_is_not_there_is_a_warning_with_its_cure(self):
         done = process.command("check", "-c", self.config_file({
             "access_log": {"path": "syslog:/nowhere/log"},
             "pools": [{"name": "p", "backends": ["127.0.0.1:1"]}]}))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("/nowhere/log cannot be reached: No such file", done.stderr)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("warning: access_log.path: 'syslog:/nowhere/log' cannot be reached: No such file", done.stderr)
         self.assertIn("start the local syslog or journal", done.stderr)
 
     def config_file(self, config):

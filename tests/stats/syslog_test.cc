@@ -50,6 +50,32 @@ class Syslog {
   int fd_;
 };
 
+/// The lines of the daemon's log, which are on stderr otherwise.
+class LogOfDaemon {
+ public:
+  LogOfDaemon() {
+    EXPECT_EQ(pipe(ends_.data()), 0);
+    EXPECT_EQ(dup2(ends_[1], STDERR_FILENO), STDERR_FILENO);
+  }
+  ~LogOfDaemon() {
+    dup2(stderr_, STDERR_FILENO);
+    for (const int fd : {ends_[0], ends_[1], stderr_}) close(fd);
+  }
+  LogOfDaemon(const LogOfDaemon&) = delete;
+
+  std::string line() const {
+    pollfd wanted{.fd = ends_[0], .events = POLLIN, .revents = 0};
+    if (poll(&wanted, 1, 20'000) != 1) return {};
+    std::array<char, 4096> bytes;
+    const ssize_t size = read(ends_[0], bytes.data(), bytes.size());
+    return std::string(bytes.data(), static_cast<std::size_t>(size));
+  }
+
+ private:
+  const int stderr_ = dup(STDERR_FILENO);
+  std::array<int, 2> ends_{};
+};
+
 std::unique_ptr<AccessLog> open_log(const std::filesystem::path& socket,
                                     AccessLog::Options options = {}) {
   auto log = AccessLog::open("syslog:" + socket.string(), 1, options);
@@ -109,11 +135,35 @@ TEST(SyslogAccessLog, CountsLinesThatNobodyReadsAndEndsAllTheSame) {
   EXPECT_TRUE(syslog.line());
 }
 
-TEST(SyslogAccessLog, SaysWhyItCannotBeOpened) {
+TEST(SyslogAccessLog, MayBeThereBeforeItsSyslog) {
   const TemporaryDirectory folder;
-  const auto log = AccessLog::open("syslog:" + std::string(folder / "none"), 1);
+  const auto log = open_log(folder / "log");
+  log->ring(0).append("early\n");
+  EXPECT_FALSE(log->flush(100ms)) << "it is kept";
+  Syslog syslog(folder / "log");
+  EXPECT_THAT(syslog.line().value_or(""), HasSubstr("early"));
+  EXPECT_EQ(log->dropped(), 0u);
+}
+
+TEST(SyslogAccessLog, CountsAndReportsALineThatIsTooLong) {
+  const TemporaryDirectory folder;
+  Syslog syslog(folder / "log");
+  const auto log = open_log(folder / "log");
+  log->ring(0).append("before\n");
+  EXPECT_THAT(syslog.line().value_or(""), HasSubstr("before"));
+  const LogOfDaemon daemon_log;
+  for (int i = 0; i < 2; ++i) log->ring(0).append(std::string(900'000, 'x') + "\n");
+  log->ring(0).append("after\n");
+  EXPECT_THAT(syslog.line().value_or(""), HasSubstr("after"));
+  EXPECT_EQ(log->dropped(), 2u);
+  EXPECT_THAT(daemon_log.line(),
+              HasSubstr("a line of the access log is lost: it has 900001 bytes"));
+}
+
+TEST(SyslogAccessLog, SaysWhyItCannotBeOpened) {
+  const auto log = AccessLog::open("syslog:/" + std::string(200, 'x'), 1);
   ASSERT_FALSE(log.ok());
-  EXPECT_THAT(log.error().detail, HasSubstr("No such file"));
+  EXPECT_THAT(log.error().detail, HasSubstr("File name too long"));
 }
 
 }  // namespace

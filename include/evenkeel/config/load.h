@@ -15,7 +15,7 @@
 namespace evenkeel {
 
 // What a file that the configuration names is for.
-enum class FileUse { api_key, admin_token, access_log, state };
+enum class FileUse { api_key, admin_token, access_log, syslog, state };
 
 // What reading a configuration needs from its surroundings. Any may be empty: then no variable is
 // set, every name resolves, no host is this machine, and no other file is looked at.

@@ -62,7 +62,7 @@ class AccessLogRing {
 class AccessLogDestination {
  public:
   /// `path`: "stdout", "stderr", "syslog", "syslog:SOCKET", or a file, which is created or appended
-  /// to. May block. Thread: any.
+  /// to. A syslog need not listen yet. May block. Thread: any.
   static Result<AccessLogDestination> open(std::string path);
 
  private:
@@ -124,10 +124,11 @@ class AccessLog {
   Outcome failed(AccessLogRing& ring, std::uint64_t end);
   void report_failure(int error, const char* effect);
   void report_success();
+  Outcome drop_line(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end);
   void discard(AccessLogRing& ring, std::uint64_t until);
-  void hand_to_writer(int fd);
+  void hand_to_writer(AccessLogDestination destination);
   void adopt_reopened();
-  void adopt(int fd);
+  void adopt(AccessLogDestination destination);
   std::chrono::milliseconds next_nap() const;
   void close_down();
   void sleep(State state, std::chrono::milliseconds timeout);
@@ -139,14 +140,15 @@ class AccessLog {
   const Options options_;
   int fd_ = -1;  // used by the writer only, once it runs
   bool socket_ = false;
-  std::unique_ptr<SyslogSocket> syslog_;   // null: it is none, `fd_` gets lines as they are
+  std::unique_ptr<SyslogSocket> syslog_;   // null: `fd_` gets lines as they are
   AccessLogRing* partial_ring_ = nullptr;  // the ring whose last line is written in part
   bool failure_reported_ = false;          // and no write has succeeded since
   Instant next_report_{};                  // of a failure
   bool line_torn_ = false;                 // the file ends with an incomplete, lost line
   std::chrono::milliseconds nap_{0};
   std::size_t max_ring_fill_ = 0;  // in bytes, in the last round
-  std::atomic<int> reopened_{-1};  // a descriptor that the writer has not adopted yet
+  /// Owned; one that the writer has not adopted yet.
+  std::atomic<AccessLogDestination*> reopened_{nullptr};
   std::vector<std::unique_ptr<AccessLogRing>> rings_;
   alignas(64) std::atomic<State> state_{State::awake};
   std::atomic<bool> closing_{false};
