@@ -145,6 +145,7 @@ RequestRecorder::RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, Acce
 
 void RequestRecorder::set_log(const AccessLogConfig& config) {
   line_.set_layout(access_log_layout(config.format, config.fields));
+  if (ring_ != nullptr) ring_->begin_destination();
   logs_all_ = config.sample >= 1;
   sample_ = config.sample;
   slow_ = config.slow.count() == 0 ? Duration::max() : Duration(config.slow);

@@ -14,6 +14,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "evenkeel/base/clock.h"
@@ -34,6 +35,8 @@ constexpr milliseconds reader_wait{100};  // for a pipe whose reader does not re
 /// The least time between two reports of lost lines, if lines were written in between.
 constexpr std::chrono::minutes report_interval{1};
 constexpr milliseconds no_timeout = milliseconds::max();
+/// Stands for a place that the worker has not told yet: where lines for the next destination begin.
+constexpr std::uint64_t unknown_begin = std::numeric_limits<std::uint64_t>::max();
 constexpr const char* kept = "lines are kept in memory, and lost once that is full";
 
 /// Waits while `word` holds `value`, at most for the timeout.
@@ -88,6 +91,12 @@ bool AccessLogRing::append(std::string_view line) {
     if (more_than_half_full() && state == AccessLog::State::napping) log_.wake_writer();
   }
   return true;
+}
+
+void AccessLogRing::begin_destination() {
+  std::uint64_t expected = unknown_begin;
+  const std::uint64_t end = worker_.end.load(std::memory_order_relaxed);
+  if (destination_begin_.compare_exchange_strong(expected, end)) log_.wake_writer();
 }
 
 /// The size of the line at `begin`, with its end. REQUIRES: it ends before `end`.
@@ -152,6 +161,7 @@ Result<Done> AccessLog::reopen() {
 
 void AccessLog::switch_to(AccessLogDestination destination) {
   path_ = destination.path_;
+  for (const auto& ring : rings_) ring->destination_begin_.store(unknown_begin);
   hand_to_writer(std::move(destination));
 }
 
@@ -191,6 +201,7 @@ void AccessLog::run() {
   while (!closing_.load(std::memory_order_acquire)) {
     adopt_reopened();
     const Outcome outcome = drain();
+    stuck_ = outcome == Outcome::stuck;
     rounds_.fetch_add(1, std::memory_order_release);
     futex_wake_all(rounds_);
     switch (outcome) {
@@ -221,11 +232,11 @@ milliseconds AccessLog::next_nap() const {
 /// Writes what is left before the thread ends. Waits for a slow reader, but not for a full disk,
 /// nor for a syslog that is away.
 void AccessLog::close_down() {
-  adopt_reopened();
   const Instant deadline = Clock::now() + options_.close_deadline;
-  while (!empty()) {
-    const Outcome outcome = drain();
-    const bool is_hopeless = outcome == Outcome::stuck && errno != EAGAIN;
+  for (const auto& ring : rings_) ring->begin_destination();  // no worker appends any more
+  for (adopt_reopened(); !empty(); adopt_reopened()) {
+    stuck_ = drain() == Outcome::stuck;
+    const bool is_hopeless = stuck_ && errno != EAGAIN && !may_adopt();
     if (is_hopeless || Clock::now() >= deadline) break;
   }
   const std::uint64_t lost = dropped_.value();
@@ -251,7 +262,7 @@ AccessLog::Outcome AccessLog::drain() {
 /// the others.
 AccessLog::Outcome AccessLog::drain(AccessLogRing& ring) {
   std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
-  const std::uint64_t end = ring.worker_.end.load(std::memory_order_acquire);
+  const std::uint64_t end = end_of(ring);
   if (begin == end) return Outcome::nothing;
   max_ring_fill_ = std::max<std::size_t>(max_ring_fill_, end - begin);
   while (begin != end) {
@@ -368,7 +379,7 @@ void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
 /// Switches to the destination that `reopen` or `switch_to` has brought. Drops a line whose
 /// beginning is in the old file, because the rest of it would be the first line of the new file.
 void AccessLog::adopt_reopened() {
-  if (reopened_.load(std::memory_order_relaxed) == nullptr) return;
+  if (!may_adopt()) return;
   const std::unique_ptr<AccessLogDestination> next(
       reopened_.exchange(nullptr, std::memory_order_acquire));
   if (partial_ring_ != nullptr) {
@@ -392,17 +403,33 @@ void AccessLog::adopt(AccessLogDestination destination) {
   if (const int error = syslog_->connect(fd_)) report_failure(error, kept);
 }
 
+/// True if another destination waits and may be adopted: the one of now has all its lines, or takes
+/// none.
+bool AccessLog::may_adopt() const {
+  if (reopened_.load(std::memory_order_seq_cst) == nullptr) return false;
+  return stuck_ || std::ranges::all_of(rings_, [](const auto& ring) {
+           return ring->writer_.begin.load(std::memory_order_relaxed) >=
+                  ring->destination_begin_.load(std::memory_order_seq_cst);
+         });
+}
+
+/// Where the lines for the destination of now end.
+std::uint64_t AccessLog::end_of(const AccessLogRing& ring) const {
+  const std::uint64_t end = ring.worker_.end.load(std::memory_order_seq_cst);
+  if (reopened_.load(std::memory_order_seq_cst) == nullptr) return end;
+  const std::uint64_t next = ring.destination_begin_.load(std::memory_order_seq_cst);
+  return next < ring.writer_.begin.load(std::memory_order_relaxed) ? end : std::min(end, next);
+}
+
 bool AccessLog::empty() const {
-  return std::all_of(rings_.begin(), rings_.end(), [](const auto& ring) {
-    return ring->writer_.begin.load(std::memory_order_relaxed) ==
-           ring->worker_.end.load(std::memory_order_seq_cst);
+  return std::all_of(rings_.begin(), rings_.end(), [this](const auto& ring) {
+    return ring->writer_.begin.load(std::memory_order_relaxed) == end_of(*ring);
   });
 }
 
 /// True if there is work, so that the writer must not sleep.
 bool AccessLog::wanted(State state) const {
-  return closing_.load(std::memory_order_seq_cst) ||
-         reopened_.load(std::memory_order_seq_cst) != nullptr ||
+  return closing_.load(std::memory_order_seq_cst) || may_adopt() ||
          (state == State::asleep && !empty());
 }
 

@@ -83,6 +83,41 @@ class Formats(case.Case):
         self.assertEqual(self.logged(2, daemon)[1], '{"path":"/b","status":200}')
         self.assertIn("fields: [path, status]", daemon.api("config")["yaml"])
 
+    def test_a_reload_under_load_changes_path_and_format_at_the_same_line(self):
+        daemon = self.start({}, self.backend(), self.backend(), workers=4)
+        stop, sent = threading.Event(), []
+
+        def ask():
+            with Stream.connect(daemon.address) as stream:
+                count = 0
+                while not stop.is_set():
+                    self.assertEqual(stream.exchange("GET", "/").status, 200)
+                    count += 1
+                sent.append(count)
+
+        clients = [threading.Thread(target=ask) for _ in range(8)]
+        for client in clients:
+            client.start()
+        folder, files = pathlib.Path(self.folder()), [daemon.access_path]
+        config = json.loads(daemon.config_path.read_text())
+        for number in range(1, 7):
+            time.sleep(0.2)
+            files.append(folder / f"{number}.log")
+            config["access_log"] = {"path": str(files[-1]), "format": "combined" if number % 2 else "json"}
+            daemon.config_path.write_text(json.dumps(config))
+            self.assertEqual(daemon.ask_admin("/api/v1/reload", method="POST").status, 200)
+        time.sleep(0.2)
+        stop.set()
+        for client in clients:
+            client.join()
+        self.assertEqual(daemon.stop(), 0)
+        lines = [file.read_text().splitlines() for file in files]
+        for number, each in enumerate(lines):
+            self.assertGreater(len(each), 0, files[number])
+            wrong = [line for line in each if line.startswith("{") == bool(number % 2)]
+            self.assertEqual(wrong, [], f"{files[number]}: {len(wrong)} of {len(each)}")
+        self.assertEqual(sum(len(each) for each in lines), sum(sent))
+
     def test_only_failures_and_slow_requests_are_logged(self):
         def answer(ask):
             if ask.target == "/slow":

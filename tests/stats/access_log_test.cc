@@ -207,6 +207,39 @@ TEST(AccessLog, StaysWithTheOldFileWhenItCannotReopen) {
   EXPECT_EQ(contents_of(folder / "moved/log"), "line\n");
 }
 
+TEST(AccessLog, SwitchesWhereEachWorkerSays) {
+  const TemporaryDirectory folder;
+  auto log = AccessLog::open(folder / "old", 2);
+  ASSERT_TRUE(log.ok());
+  auto next = AccessLogDestination::open(folder / "new");
+  ASSERT_TRUE(next.ok());
+  (*log)->switch_to(std::move(*next));
+  (*log)->ring(0).append("old 0\n");
+  (*log)->ring(0).begin_destination();
+  (*log)->ring(0).append("new 0\n");
+  EXPECT_FALSE((*log)->flush(100ms)) << "it waits for the other worker";
+  (*log)->ring(1).append("old 1\n");
+  (*log)->ring(1).begin_destination();
+  EXPECT_TRUE((*log)->flush(soon));
+  (*log)->ring(1).append("new 1\n");
+  log->reset();
+  EXPECT_EQ(contents_of(folder / "old"), "old 0\nold 1\n");
+  EXPECT_EQ(contents_of(folder / "new"), "new 0\nnew 1\n");
+}
+
+TEST(AccessLog, SwitchesAtOnceFromADestinationThatTakesNothing) {
+  const TemporaryDirectory folder;
+  auto log = AccessLog::open("/dev/full", 2);
+  ASSERT_TRUE(log.ok());
+  (*log)->ring(0).append("kept\n");
+  EXPECT_FALSE((*log)->flush(100ms));
+  auto next = AccessLogDestination::open(folder / "new");
+  ASSERT_TRUE(next.ok());
+  (*log)->switch_to(std::move(*next));
+  EXPECT_TRUE((*log)->flush(soon));
+  EXPECT_EQ(contents_of(folder / "new"), "kept\n");
+}
+
 TEST(AccessLog, NeverBlocksOnAFullDiskAndCountsWhatIsLost) {
   const auto log = open_log("/dev/full", 1, {.ring_bytes = 4096});
   std::uint64_t taken = 0;

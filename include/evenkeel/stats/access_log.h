@@ -35,6 +35,9 @@ class AccessLogRing {
   /// system call only to wake the writer.
   /// REQUIRES: the line ends in '\n'. Thread: one.
   bool append(std::string_view line);
+  /// Lines from here on are for the destination of AccessLog::switch_to, if one waits for this.
+  /// Thread: that of `append`.
+  void begin_destination();
 
  private:
   friend class AccessLog;
@@ -52,6 +55,8 @@ class AccessLogRing {
   struct alignas(64) {
     std::atomic<std::uint64_t> begin{0};  // written by the writer
   } writer_;
+  /// Where the lines for the next destination begin.
+  std::atomic<std::uint64_t> destination_begin_{0};
   AccessLog& log_;
   char* bytes_;
   std::size_t capacity_;  // a power of two
@@ -101,7 +106,9 @@ class AccessLog {
   /// Opens the path again, after the file was moved. On an error the old file stays.
   /// Thread: one, that of `switch_to`.
   Result<Done> reopen();
-  /// Writes to another destination from now on, beginning with a whole line.
+  /// Writes to another destination. It gets the lines that each worker appends from its
+  /// AccessLogRing::begin_destination on, and what the former one does not take. REQUIRES: every
+  /// worker calls that next.
   void switch_to(AccessLogDestination destination);
   /// Waits until every line appended so far is written or lost; false at the timeout.
   /// Thread: any but a worker's.
@@ -127,8 +134,10 @@ class AccessLog {
   Outcome drop_line(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end);
   void discard(AccessLogRing& ring, std::uint64_t until);
   void hand_to_writer(AccessLogDestination destination);
+  bool may_adopt() const;
   void adopt_reopened();
   void adopt(AccessLogDestination destination);
+  std::uint64_t end_of(const AccessLogRing& ring) const;
   std::chrono::milliseconds next_nap() const;
   void close_down();
   void sleep(State state, std::chrono::milliseconds timeout);
@@ -147,6 +156,7 @@ class AccessLog {
   bool line_torn_ = false;                 // the file ends with an incomplete, lost line
   std::chrono::milliseconds nap_{0};
   std::size_t max_ring_fill_ = 0;  // in bytes, in the last round
+  bool stuck_ = false;             // the last round
   /// Owned; one that the writer has not adopted yet.
   std::atomic<AccessLogDestination*> reopened_{nullptr};
   std::vector<std::unique_ptr<AccessLogRing>> rings_;
