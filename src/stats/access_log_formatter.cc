@@ -204,7 +204,8 @@ class LogfmtWriter : public LineWriter {
   }
 };
 
-/// Writes values of a template, escaped as nginx does. No value has the byte by which it ends.
+/// Writes values of a template, escaped as nginx does. No text has the byte by which its field
+/// ends. Numbers, times, and what separates the texts of `request` and `attempts`, are not escaped.
 class TextWriter : public LineWriter {
  public:
   TextWriter(char* at, const LineTime& time, char delimiter)
