@@ -11,7 +11,7 @@
 #include "admin/documents.h"
 #include "admin/on_loop.h"
 #include "evenkeel/admin/control.h"
-#include "evenkeel/base/operator_log.h"
+#include "evenkeel/base/log_levels.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/spelling.h"

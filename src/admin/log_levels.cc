@@ -1,13 +1,14 @@
 #include "admin/log_levels.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "evenkeel/base/operator_log.h"
+#include "evenkeel/base/log_levels.h"
 #include "evenkeel/config/spelling.h"
 #include "evenkeel/json/value.h"
 
@@ -15,16 +16,16 @@ namespace evenkeel {
 namespace {
 
 constexpr std::string_view usage =
-    "the body has \"level\", \"levels\" such as {\"health\": \"debug\"}, or both; a level is one "
-    "of debug, info, warning and error";
+    "the body has \"level\", \"levels\" such as {\"health\": \"debug\"}, or both";
 
-AdminReply unknown_subsystem(const std::string& name) {
-  const auto names = log::subsystem_names();
-  const auto meant = nearest_word(name, {names.begin(), names.end()});
-  std::string message =
-      fmt::format("there is no subsystem '{}', only {}", name, fmt::join(names, ", "));
-  if (meant) message += fmt::format("; did you mean '{}'?", *meant);
-  return error_reply(422, message);
+AdminReply unknown(std::string_view what, std::string_view word,
+                   std::span<const std::string_view> names) {
+  return error_reply(422, to_string(unknown_word(what, word, {names.begin(), names.end()})));
+}
+
+AdminReply unknown_level(const JsonValue& value) {
+  if (value.text().empty()) return error_reply(422, usage);
+  return unknown("level", value.text(), log::level_names());
 }
 
 }  // namespace
@@ -46,15 +47,15 @@ AdminReply set_log_levels(std::string_view body) {
   const JsonValue& own = (*asked)["levels"];
   const auto level = log::level_of(common.text());
   const bool is_empty = common.is_null() && own.members().empty();
-  if (is_empty || (!common.is_null() && !level) || (!own.is_null() && !own.is_object()))
-    return error_reply(422, usage);
+  if (is_empty || (!own.is_null() && !own.is_object())) return error_reply(422, usage);
+  if (!common.is_null() && !level) return unknown_level(common);
   std::vector<std::pair<log::Logger, log::Level>> changes;
   std::string said = level ? fmt::format(" {}", log::to_string(*level)) : std::string();
   for (const auto& [name, value] : own.members()) {
     const auto subsystem = log::subsystem_of(name);
     const auto its_level = log::level_of(value.text());
-    if (!subsystem) return unknown_subsystem(name);
-    if (!its_level) return error_reply(422, usage);
+    if (!subsystem) return unknown("subsystem", name, log::subsystem_names());
+    if (!its_level) return unknown_level(value);
     changes.emplace_back(*subsystem, *its_level);
     said += fmt::format(" {}={}", name, value.text());
   }

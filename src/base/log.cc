@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/line_writer.h"
-#include "evenkeel/base/operator_log.h"
+#include "evenkeel/base/log_levels.h"
 #include "evenkeel/base/utf8.h"
 
 namespace evenkeel::log {
@@ -28,7 +28,7 @@ constexpr std::size_t queue_bytes = 1024 * 1024;
 /// How long the exit waits for a reader that takes nothing.
 constexpr std::chrono::milliseconds exit_patience{500};
 
-constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warning", "error"};
+constexpr std::array<std::string_view, 4> names_of_levels{"debug", "info", "warning", "error"};
 constexpr std::array<std::string_view, subsystem_count> names{
     "access_log", "admin",   "dns",     "health", "limits", "listener", "outlier",
     "picker",     "polling", "process", "reload", "state",  "tls",      "tracing"};
@@ -135,9 +135,13 @@ Level level() { return common_level.load(std::memory_order_relaxed); }
 
 void set_format(Format format) { chosen_format.store(format, std::memory_order_relaxed); }
 
-std::string_view to_string(Level level) { return level_names[static_cast<std::size_t>(level)]; }
+std::string_view to_string(Level level) { return names_of_levels[static_cast<std::size_t>(level)]; }
 
-std::optional<Level> level_of(std::string_view name) { return value_of<Level>(name, level_names); }
+std::optional<Level> level_of(std::string_view name) {
+  return value_of<Level>(name, names_of_levels);
+}
+
+std::span<const std::string_view, 4> level_names() { return names_of_levels; }
 
 std::string_view to_string(Subsystem subsystem) {
   return names[static_cast<std::size_t>(subsystem)];

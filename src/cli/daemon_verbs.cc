@@ -1,15 +1,18 @@
 // quick, ctl, top.
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "cli/option_values.h"
 #include "cli/verbs.h"
 #include "evenkeel/base/decimal.h"
-#include "evenkeel/base/log.h"
+#include "evenkeel/base/log_levels.h"
 #include "evenkeel/cli/quick.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/config/spelling.h"
 #include "evenkeel/server/daemon.h"
 
 namespace evenkeel {
@@ -19,11 +22,13 @@ namespace {
 std::string check_log_level(const std::string& word) {
   const std::size_t equals = word.find('=');
   const std::string level = equals == word.npos ? word : word.substr(equals + 1);
-  if (!log::level_of(level)) return "'" + level + "' is not a level: debug, info, warning or error";
+  const auto unknown = [](std::string_view what, std::string_view found,
+                          std::span<const std::string_view> names) {
+    return to_string(unknown_word(what, found, {names.begin(), names.end()}));
+  };
+  if (!log::level_of(level)) return unknown("level", level, log::level_names());
   if (equals == word.npos || log::subsystem_of(word.substr(0, equals))) return {};
-  std::string all;
-  for (const std::string_view name : log::subsystem_names()) all += " " + std::string(name);
-  return "'" + word.substr(0, equals) + "' is not a subsystem:" + all;
+  return unknown("subsystem", word.substr(0, equals), log::subsystem_names());
 }
 
 constexpr const char* quick_help =

@@ -9,7 +9,7 @@
 
 #include "config/fields.h"
 #include "config/text.h"
-#include "evenkeel/base/log.h"
+#include "evenkeel/base/log_levels.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {
@@ -75,6 +75,8 @@ Tree TextMapForm::schema() const {
   return Tree::map({{"type", Tree::text("object")}, {"additionalProperties", std::move(values)}});
 }
 
+EnumForm<log::Level> level_form() { return {"level", log::level_names()}; }
+
 void LogLevelsForm::read(const Node& node, Value& value) const {
   const auto entries = node.entries("a mapping such as {health: debug}");
   if (!entries) return;
@@ -83,9 +85,8 @@ void LogLevelsForm::read(const Node& node, Value& value) const {
   for (const auto& [name, entry] : *entries) {
     const auto subsystem = log::subsystem_of(name);
     if (!subsystem) {
-      const auto meant = nearest_word(name, {names.begin(), names.end()});
-      entry.fail(fmt::format("unknown subsystem '{}', available: {}", name, fmt::join(names, ", ")),
-                 meant ? did_you_mean(*meant) : "");
+      auto unknown = unknown_word("subsystem", name, {names.begin(), names.end()});
+      entry.fail(std::move(unknown.message), std::move(unknown.help));
       continue;
     }
     level_form().read(entry, value[*subsystem]);

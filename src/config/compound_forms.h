@@ -100,9 +100,7 @@ struct TextOrListForm : ListForm<TextForm> {
   std::string type() const { return "text or list of texts"; }
 };
 
-inline EnumForm<log::Level> level_form() {
-  return {"level", {"debug", "info", "warning", "error"}};
-}
+EnumForm<log::Level> level_form();
 
 // Levels by the names of subsystems.
 struct LogLevelsForm {

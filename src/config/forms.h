@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -234,6 +235,8 @@ struct EnumForm : ScalarForm {
 
   EnumForm(std::string_view what, std::initializer_list<std::string_view> names)
       : words{what, names} {}
+  EnumForm(std::string_view what, std::span<const std::string_view> names)
+      : words{what, {names.begin(), names.end()}} {}
 
   void read(const Node& node, Value& value) const {
     if (const auto index = words.read(node)) value = static_cast<Enum>(*index);

@@ -1,5 +1,8 @@
 #include "evenkeel/config/spelling.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -123,6 +126,18 @@ std::size_t rank_of(const ComparedName& wanted, const ComparedName& known) {
 }
 
 }  // namespace
+
+UnknownWord unknown_word(std::string_view what, std::string_view word,
+                         const std::vector<std::string>& known) {
+  const auto meant = nearest_word(word, known);
+  return {
+      .message = fmt::format("unknown {} '{}', available: {}", what, word, fmt::join(known, ", ")),
+      .help = meant ? fmt::format("did you mean '{}'?", *meant) : std::string()};
+}
+
+std::string to_string(const UnknownWord& unknown) {
+  return unknown.help.empty() ? unknown.message : unknown.message + "; " + unknown.help;
+}
 
 std::vector<std::string_view> near_names(std::string_view name,
                                          std::span<const std::string_view> names) {

@@ -58,10 +58,8 @@ std::optional<std::size_t> Words::read(const Node& node) const {
   const auto found = std::ranges::find(names, scalar->text);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
 
-  const auto meant = nearest_word(scalar->text, {names.begin(), names.end()});
-  node.fail(
-      fmt::format("unknown {} '{}', available: {}", what, scalar->text, fmt::join(names, ", ")),
-      meant ? did_you_mean(*meant) : "");
+  auto unknown = unknown_word(what, scalar->text, {names.begin(), names.end()});
+  node.fail(std::move(unknown.message), std::move(unknown.help));
   return std::nullopt;
 }
 

@@ -318,7 +318,11 @@ TEST_F(AdminApi, SetsTheLevelOfTheLog) {
   }
   EXPECT_EQ(log::level(), log::Level::error) << "what is not valid changes nothing";
   EXPECT_THAT(post("/api/v1/log", R"({"levels": {"helth": "info"}})").body,
-              HasSubstr("did you mean 'health'?"));
+              HasSubstr("unknown subsystem 'helth', available: access_log, "));
+  EXPECT_THAT(
+      post("/api/v1/log", R"({"level": "warnings"})").body,
+      HasSubstr("unknown level 'warnings', available: debug, info, warning, error; did you mean "
+                "'warning'?"));
   EXPECT_EQ(post("/api/v1/log", R"({"levels": {"dns": "debug"}})").status, 200);
   EXPECT_EQ(log::dns.level(), log::Level::debug);
   EXPECT_TRUE(log::dns.writes(log::Level::debug));

@@ -151,8 +151,12 @@ class LevelAndFormat(case.Case):
         self.assertEqual(daemon.ask_admin("/api/v1/reload", method="POST").status, 200)
         self.assertEqual(daemon.api("log")["levels"]["health"], "info")
         self.assertEqual([each for each in daemon.lines if "reloaded" in each], [])
-        self.assertEqual(ctl("helth=debug").returncode, 2)
-        self.assertEqual(ctl("loud").returncode, 2)
+        for word, said in (("helth=debug", "unknown subsystem 'helth', available: access_log, admin, "),
+                           ("helth=debug", "did you mean 'health'?"),
+                           ("loud", "unknown level 'loud', available: debug, info, warning, error")):
+            refused = ctl(word)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn(said, refused.stderr)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,18 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
 std::optional<std::string> nearest_word(std::string_view word,
                                         const std::vector<std::string>& words);
 
+/// What to say of a word that is none of the known ones.
+struct UnknownWord {
+  std::string message;  ///< "unknown picker 'last', available: gpu, ..."
+  std::string help;     ///< "did you mean 'least-connections'?"; empty: no word is near
+};
+
+/// `what`: what the word should name, such as "picker".
+UnknownWord unknown_word(std::string_view what, std::string_view word,
+                         const std::vector<std::string>& known);
+/// Message and help in one line.
+std::string to_string(const UnknownWord& unknown);
+
 /// The most that `near_names` finds, and how many names it looks at: the name is a client's, and
 /// must not cost much.
 inline constexpr std::size_t max_near_names = 3;
