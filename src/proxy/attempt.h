@@ -58,8 +58,8 @@ class Attempt {
   bool link_ended() const { return !link_->alive(false); }
 
  private:
-  /// Records the time until a link is ready, the attempt fails, or the request is dropped.
   void begin_tracing(RequestTrace& trace) const;
+  /// Records the time until a link is ready, the attempt fails, or the request is dropped.
   void end_connecting();
   void ask_for_usage() const;
   void record_failure(const Error& error, Instant now) const;
