@@ -101,7 +101,7 @@ GET  /api/v1/explain?path=P&model=M where a request would go now; also method an
 GET  /api/v1/sessions?pool=NAME    where the sessions of pools are kept, and their last moves
 GET  /api/v1/tenants               what each tenant uses, beside its weight and priority
 GET  /api/v1/live                  changes once a second, as server-sent events
-GET  /api/v1/snapshot              what the first of these events has, for who polls
+GET  /api/v1/snapshot              what the first of these events has, for clients that poll
 GET  /api/v1/history?metric=NAME   up to 15 minutes of each backend, one value a second
 GET  /api/v1/events                changes of backends' states and reloads, the last one first
 GET  /api/v1/config                the configuration in use, and what the last reload changed
@@ -137,8 +137,9 @@ AdminEndpoint find_endpoint(std::string_view path) {
   return AdminEndpoint::none;
 }
 
-AdminReply method_not_allowed(bool post) {
-  const std::string allowed = post ? "POST" : "GET, HEAD";
+AdminReply method_not_allowed(AdminEndpoint endpoint) {
+  std::string allowed = is_post(endpoint) ? "POST" : "GET, HEAD";
+  if (endpoint == AdminEndpoint::log_levels) allowed += ", POST";
   AdminReply reply = error_reply(405, "this endpoint takes " + allowed);
   reply.fields.emplace_back("allow", allowed);
   return reply;
@@ -257,7 +258,7 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
   const auto refusal = check_access(request, status->config->admin, endpoint, post && right_method);
   if (refusal) co_return refusal_reply(*refusal);
   if (endpoint == AdminEndpoint::none) co_return error_reply(404, no_such_endpoint);
-  if (!right_method) co_return method_not_allowed(post);
+  if (!right_method) co_return method_not_allowed(endpoint);
 
   switch (endpoint) {
     case AdminEndpoint::page: co_return std::move(*page);

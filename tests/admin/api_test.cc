@@ -160,6 +160,9 @@ TEST_F(AdminApi, ChangesRequirePostAndReadsRejectIt) {
   const RawReply reply = post("/api/v1/status");
   EXPECT_EQ(reply.status, 405);
   EXPECT_EQ(reply.fields.at("allow"), "GET, HEAD");
+  const RawReply both = exchange(request("PUT", "/api/v1/log"));
+  EXPECT_EQ(both.status, 405);
+  EXPECT_EQ(both.fields.at("allow"), "GET, HEAD, POST");
   EXPECT_EQ(control_.reloads, 0);
   EXPECT_TRUE(backend(0, 0).state().in_rotation());
 }
