@@ -274,9 +274,9 @@ void RequestRecorder::record_recent(RecentRequests& requests, const Target& targ
   record.has_failed = outcome.fault.has_value();
   if (record.has_failed) {
     record.failure = {.method = target.method, .host = target.host, .detail = outcome.detail};
-    const bool hides = target_holds_credential(target.path);
+    const bool hides = target_holds_secret(target.path);
     record.failure.path =
-        hides ? std::string_view(target_with_hidden_credentials(target.path)) : target.path;
+        hides ? std::string_view(target_with_hidden_secrets(target.path)) : target.path;
   }
   requests.record(record);
 }
@@ -300,12 +300,12 @@ void RequestRecorder::write(const Target& target, const RequestInfo& info, Insta
                             int status, bool exports) {
   const bool logs = ring_ != nullptr && (logs_all_ || is_chosen(info, ended, status));
   if (!logs && !exports) return;
-  const bool hides = target_holds_credential(target.path);
+  const bool hides = target_holds_secret(target.path);
   if (!hides && is_normal_authority(target.host, info.identity.secure)) [[likely]] {
     return write_line(target, info, ended, status, logs, exports);
   }
   const std::string path =
-      hides ? target_with_hidden_credentials(target.path) : std::string(target.path);
+      hides ? target_with_hidden_secrets(target.path) : std::string(target.path);
   const std::string host = normal_authority(target.host, info.identity.secure);
   const Target shown{.method = target.method, .host = host, .path = path, .fields = target.fields};
   write_line(shown, info, ended, status, logs, exports);
@@ -354,8 +354,8 @@ void RequestRecorder::append_with_client_fields(AccessLogEntry entry, const Fiel
     entry.user_agent = fields->value(FieldId::user_agent).value_or("");
     entry.referer = fields->value("referer").value_or("");
   }
-  if (target_holds_credential(entry.referer)) {
-    referer = target_with_hidden_credentials(entry.referer);
+  if (target_holds_secret(entry.referer)) {
+    referer = target_with_hidden_secrets(entry.referer);
     entry.referer = referer;
   }
   AccessLogBuffer buffer;

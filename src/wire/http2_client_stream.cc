@@ -91,7 +91,7 @@ void Http2ClientStream::submit_head() {
   const std::string_view authority = authority_for_backend(request_);
   if (!authority.empty()) section->add(":authority", authority);
   section->add(":path", request_.path, FieldId::other,
-               request_.path_never_indexed || target_holds_credential(request_.path));
+               request_.path_never_indexed || target_holds_secret(request_.path));
   section->add_all(request_.fields);
   if (request_.wants_trailers) section->add("te", "trailers", FieldId::te);
   if (tunnel_) [[unlikely]]

@@ -84,33 +84,38 @@ class Credentials(case.Case):
             self.assertEqual(sorted(request.head.never_indexed), sorted(name.lower() for name in NAMES))
 
     QUERIES = ["key=mine", "api_key=mine", "api-key=mine", "%61pi_key=mine", "API_KEY=mine", "access_token=mine",
-               "password=mine", "passwd=mine", "sig=mine", "signature=mine", "X-Amz-Signature=mine", "X-Goog-Signature=mine",
-               "X-Amz-Credential=mine", "X-Amz-Security-Token=mine"]
+               "refresh_token=mine", "X-Amz-Security-Token=mine"]
+    HIDDEN = ["password=mine", "pwd=mine", "secret=mine", "sig=mine", "X-Amz-Signature=mine", "X-Goog-Credential=mine"]
 
     def test_a_backend_with_a_key_gets_none_of_the_query(self):
         for protocol in ("http1", "h2"):
             backend = self.h2_backend() if protocol == "h2" else self.backend()
             daemon = self.start_daemon({"address": backend.address, "api_key_file": self.key}, workers=1,
                                        pool={**QUIET, "protocol": protocol})
-            for query in self.QUERIES:
+            signed = "url=https%3A%2F%2Fb.example%2Fo%3FX-Amz-Signature%3Dmine"
+            queries = [*self.QUERIES, *self.HIDDEN, signed]
+            for query in queries:
                 exchange(daemon.address, target=f"/v1/x?a=1&{query}&b=2")
-            self.assertEqual({request.head.target for request in backend.exchanges}, {"/v1/x?a=1&b=2"})
-            lines = daemon.wait_access(len(self.QUERIES))
+            self.assertEqual([request.head.target for request in backend.exchanges],
+                             ["/v1/x?a=1&b=2"] * len(self.QUERIES)
+                             + [f"/v1/x?a=1&{query}&b=2" for query in [*self.HIDDEN, signed]])
+            lines = daemon.wait_access(len(queries))
             self.assertEqual([line["path"] for line in lines],
-                             [f"/v1/x?a=1&{query.replace('mine', '***')}&b=2" for query in self.QUERIES])
+                             [f"/v1/x?a=1&{query.partition('=')[0]}=***&b=2" for query in queries])
             daemon.finish()
 
     def test_a_key_in_the_query_goes_on_to_a_backend_without_one_and_into_no_table_and_no_log(self):
         backend = self.h2_backend()
         daemon = self.start_daemon(backend, workers=1, pool={**QUIET, "protocol": "h2"})
-        for query in [*self.QUERIES, "a=1"] * 3:
+        queries = [*self.QUERIES, *self.HIDDEN]
+        for query in [*queries, "a=1"] * 3:
             exchange(daemon.address, target="/v1/x?" + query)
         for request in backend.exchanges:
             secret = "mine" in request.head.target
             self.assertEqual(":path" in request.head.never_indexed, secret, request.head.target)
-        self.assertEqual(sum("=mine" in request.head.target for request in backend.exchanges), 3 * len(self.QUERIES))
+        self.assertEqual(sum("=mine" in request.head.target for request in backend.exchanges), 3 * len(queries))
         exchange(daemon.address, target="/a b?key=mine")
-        daemon.wait_access(3 * len(self.QUERIES) + 4)
+        daemon.wait_access(3 * len(queries) + 4)
         self.assertNotIn("mine", "\n".join(daemon.lines) + daemon.access_path.read_text())
 
     def test_a_key_among_the_subprotocols_is_a_credential(self):

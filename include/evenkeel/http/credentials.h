@@ -48,6 +48,8 @@ inline bool holds_credential(const Field& field) {
 
 /// Does the work of `target_holds_credential` for a target with a query.
 bool query_holds_credential(std::string_view target);
+/// Does the work of `target_holds_secret` for a target with a query.
+bool query_holds_secret(std::string_view target);
 
 /// True if the target has a query. Inline and without a call: hardly any target of a request to a
 /// model has a query.
@@ -65,7 +67,7 @@ inline bool has_query(std::string_view target) {
 }
 
 /// True if the query of a request target has a parameter whose name, percent-encoded or not, is
-/// that of a credential: `key`, `api_key`, `access_token`, `password`, `sig`, `X-Amz-Signature`.
+/// that of a client's key: `key`, `api_key`, `access_token`.
 inline bool target_holds_credential(std::string_view target) {
   return has_query(target) && query_holds_credential(target);
 }
@@ -73,7 +75,13 @@ inline bool target_holds_credential(std::string_view target) {
 /// The target without these parameters.
 std::string target_without_credentials(std::string_view target);
 
-/// The target with `***` for their values.
-std::string target_with_hidden_credentials(std::string_view target);
+/// True if a log is not to show the query of a request target: it holds a credential, a password or
+/// the signature of a signed URL (`sig`, `X-Amz-Signature`), as parameter or in an encoded one.
+inline bool target_holds_secret(std::string_view target) {
+  return has_query(target) && query_holds_secret(target);
+}
+
+/// The target with `***` for the values of these parameters.
+std::string target_with_hidden_secrets(std::string_view target);
 
 }  // namespace evenkeel
