@@ -5,6 +5,7 @@
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
+#include "pool/tag_counts.h"
 
 namespace evenkeel {
 namespace {
@@ -354,11 +355,12 @@ AffinityTable::Listing AffinityTable::list(std::size_t max, Duration ttl, Instan
   const auto by_idle = [](const Saved& a, const Saved& b) { return a.idle < b.idle; };
   Listing listing;
   std::vector<Saved>& newest = listing.newest;  // a heap, with the idlest on top
+  TagCounts counts;
   const Buckets& buckets = present();
   for (std::size_t i = 0; i < buckets.count; ++i) {
     for (const auto& [key, value] : entries_of(buckets.all[i])) {
       if (key == 0 || !is_live(value, ttl, now)) continue;
-      ++listing.by_backend[tag_in(value) & ~state_bit];
+      counts.add(tag_in(value) & ~state_bit);
       const std::chrono::seconds idle(idle_seconds(value, now));
       if (max == 0 || (newest.size() == max && newest.front().idle <= idle)) continue;
       if (newest.size() == max) {
@@ -371,6 +373,7 @@ AffinityTable::Listing AffinityTable::list(std::size_t max, Duration ttl, Instan
     }
   }
   std::ranges::sort_heap(newest, by_idle);
+  listing.by_backend = counts.totals();
   return listing;
 }
 

@@ -234,6 +234,18 @@ TEST(AffinityTable, CountsABackendsSessionsWithAndWithoutState) {
   EXPECT_EQ(listing.by_backend.at(b & ~AffinityTable::state_bit), 2u);
 }
 
+TEST(AffinityTable, CountsTheSessionsOfBackendsWhoseTagsShareAPlace) {
+  AffinityTable table(100'000);
+  constexpr Tag far = 8192;
+  for (std::uint64_t i = 0; i < 3000; ++i)
+    table.pin(i, AffinityTable::none, b + i % 3 * far, ttl, noon);
+
+  const AffinityTable::Listing listing = table.list(10, ttl, noon);
+
+  EXPECT_EQ(listing.by_backend.size(), 3u);
+  for (const Tag tag : {b, b + far, b + 2 * far}) EXPECT_EQ(listing.by_backend.at(tag), 1000u);
+}
+
 TEST(AffinityTable, RemembersTheLastMoves) {
   AffinityTable table(100);
   EXPECT_TRUE(table.moves().empty());
