@@ -276,7 +276,7 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
       co_return reply;
     }
     case AdminEndpoint::sessions: {
-      AdminReply reply = co_await sessions_reply(io_, runtime_, request);
+      AdminReply reply = co_await sessions_reply(io_, runtime_, sessions_cache_, request);
       co_return reply;
     }
     case AdminEndpoint::set_log_levels: co_return set_log_levels(request.body);

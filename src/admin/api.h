@@ -8,6 +8,7 @@
 #include "admin/message.h"
 #include "admin/metrics_cache.h"
 #include "admin/sample_history.h"
+#include "admin/sessions_cache.h"
 #include "admin/tenant_usage.h"
 #include "evenkeel/admin/reported_state.h"
 #include "evenkeel/admin/runtime_status.h"
@@ -53,6 +54,7 @@ class AdminApi {
   EventHistory events_;
   AdminActions actions_;
   MetricsCache metrics_cache_;
+  std::shared_ptr<SessionsCache> sessions_cache_ = std::make_shared<SessionsCache>();
   LiveFeed live_feed_;
   SampleHistory samples_;
   TenantUsage tenant_usage_;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "admin/on_loop.h"
 #include "evenkeel/base/decimal.h"
@@ -17,9 +19,10 @@ constexpr Duration list_timeout = std::chrono::seconds(5);
 /// A session is shown by a hash of its name, never by the name: that may be a credential.
 std::string key_text(std::uint64_t key) { return fmt::format("{:016x}", key); }
 
-JsonValue::List newest_of(const SessionListing& listing) {
+JsonValue::List newest_of(const SessionListing& listing, std::size_t limit) {
   JsonValue::List sessions;
   for (const SessionListing::Session& each : listing.newest) {
+    if (sessions.size() == limit) break;
     JsonValue session;
     session.add("session", key_text(each.key));
     session.add("backend", text_or_null(each.backend));
@@ -45,11 +48,9 @@ JsonValue::List moves_of(const SessionListing& listing, std::size_t limit) {
   return moves;
 }
 
-JsonValue pool_sessions(const PoolState& pool, std::size_t limit, Instant now) {
-  const Affinity& affinity = *pool.affinity();
-  const AffinityConfig& spec = affinity.spec();
-  const AffinityStats stats = affinity.stats();
-  const SessionListing listing = affinity.list(limit, now);
+JsonValue pool_document(const PoolState& pool, const PoolSessions& sessions, std::size_t limit) {
+  const AffinityConfig& spec = pool.affinity()->spec();
+  const auto& [stats, listing] = sessions;
   JsonValue::List backends;
   for (std::size_t i = 0; i < pool.backends().size(); ++i) {
     backends.push_back(
@@ -66,32 +67,35 @@ JsonValue pool_sessions(const PoolState& pool, std::size_t limit, Instant now) {
   document.add("moves_total", stats.moves);
   document.add("evictions_total", stats.evictions);
   document.add("backends", std::move(backends));
-  document.add("newest", newest_of(listing));
+  document.add("newest", newest_of(listing, limit));
   document.add("moves", moves_of(listing, limit));
   return document;
 }
 
-AdminReply list_sessions(const RuntimeView& view, const std::optional<std::string>& name,
-                         std::size_t limit) {
+using Pools = std::vector<std::shared_ptr<const PoolState>>;
+
+/// The pools with sessions, or the one of this name; the reply where there is none.
+std::variant<Pools, AdminReply> find_pools(const PoolSet& pool_set,
+                                           const std::optional<std::string>& name) {
   bool is_known = false;
-  JsonValue::List pools;
-  for (const PoolSet::PoolEntry& entry : view.status->pool_set->pools()) {
-    const PoolState& pool = *entry.state;
-    if (name && pool.config().name != *name) continue;
+  Pools pools;
+  for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
+    if (name && entry.state->config().name != *name) continue;
     is_known = true;
-    if (pool.affinity() != nullptr) pools.push_back(pool_sessions(pool, limit, view.now));
+    if (entry.state->affinity() != nullptr) pools.push_back(entry.state);
   }
   if (name && !is_known) return error_reply(404, fmt::format("there is no pool '{}'", *name));
   if (name && pools.empty()) {
     return error_reply(404,
                        fmt::format("pool '{}' keeps no sessions: it has no `affinity`", *name));
   }
-  return json_reply(200, json_text(pools));
+  return pools;
 }
 
 }  // namespace
 
 Awaitable<AdminReply> sessions_reply(IoContextPtr io, const RuntimeAccess& runtime,
+                                     std::shared_ptr<SessionsCache> cache,
                                      const AdminRequest& request) {
   std::size_t limit = default_listed_sessions;
   if (const auto text = request.parameter("limit")) {
@@ -102,13 +106,20 @@ Awaitable<AdminReply> sessions_reply(IoContextPtr io, const RuntimeAccess& runti
     }
     limit = *asked;
   }
-  const RuntimeView view(runtime);
-  const auto list = [view, name = request.parameter("pool"), limit] {
-    return list_sessions(view, name, limit);
+  auto found = find_pools(*RuntimeView(runtime).status->pool_set, request.parameter("pool"));
+  if (auto* const refusal = std::get_if<AdminReply>(&found)) co_return std::move(*refusal);
+  const Pools& pools = std::get<Pools>(found);
+  const auto look = [cache, pools] {
+    std::vector<PoolSessionsPtr> sessions;
+    for (const auto& pool : pools) sessions.push_back(cache->sessions_of(pool));
+    return sessions;
   };
-  auto reply = co_await on_loop(io, *runtime.control_loop, list, list_timeout);
-  if (!reply) co_return error_reply(503, "the control thread does not answer; try again");
-  co_return std::move(*reply);
+  const auto sessions = co_await on_loop(io, *runtime.control_loop, look, list_timeout);
+  if (!sessions) co_return error_reply(503, "the control thread does not answer; try again");
+  JsonValue::List documents;
+  for (std::size_t i = 0; i < pools.size(); ++i)
+    documents.push_back(pool_document(*pools[i], *(*sessions)[i], limit));
+  co_return json_reply(200, json_text(documents));
 }
 
 }  // namespace evenkeel

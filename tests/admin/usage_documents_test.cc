@@ -1,9 +1,11 @@
 // Sessions and tenants as the admin API shows them, and the snapshot for clients that poll.
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "admin/running_admin.h"
+#include "admin/sessions_cache.h"
 #include "admin/tenant_usage.h"
 #include "evenkeel/json/value.h"
 
@@ -73,6 +75,21 @@ TEST_F(UsageDocuments, ShowWhereSessionsAreAndTheirMoves) {
   ASSERT_EQ(chat["moves"].items().size(), 1u);
   EXPECT_EQ(chat["moves"].items()[0]["from"].text(), "127.0.0.1:8001");
   EXPECT_EQ(chat["moves"].items()[0]["to"].text(), "127.0.0.1:8002");
+}
+
+TEST_F(UsageDocuments, LookAtTheSessionsOnceInAWhile) {
+  start(two_kinds_of_pools);
+  const auto listed = [&] {
+    return document("/api/v1/sessions").items()[0]["newest"].items().size();
+  };
+  place(1, 0);
+  ASSERT_EQ(listed(), 1u);
+  const Instant looked = Clock::now();
+  place(2, 0);
+
+  ASSERT_EQ(listed(), 1u);
+  while (listed() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_GT(Clock::now() - looked, SessionsCache::min_age * 0.9);
 }
 
 TEST_F(UsageDocuments, ListAsManySessionsAsAreAskedFor) {
