@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,14 +12,26 @@
 
 #include "admin/on_loop.h"
 #include "evenkeel/base/decimal.h"
+#include "evenkeel/base/rng.h"
+#include "evenkeel/net/sha256.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr Duration list_timeout = std::chrono::seconds(5);
 
-/// A session is shown by a hash of its name, never by the name: that may be a credential.
-std::string key_text(std::uint64_t key) { return fmt::format("{:016x}", key); }
+/// A session is shown by a hash of its name, never by the name: that may be a credential. The
+/// secret in it keeps others from trying names until one has that hash, as they could with the key
+/// of the table.
+std::string key_text(std::uint64_t key) {
+  static const std::array<std::uint64_t, 4> secret = {random_seed(), random_seed(), random_seed(),
+                                                      random_seed()};
+  const std::string text = fmt::format("{:016x}{:016x}{:016x}{:016x}{:016x}", secret[0], secret[1],
+                                       secret[2], secret[3], key);
+  std::uint64_t hash = 0;
+  std::memcpy(&hash, sha256(text).data(), sizeof hash);
+  return fmt::format("{:016x}", hash);
+}
 
 JsonValue::List newest_of(const SessionListing& listing, std::size_t limit) {
   JsonValue::List sessions;

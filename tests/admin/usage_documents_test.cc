@@ -1,4 +1,6 @@
 // Sessions and tenants as the admin API shows them, and the snapshot for clients that poll.
+#include <fmt/format.h>
+
 #include <chrono>
 #include <string>
 #include <thread>
@@ -7,6 +9,8 @@
 #include "admin/running_admin.h"
 #include "admin/sessions_cache.h"
 #include "admin/tenant_usage.h"
+#include "evenkeel/base/hash.h"
+#include "evenkeel/base/rng.h"
 #include "evenkeel/json/value.h"
 
 namespace evenkeel::testing {
@@ -71,10 +75,25 @@ TEST_F(UsageDocuments, ShowWhereSessionsAreAndTheirMoves) {
   EXPECT_EQ(chat["backends"].items()[0]["sessions"].number(), 1);
   EXPECT_EQ(chat["backends"].items()[1]["sessions"].number(), 1);
   ASSERT_EQ(chat["newest"].items().size(), 2u);
-  EXPECT_THAT(chat["newest"].items()[0]["session"].text(), MatchesRegex("[0-9a-f]{16}"));
   ASSERT_EQ(chat["moves"].items().size(), 1u);
   EXPECT_EQ(chat["moves"].items()[0]["from"].text(), "127.0.0.1:8001");
   EXPECT_EQ(chat["moves"].items()[0]["to"].text(), "127.0.0.1:8002");
+}
+
+TEST_F(UsageDocuments, ShowSessionsByAHashThatTellsNothingOfTheirName) {
+  start(two_kinds_of_pools);
+  const std::uint64_t session = hash_of("user-17");
+  place(session, 0);
+  place(session, 1);
+
+  const JsonValue pools = document("/api/v1/sessions");
+
+  const JsonValue& chat = pools.items()[0];
+  const std::string shown(chat["newest"].items()[0]["session"].text());
+  EXPECT_THAT(shown, MatchesRegex("[0-9a-f]{16}"));
+  EXPECT_NE(shown, fmt::format("{:016x}", session));
+  EXPECT_NE(shown, fmt::format("{:016x}", mix(session)));
+  EXPECT_EQ(chat["moves"].items()[0]["session"].text(), shown);
 }
 
 TEST_F(UsageDocuments, LookAtTheSessionsOnceInAWhile) {
