@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/hex.h"
 #include "log_text.h"
 
@@ -155,7 +156,7 @@ class SpanWriter {
   /// Up to the name, which may follow in pieces.
   void begin_span(std::uint64_t id, SpanKind kind, Time begin, Time end);
   void end_span(bool failed, std::string_view failure);
-  void write_address(std::string_view backend);
+  void write_address(std::string_view authority);
   void write_model(const AccessLogInference& inference);
   void write_model_for_gen_ai(const AccessLogInference& inference);
 
@@ -213,7 +214,7 @@ void SpanWriter::write_request() {
   const std::size_t query = std::min(entry_.path.find('?'), entry_.path.size());
   out_.attribute("url.path", entry_.path.substr(0, query), max_path_bytes);
   out_.attribute("url.scheme", spans_.secure ? "https" : "http", max_short_bytes);
-  out_.attribute("server.address", entry_.host, max_long_bytes);
+  write_address(entry_.host);
   out_.attribute("client.address", entry_.client, max_short_bytes);
   constexpr std::string_view protocol = "HTTP/";
   if (entry_.protocol.starts_with(protocol)) {
@@ -251,16 +252,15 @@ void SpanWriter::write_queue() {
   end_span(has_given_up, entry_.reason);
 }
 
-/// `backend`: host:port, with brackets around an IPv6 address.
-void SpanWriter::write_address(std::string_view backend) {
-  const std::size_t colon = backend.rfind(':');
-  if (colon == std::string_view::npos) return;
-  std::string_view host = backend.substr(0, colon);
+/// `authority`: host or host:port, with brackets around an IPv6 address.
+void SpanWriter::write_address(std::string_view authority) {
+  const std::size_t colon = authority.find(':', authority.rfind(']') + 1);  // npos + 1: 0
+  std::string_view host = authority.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  std::uint64_t port = 0;
-  for (const char c : backend.substr(colon + 1)) port = port * 10 + static_cast<unsigned>(c - '0');
   out_.attribute("server.address", host, max_long_bytes);
-  out_.attribute("server.port", port);
+  if (colon == std::string_view::npos) return;
+  if (const auto port = parse_number<std::uint16_t>(authority.substr(colon + 1)))
+    out_.attribute("server.port", *port);
 }
 
 void SpanWriter::write_attempt(std::size_t index) {

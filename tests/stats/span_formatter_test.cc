@@ -57,6 +57,19 @@ std::size_t count_of(const std::string& json) {
   return error ? 0 : spans.size();
 }
 
+TEST(SpanFormatter, TakesTheHostApartFromItsPort) {
+  const auto has = [](std::string_view host, const std::string& attributes) {
+    AccessLogEntry entry = ordinary({});
+    entry.host = host;
+    return json_of(entry, ordinary_spans()).find(attributes) != std::string::npos;
+  };
+  const std::string port = R"({"key":"server.port","value":{"intValue":"81"}},)";
+  const std::string client = R"({"key":"client.address")";
+  EXPECT_TRUE(has("a:81", R"({"key":"server.address","value":{"stringValue":"a"}},)" + port));
+  EXPECT_TRUE(has("[::1]:81", R"({"key":"server.address","value":{"stringValue":"::1"}},)" + port));
+  EXPECT_TRUE(has("[::1]", R"({"key":"server.address","value":{"stringValue":"::1"}},)" + client));
+}
+
 TEST(SpanFormatter, WritesTheSpanOfTheRequestAndOneForEachAttempt) {
   const AttemptRecord attempts[] = {
       {.backend = "gpu1:8000",
