@@ -121,7 +121,8 @@ class NginxImport {
   std::vector<Server> servers_;
   std::list<Listening> places_;
   std::string log_;
-  bool has_no_log_ = false;  // a server without an access log
+  bool has_no_log_ = false;   // a server without an access log
+  bool is_combined_ = false;  // nginx's own format
 };
 
 Import NginxImport::run() {
@@ -196,7 +197,14 @@ void NginxImport::read_log(const NginxScope& server) {
     draft_.leave_out(log->line, log->words, "name the log in `access_log`");
   } else if (log_.empty()) {
     log_ = path;
-    draft_.note(log->line, "the access log is JSON, one object a line");
+    const auto arguments = log->arguments();
+    is_combined_ = arguments.size() < 2 || arguments[1] == "combined";
+    if (is_combined_) {
+      draft_.note(log->line, "give the access log another path while nginx still writes there");
+    } else {
+      draft_.note(log->line,
+                  "the access log is JSON, one object a line; `access_log.format` has others");
+    }
   } else if (log_ != path) {
     draft_.leave_out(log->line, log->words, "all requests are in one log");
   }
@@ -204,6 +212,7 @@ void NginxImport::read_log(const NginxScope& server) {
 
 void NginxImport::finish_log() {
   if (!log_.empty()) draft_.config.access_log.path = log_;
+  if (is_combined_) draft_.config.access_log.format = "combined";
   if (has_no_log_ && log_.empty()) draft_.config.access_log.path = "off";
   if (has_no_log_ && !log_.empty()) {
     draft_.note(0, "access_log off of some servers is left out: all requests are in one log");

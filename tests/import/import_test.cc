@@ -264,6 +264,17 @@ TEST(ImportNginx, ZeroTimesKeepTheDefault) {
   EXPECT_EQ(config.listeners[0].timeouts.idle, ListenerTimeouts{}.idle);
 }
 
+TEST(ImportNginx, AFormatOfNginxItselfIsKept) {
+  const auto format = [](const std::string& log) {
+    return imported(ImportFormat::nginx, "server { listen 80; access_log " + log +
+                                             "; location / { proxy_pass http://a; } }")
+        .access_log.format;
+  };
+  EXPECT_EQ(format("/a.log"), "combined");
+  EXPECT_EQ(format("/a.log combined"), "combined");
+  EXPECT_EQ(format("/a.log main"), "json");
+}
+
 TEST(ImportNginx, OneServerDoesNotSilenceTheLogOfAll) {
   const auto log = [](const std::string& first, const std::string& second) {
     return imported(ImportFormat::nginx, "server { listen 80; server_name a; access_log " + first +
