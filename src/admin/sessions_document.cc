@@ -57,7 +57,7 @@ JsonValue::List moves_of(const SessionListing& listing, std::size_t limit) {
     move.add("from", text_or_null(each.from));
     move.add("to", text_or_null(each.to));
     move.add("age_seconds", seconds_of(each.age));
-    moves.push_back(std::move(move));
+    moves.emplace_back(std::move(move));
   }
   return moves;
 }

@@ -18,8 +18,8 @@ constexpr std::string_view introduction = R"(# Reasons
 
 Why a request failed, in one word. It stands in `x-evenkeel-reason` of the answer, in `reason` of
 the [access log](observability.md#access-log), and in `evenkeel_errors_total{reason}`. An answer
-without that field is the backend's own. `evenkeel explain queue_full` prints a row of this page;
-`evenkeel explain --page` generates the page.
+without that field is the backend's own, or that of a route with `respond`. `evenkeel explain
+queue_full` prints a row of this page; `evenkeel explain --page` generates the page.
 
 - **Status** is what a client gets when it has got nothing yet. A response that has begun
   [breaks off](reliability.md#streams-that-break) instead. 499 stands only in the log. gRPC calls

@@ -46,7 +46,9 @@ class OtelVariables {
     if (context_.marks.contains("tracing")) {
       context_.add("tracing", std::move(message), std::string(help));
     } else {
-      context_.warn("tracing", message + "; it is ignored", std::string(help));
+      const bool is_off = !tracing_.is_on();
+      context_.warn("tracing", message + (is_off ? "; requests are not traced" : "; it is ignored"),
+                    std::string(help));
     }
   }
 
