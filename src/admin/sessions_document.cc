@@ -57,7 +57,7 @@ JsonValue::List moves_of(const SessionListing& listing, std::size_t limit) {
     move.add("from", text_or_null(each.from));
     move.add("to", text_or_null(each.to));
     move.add("age_seconds", seconds_of(each.age));
-    moves.emplace_back(std::move(move));
+    moves.push_back(std::move(move));
   }
   return moves;
 }
@@ -67,7 +67,7 @@ JsonValue pool_document(const PoolState& pool, const PoolSessions& sessions, std
   const auto& [stats, listing] = sessions;
   JsonValue::List backends;
   for (std::size_t i = 0; i < pool.backends().size(); ++i) {
-    backends.push_back(
+    backends.emplace_back(
         JsonValue::Object{{"id", pool.backends()[i]->id()}, {"sessions", listing.by_backend[i]}});
   }
   JsonValue document;
