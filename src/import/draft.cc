@@ -173,7 +173,7 @@ BackendConfig* Draft::add_backend(PoolConfig& pool, std::string_view host_and_po
 
 std::optional<Address> Draft::listened(std::string_view text, int line) {
   std::string why;
-  const auto address = parse_address(text, why);
+  auto address = parse_address(text, why);
   if (!address) {
     note(line, "left out: address " + printable_utf8(text.substr(0, max_shown)) + " (" +
                    printable_utf8(why) + ")");

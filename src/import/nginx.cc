@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
+#include "import/descending.h"
 #include "import/nginx_locations.h"
 #include "import/nginx_pools.h"
 #include "import/nginx_syntax.h"
@@ -352,7 +353,7 @@ std::vector<PlacedRoute> NginxImport::routes_at(const Listening& place) {
     if (place.servers.size() == 1) continue;
     for (const std::string& host : server.hosts) hosts.emplace_back(host, &server);
   }
-  std::ranges::stable_sort(hosts, std::ranges::greater(), [](const Named& each) {
+  sort_descending(hosts, [](const Named& each) {
     const bool is_name = !each.first.starts_with("*.");
     return std::pair(is_name, is_name ? 0 : each.first.size());
   });

@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/utf8.h"
+#include "import/descending.h"
 
 namespace evenkeel::import {
 namespace {
@@ -263,7 +264,7 @@ std::vector<PlacedRoute> NginxLocations::routes_of(const NginxScope& server) {
   collect(server);
   // As nginx chooses: an exact path, else a regular expression in the order of the file, else the
   // longest prefix.
-  std::ranges::stable_sort(locations_, std::ranges::greater(), [](const Location& each) {
+  sort_descending(locations_, [](const Location& each) {
     return std::tuple(each.rank, each.rank == Rank::prefix ? each.path.size() : 0);
   });
   const std::size_t first = routes.size();
