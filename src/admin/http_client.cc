@@ -26,6 +26,12 @@ Error failure(Fault fault, std::string detail) {
   return {.fault = fault, .side = Side::backend, .detail = std::move(detail)};
 }
 
+/// True if the final response is still to come (RFC 9110, section 15.2).
+template <class Message>
+bool is_interim(const Message& message) {
+  return message.result_int() / 100 == 1 && message.result_int() != 101;
+}
+
 asio::ip::tcp::endpoint to_asio(const Endpoint& endpoint) {
   asio::ip::tcp::endpoint converted;
   std::memcpy(converted.data(), endpoint.address(), endpoint.size);
@@ -133,6 +139,13 @@ Awaitable<ErrorCode> HttpClient::write(AdminStream& stream, std::string_view byt
   co_return error;
 }
 
+void HttpClient::begin_answer(std::optional<Parser>& parser) const {
+  parser.emplace();
+  parser->header_limit(max_head_bytes);
+  parser->body_limit(max_answer_bytes_);
+  parser->eager(true);
+}
+
 Awaitable<Result<HttpAnswer>> HttpClient::exchange(std::string request) {
   StreamPtr stream = std::exchange(stream_, nullptr);
   if (stream == nullptr) {
@@ -143,31 +156,34 @@ Awaitable<Result<HttpAnswer>> HttpClient::exchange(std::string request) {
   const ErrorCode unsent = co_await write(*stream, request);
   if (unsent) co_return failure(Fault::backend_closed, unsent.message());
 
-  Parser parser;
-  parser.header_limit(max_head_bytes);
-  parser.body_limit(max_answer_bytes_);
-  parser.eager(true);
+  std::optional<Parser> parser;
+  begin_answer(parser);
   boost::beast::flat_buffer buffer(2 * read_bytes);
   bool closed = false;
-  while (!parser.is_done()) {
+  while (!parser->is_done()) {
     ErrorCode error;
     const std::size_t room = std::min(read_bytes, buffer.max_size() - buffer.size());
     const std::size_t size = co_await stream->read_some(buffer.prepare(room), error);
     buffer.commit(size);
     closed = error || size == 0;
-    auto problem = parse(parser, buffer, closed);
+    auto problem = parse(*parser, buffer, closed);
+    while (!problem && parser->is_done() && is_interim(parser->get())) {
+      begin_answer(parser);
+      problem = parse(*parser, buffer, closed);
+    }
     if (!problem) continue;
     if (error && error != asio::error::eof) problem->detail += ": " + error.message();
-    if (closed && server_.tls == nullptr && !parser.got_some())
+    if (closed && server_.tls == nullptr && !parser->got_some())
       problem->detail += server_.closed_hint;
     co_return std::move(*problem);
   }
-  if (!closed && parser.get().keep_alive()) stream_ = stream;
-  HttpAnswer answer{.status = static_cast<int>(parser.get().result_int()),
-                    .body = std::move(parser.get().body()),
+  auto& message = parser->get();
+  if (!closed && message.keep_alive()) stream_ = stream;
+  HttpAnswer answer{.status = static_cast<int>(message.result_int()),
+                    .body = std::move(message.body()),
                     .retry_after = {}};
-  const auto retry_after = parser.get().find(http::field::retry_after);
-  if (retry_after != parser.get().end()) answer.retry_after.emplace(retry_after->value());
+  const auto retry_after = message.find(http::field::retry_after);
+  if (retry_after != message.end()) answer.retry_after.emplace(retry_after->value());
   co_return answer;
 }
 

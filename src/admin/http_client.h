@@ -71,6 +71,7 @@ class HttpClient {
   static Awaitable<void> store(Awaitable<Result<HttpAnswer>> work,
                                std::optional<Result<HttpAnswer>>& outcome);
   static Awaitable<ErrorCode> write(AdminStream& stream, std::string_view bytes);
+  void begin_answer(std::optional<Parser>& parser) const;
   static std::optional<Error> parse(Parser& parser, boost::beast::flat_buffer& buffer, bool closed);
 
   const std::size_t max_answer_bytes_;

@@ -68,5 +68,28 @@ TEST(HttpClient, GoesOnToTheNextAddressAndKeepsIt) {
   server.join();
 }
 
+TEST(HttpClient, SkipsInterimResponses) {
+  const OwnedFd listener(*Listener::bind(resolve("127.0.0.1", 0)->front()));
+  std::thread server([&] {
+    const OwnedFd client(accept(listener.get(), nullptr, nullptr));
+    char request[512];
+    (void)!recv(client.get(), request, sizeof request, 0);
+    for (const std::string_view part :
+         {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: a\r\n", "\r\n",
+          "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"}) {
+      (void)!send(client.get(), part.data(), part.size(), MSG_NOSIGNAL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  HttpClient client(1024);
+  client.server().host = "127.0.0.1";
+  client.server().endpoints = {Listener::local_endpoint(listener.get())};
+  const auto answer = client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n", seconds(20));
+  server.join();
+  ASSERT_TRUE(answer.ok()) << answer.error().detail;
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(answer->body, "ok");
+}
+
 }  // namespace
 }  // namespace evenkeel
