@@ -84,6 +84,7 @@ class OpenAi(case.Case):
             self.chat(self.client(daemon.address, max_retries=1))
         self.assertEqual(raised.exception.code, "queue_full")
         # Two requests: the SDK honours x-should-retry and retry-after-ms.
+        self.eventually(lambda: daemon.metric("evenkeel_errors_total", reason="queue_full") >= 2, "both are counted")
         self.assertEqual(daemon.metric("evenkeel_errors_total", reason="queue_full"), 2)
         backend.close()
         holding.join()
