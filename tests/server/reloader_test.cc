@@ -230,10 +230,16 @@ TEST_F(Reloading, MovesTheAdminListener) {
   EXPECT_EQ(Listener::local_endpoint(admin_.get()).host(), "127.0.0.3");
 }
 
+/// A port that is free at every address, below those that the kernel gives to other programs.
+std::uint16_t port_free_everywhere() {
+  for (auto port = static_cast<std::uint16_t>(20'000 + getpid() % 10'000);; ++port) {
+    const auto fd = Listener::bind(resolve("0.0.0.0", port)->front());
+    if (fd.ok() && close(*fd) == 0) return port;
+  }
+}
+
 TEST_F(Reloading, MovesTheAdminListenerToAWiderAddressOnItsPort) {
-  OwnedFd free(*Listener::bind(resolve("127.0.0.3", 0)->front()));
-  const std::string port = std::to_string(Listener::local_endpoint(free.get()).port());
-  free = OwnedFd();
+  const std::string port = std::to_string(port_free_everywhere());
   write(file_with("'127.0.0.1:1'", "admin: {address: '127.0.0.3:" + port + "'}\n"));
   ASSERT_THAT(wait_for(reloader_->reload()), IsEmpty());
   const OwnedFd before = std::move(admin_);
