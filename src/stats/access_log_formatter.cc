@@ -102,13 +102,14 @@ class JsonWriter : public LineWriter {
   [[gnu::always_inline]] void key() {
     constexpr std::size_t size = json_key<field>.size();
     static_assert(size >= sizeof(std::uint64_t));
-    const auto put_word = [this]<std::size_t offset>() [[gnu::always_inline]] {
+    const auto put_word = [this]<std::size_t offset>() __attribute__((always_inline)) {
       constexpr std::uint64_t word = word_at(json_key<field>, offset);
       std::memcpy(at_ + offset, &word, sizeof word);
     };
-    const auto put_words = [&]<std::size_t... i>(std::index_sequence<i...>) [[gnu::always_inline]] {
-      (put_word.template operator()<std::min(i * sizeof(std::uint64_t), size - 8)>(), ...);
-    };
+    const auto put_words =
+        [&]<std::size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
+          (put_word.template operator()<std::min(i * sizeof(std::uint64_t), size - 8)>(), ...);
+        };
     put_words(std::make_index_sequence<(size + 7) / 8>());
     at_ += size;
   }
@@ -269,7 +270,7 @@ template <AccessLogField field>
 
 template <AccessLogField... fields>
 [[gnu::always_inline]] inline void write_all(JsonWriter& line, const AccessLogEntry& entry) {
-  const auto write = [&]<AccessLogField field>() [[gnu::always_inline]] {
+  const auto write = [&]<AccessLogField field>() __attribute__((always_inline)) {
     if (!is_absent(field, entry)) write_present<field>(line, entry);
   };
   (write.template operator()<fields>(), ...);
