@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <initializer_list>
+#include <string_view>
 #include <thread>
 
 #include "evenkeel/base/owned_fd.h"
@@ -37,20 +39,24 @@ class SilentServer {
   OwnedFd clients_[4];
 };
 
+/// Waits for a connection, reads its request and sends these bytes, each by a write of its own.
+void answer_next(int listener, std::initializer_list<std::string_view> parts) {
+  pollfd waiting{listener, POLLIN, 0};
+  if (poll(&waiting, 1, 20'000) != 1) return;
+  const OwnedFd client(accept(listener, nullptr, nullptr));
+  char request[512];
+  (void)!recv(client.get(), request, sizeof request, 0);
+  for (const std::string_view part : parts)
+    (void)!send(client.get(), part.data(), part.size(), MSG_NOSIGNAL);
+}
+
 TEST(HttpClient, GoesOnToTheNextAddressAndKeepsIt) {
   const SilentServer silent;
   const OwnedFd listener(*Listener::bind(resolve("127.0.0.1", 0)->front()));
   std::thread server([&] {
-    for (int i = 0; i < 2; ++i) {
-      pollfd waiting{listener.get(), POLLIN, 0};
-      if (poll(&waiting, 1, 20'000) != 1) return;
-      const OwnedFd client(accept(listener.get(), nullptr, nullptr));
-      char request[512];
-      (void)!recv(client.get(), request, sizeof request, 0);
-      constexpr std::string_view answer =
-          "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
-      (void)!send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
-    }
+    for (int i = 0; i < 2; ++i)
+      answer_next(listener.get(),
+                  {"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"});
   });
   HttpClient client(1024);
   client.server().host = "127.0.0.1";
@@ -71,15 +77,9 @@ TEST(HttpClient, GoesOnToTheNextAddressAndKeepsIt) {
 TEST(HttpClient, SkipsInterimResponses) {
   const OwnedFd listener(*Listener::bind(resolve("127.0.0.1", 0)->front()));
   std::thread server([&] {
-    const OwnedFd client(accept(listener.get(), nullptr, nullptr));
-    char request[512];
-    (void)!recv(client.get(), request, sizeof request, 0);
-    for (const std::string_view part :
-         {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: a\r\n", "\r\n",
-          "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"}) {
-      (void)!send(client.get(), part.data(), part.size(), MSG_NOSIGNAL);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
+    answer_next(listener.get(),
+                {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: a\r\n", "\r\n",
+                 "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"});
   });
   HttpClient client(1024);
   client.server().host = "127.0.0.1";
