@@ -213,6 +213,21 @@ constexpr std::array<FaultEntry, fault_count> entries = {{
      .cause = "A timeout of the client or of a proxy in front, a user who pressed stop.",
      .cure = "Nothing, if it is rare; else compare `duration_ms` with the timeouts of the clients "
              "and of what is between."},
+    {.fault = rate_limited,
+     .word = "rate_limited",
+     .side = "client",
+     .meaning = "The tenant has reached a limit of requests or tokens per second, minute or hour, "
+                "or of requests at a time.",
+     .cause = "More traffic of the tenant than `tenants[].limits` allows; a loop of retries.",
+     .cure = "The message names the limit and when to try again, the answer's `x-ratelimit-*` what "
+             "is left ([limits](security.md#limits-of-tenants))."},
+    {.fault = quota_exceeded,
+     .word = "quota_exceeded",
+     .side = "client",
+     .meaning = "The tenant has used up its amount of the day or month.",
+     .cause = "More use than `tenants[].limits` allows for the day or month.",
+     .cure = "Wait until the day or month is over (UTC), or raise the "
+             "[limit](security.md#limits-of-tenants)."},
     {.fault = flood,
      .word = "flood",
      .side = "client",

@@ -11,6 +11,7 @@
 namespace evenkeel {
 namespace {
 
+constexpr std::uint32_t max_redis_database = 16'383;
 constexpr std::string_view digits = "0123456789";
 
 std::optional<std::uint16_t> parse_port(std::string_view text, std::string& why) {
@@ -206,6 +207,45 @@ std::optional<Network> parse_network(std::string_view text, std::string& why) {
     return std::nullopt;
   }
   return network;
+}
+
+std::optional<RedisAddress> parse_redis_address(std::string_view text, std::string& why) {
+  constexpr std::string_view clear = "redis://";
+  constexpr std::string_view tls = "rediss://";
+  constexpr std::uint16_t default_port = 6379;
+  RedisAddress address;
+  const bool is_secure = text.starts_with(tls);
+  if (!is_secure && !text.starts_with(clear)) {
+    why = "it does not start with redis:// or rediss://";
+    return std::nullopt;
+  }
+  text.remove_prefix(is_secure ? tls.size() : clear.size());
+  if (text.find('@') != text.npos) {
+    why = "it has a user or password: name these in 'user' and 'password_file'";
+    return std::nullopt;
+  }
+  const std::size_t slash = text.find('/');
+  if (slash != text.npos && slash + 1 < text.size()) {
+    const auto database = parse_number<std::uint32_t>(text.substr(slash + 1));
+    if (!database || *database > max_redis_database) {
+      why = "behind the '/' stands the number of a database";
+      return std::nullopt;
+    }
+    address.database = *database;
+  }
+  std::string server(text.substr(0, slash));
+  const std::size_t colon = server.rfind(':');
+  if (colon == server.npos || server.ends_with(']')) server += ":" + std::to_string(default_port);
+  auto parsed = parse_backend_address(server, why);
+  if (!parsed) return std::nullopt;
+  address.server = std::move(*parsed);
+  address.server.secure = is_secure;
+  return address;
+}
+
+std::string to_string(const RedisAddress& address) {
+  std::string text = (address.server.secure ? "rediss://" : "redis://") + to_string(address.server);
+  return address.database == 0 ? text : text + "/" + std::to_string(address.database);
 }
 
 }  // namespace evenkeel

@@ -115,20 +115,6 @@ std::string LogLevelsForm::range() const {
   return fmt::format("`{}`", fmt::join(log::subsystem_names(), "`, `"));
 }
 
-void TextOrListForm::read(const Node& node, Value& value) const {
-  if (!node.is_scalar()) {
-    ListForm::read(node, value);
-    return;
-  }
-  std::string text;
-  item.read(node, text);
-  value = {std::move(text)};
-}
-
-Tree TextOrListForm::schema() const {
-  return Tree::map({{"anyOf", Tree::list({item.schema(), ListForm::schema()})}});
-}
-
 void AffinityForm::read(const Node& node, Value& value) const {
   if (node.is_map()) return OptionalForm::read(node, value);
   if (!node.is_scalar())

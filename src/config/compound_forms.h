@@ -87,18 +87,29 @@ struct ListForm {
   }
 };
 
-// A list of texts; a single text is a list of one.
-struct TextOrListForm : ListForm<TextForm> {
+// A list of scalars; a single one is a list of one.
+template <class Item>
+struct OneOrListForm : ListForm<Item> {
+  using Value = typename ListForm<Item>::Value;
   static constexpr Shape shape = Shape::scalar_or_list;
 
-  void read(const Node& node, Value& value) const;
+  void read(const Node& node, Value& value) const {
+    if (!node.is_scalar()) return ListForm<Item>::read(node, value);
+    typename Item::Value only{};
+    this->item.read(node, only);
+    value = {std::move(only)};
+  }
   // No empty list, which is not read back if the list must not be empty.
   Tree tree(const Value& value, const Value* omit) const {
-    return value.empty() ? Tree{} : ListForm::tree(value, omit);
+    return value.empty() ? Tree{} : ListForm<Item>::tree(value, omit);
   }
-  Tree schema() const;
-  std::string type() const { return "text or list of texts"; }
+  Tree schema() const {
+    return Tree::map({{"anyOf", Tree::list({this->item.schema(), ListForm<Item>::schema()})}});
+  }
+  std::string type() const { return this->item.type() + " or list of " + this->item.type() + "s"; }
 };
+using TextOrListForm = OneOrListForm<TextForm>;
+using RatesForm = OneOrListForm<RateForm>;
 
 EnumForm<log::Level> level_form();
 

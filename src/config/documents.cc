@@ -64,7 +64,8 @@ check keys:
 
 - A **duration** is a number with a unit: `500ms`, `30s`, `5m`, `1.5h`, `1d`. So is a **size**:
   `512B`, `32KiB`, `8MiB`. A number without a unit is an error. A **percentage** is `1%`; a number
-  without a `%` is a share: `0.01` is 1 %, and `1` is all.
+  without a `%` is a share: `0.01` is 1 %, and `1` is all. A **rate** is an amount per period:
+  `10/s`, `600/min`, `200k/hour`, `5M/day`, `1G/month`.
 - An **address** is `host:port`. Write IPv6 addresses in brackets and quotes: `"[::1]:8080"`.
 - In any value, `${NAME}` is an environment variable, which must be set; `${NAME:-text}` is the
   variable, or the text if it is unset or empty; `$$` is a `$`. Put such values in quotes inside

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -47,8 +48,46 @@ void finish(Of<RouteConfig>, Node& node, RouteConfig& route) {
   refuse("model_list", route.model_list != ModelListRule::automatic);
 }
 
+namespace {
+
+std::size_t count_of(const LimitsConfig& limits) {
+  return limits.requests.size() + limits.tokens.size() + limits.input_tokens.size() +
+         limits.output_tokens.size() + (limits.concurrent > 0 ? 1 : 0);
+}
+
+// True if what a request asks of a model decides what it takes of a limit, or of which.
+bool limits_need_bodies(const Config& config) {
+  const auto by_model = [](const RateLimitConfig& limit) {
+    return !limit.models.empty() || std::ranges::find(limit.by, "model") != limit.by.end();
+  };
+  return std::ranges::any_of(config.tenants, &LimitsConfig::count_tokens, &TenantConfig::limits) ||
+         std::ranges::any_of(config.rate_limits, &LimitsConfig::count_tokens) ||
+         std::ranges::any_of(config.rate_limits, by_model);
+}
+
+void check_limits(Node& node, const Config& config) {
+  std::size_t of_all = 0;
+  for (const RateLimitConfig& each : config.rate_limits) of_all += count_of(each);
+  std::size_t of_tenant = 0;
+  for (const TenantConfig& each : config.tenants)
+    of_tenant = std::max(of_tenant, count_of(each.limits));
+  if (of_all + of_tenant <= max_limits_of_request) return;
+  node.fail(fmt::format("a request may have {} limits: of a tenant, and in 'rate_limits'",
+                        of_all + of_tenant),
+            fmt::format("let there be at most {}", max_limits_of_request));
+}
+
+}  // namespace
+
+void finish(Of<RateLimitConfig>, Node& node, RateLimitConfig& config) {
+  if (count_of(config) > 0) return;
+  node.fail("limits nothing", "name requests, tokens, input_tokens, output_tokens or concurrent");
+}
+
 void finish(Of<Config>, Node& node, Config& config) {
   if (config.routes.empty()) config.routes = implied_routes(config);
+  check_limits(node, config);
+  for (PoolConfig& pool : config.pools) pool.inspect |= limits_need_bodies(config);
   if (!config.pools.empty() || !config.routes.empty()) return;
   if (const auto pools = node.child("pools")) {
     if (pools->is_list()) pools->fail("is empty, at least one is needed");

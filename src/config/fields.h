@@ -268,6 +268,81 @@ void each_key(Of<ProcessLimits>, const auto& visit) {
         &ProcessLimits::held_bodies_bytes, SizeForm{0, TiB});
 }
 
+void each_limit_key(const auto& visit) {
+  using T = LimitsConfig;
+  const RatesForm rates{{RateForm{}, "a list of rates"}};
+  visit(Key{"requests",
+            "The most requests in a period, such as `600/min`, or several such rates. Periods are "
+            "`s`, `min`, `hour`, `day` and `month`; a day and a month begin at midnight UTC.",
+            "any number"},
+        &T::requests, rates);
+  visit(Key{"tokens",
+            "The most tokens of prompts and outputs together. While a request runs, an estimate "
+            "counts: of its prompt, and of its output as long as all but one in 20 of its model, "
+            "or `max_tokens`; then what the engine has counted.",
+            "any number"},
+        &T::tokens, rates);
+  visit(Key{"input_tokens", "The most tokens of prompts.", "any number"}, &T::input_tokens, rates);
+  visit(Key{"output_tokens", "The most tokens of outputs.", "any number"}, &T::output_tokens,
+        rates);
+  visit(Key{"concurrent", "The most requests at a time; 0 is any number."}, &T::concurrent,
+        CountForm{0, million});
+  visit(Key{"burst",
+            "How much of the amount of a second, minute or hour may come at once; after a pause, "
+            "a period may get this much more than its amount."},
+        &T::burst, PercentForm{0.001, 1});
+  visit(Key{"over",
+            "What happens to requests beyond a limit: `refuse` answers 429, and `batch` serves "
+            "them with the priority `batch`."},
+        &T::over, EnumForm<OverLimit>{"action", {"refuse", "batch"}});
+}
+
+void each_key(Of<LimitsConfig>, const auto& visit) { each_limit_key(visit); }
+
+void each_key(Of<RateLimitConfig>, const auto& visit) {
+  using T = RateLimitConfig;
+  visit(Key{"by",
+            "What each has limits of its own: `tenant`, `model`, `address` (of a client; of IPv6 "
+            "the network of 64 bits), `header:NAME`, or each combination of several. A request "
+            "that lacks one of them is not limited.",
+            required},
+        &T::by,
+        TextOrListForm{{TextForm{"what tells clients apart", check_limit_subject},
+                        "a list of what tells clients apart", false}});
+  visit(Key{"models", "Globs of model names: only requests for these are limited.", "all requests"},
+        &T::models,
+        ListForm<TextForm>{TextForm{"the name of a model", check_model_name},
+                           "a list of model names"});
+  each_limit_key(visit);
+}
+void finish(Of<RateLimitConfig>, Node& node, RateLimitConfig& config);
+
+void each_key(Of<SharedStateConfig>, const auto& visit) {
+  using T = SharedStateConfig;
+  visit(Key{"redis",
+            "The Redis or Valkey server that the replicas of evenkeel share, and perhaps its "
+            "database: `redis://HOST[:PORT][/DATABASE]`, with TLS `rediss://`.",
+            required},
+        &T::redis, RedisAddressForm{});
+  visit(Key{"user", "The user of the server (ACL).", "the default user"}, &T::user,
+        TextForm{"a user", check_not_empty});
+  visit(Key{"password_file", "File with the user's password.", "none"}, &T::password_file,
+        SecretFileForm{});
+  visit(Key{"tls", "TLS to the server; `{}` for all defaults.", "only for rediss://"}, &T::tls,
+        OptionalForm<StructForm<PoolTlsConfig>>{});
+  visit(Key{"timeout", "The longest that a request waits for the server's answer."}, &T::timeout,
+        DurationForm{1ms, 1s, "ms"});
+  visit(Key{"on_failure",
+            "What limits do while the server does not answer in time: `local`: each replica grants "
+            "its share of each, the amount divided by `replicas`; `open`: they do not hold; "
+            "`closed`: requests with limits get 503."},
+        &T::on_failure, EnumForm<StoreFailure>{"action", {"local", "open", "closed"}});
+  visit(Key{"replicas",
+            "How many replicas share the server, for `on_failure: local` and for `concurrent`, of "
+            "which each replica grants its share at all times."},
+        &T::replicas, CountForm{1, 1000});
+}
+
 void each_key(Of<TenantConfig>, const auto& visit) {
   using T = TenantConfig;
   visit(Key{"name", "Its name in logs and metrics, and in the `tenant_header` of listeners.",
@@ -288,6 +363,7 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "`priority` may lower it.",
             "`x-priority` of the request, else `standard`"},
         &T::priority, priority_form());
+  visit(Key{"limits", "How much it may use."}, &T::limits, StructForm<LimitsConfig>{});
 }
 
 void each_key(Of<Config>, const auto& visit) {
@@ -320,6 +396,14 @@ void each_key(Of<Config>, const auto& visit) {
             "tenant are served too: a backend decides which keys it accepts.",
             "none"},
         &T::tenants, ListForm<StructForm<TenantConfig>>{{}, "a list of tenants"});
+  visit(Key{"rate_limits", "Limits of others than tenants, such as each address of a client.",
+            "none"},
+        &T::rate_limits, ListForm<StructForm<RateLimitConfig>>{{}, "a list of limits"});
+  visit(Key{"shared_state",
+            "Where several replicas of evenkeel keep what is used of limits, so that these hold "
+            "for all together.",
+            "none: each process on its own"},
+        &T::shared_state, OptionalForm<StructForm<SharedStateConfig>>{});
   visit(Key{"access_log", "One log line per request."}, &T::access_log,
         StructForm<AccessLogConfig>{});
   visit(Key{"log", "The daemon's own log, on stderr."}, &T::log, StructForm<LogConfig>{});

@@ -66,6 +66,16 @@ std::optional<Quantity> split_quantity(std::string_view text) {
   return quantity;
 }
 
+constexpr std::array<Unit, 4> amount_units = {
+    {{"", 1, ""}, {"k", 1e3, ""}, {"M", 1e6, ""}, {"G", 1e9, "b"}}};
+constexpr double max_amount = 1e12;
+// The periods, in the order of LimitPeriod.
+constexpr std::array<Unit, 5> periods = {{{"s", 0, "sec secs second seconds"},
+                                          {"min", 0, "m mins minute minutes"},
+                                          {"hour", 0, "h hr hrs hours"},
+                                          {"day", 0, "d days"},
+                                          {"month", 0, "mo mon months"}}};
+
 // How a quantity is to be written.
 struct QuantityRule {
   std::span<const Unit> units;
@@ -79,14 +89,22 @@ struct QuantityRule {
   bool fits(double value) const { return value >= min && value <= max; }
 };
 
+// The unit of this name, however it is written; null: none.
+const Unit* unit_meant(std::span<const Unit> units, std::string_view name) {
+  const auto exact = std::ranges::find(units, name, &Unit::name);
+  if (exact != units.end()) return &*exact;
+  const std::string word = lower_case(name);
+  const auto unit = std::ranges::find_if(units, [&](const Unit& each) {
+    return lower_case(each.name) == word || lists_word(each.other_names, word);
+  });
+  return unit == units.end() ? nullptr : &*unit;
+}
+
 // What to write in place of a quantity without a unit, or with another one; empty: unknown.
 std::string quantity_meant(const Quantity& quantity, const QuantityRule& rule) {
   const bool has_unit = !quantity.unit.empty();
-  const std::string word = lower_case(has_unit ? quantity.unit : rule.usual_unit);
-  const auto unit = std::ranges::find_if(rule.units, [&](const Unit& each) {
-    return lower_case(each.name) == word || lists_word(each.other_names, word);
-  });
-  if (unit == rule.units.end()) return {};
+  const Unit* const unit = unit_meant(rule.units, has_unit ? quantity.unit : rule.usual_unit);
+  if (unit == nullptr) return {};
   if (!has_unit && !rule.fits(quantity.value * unit->factor)) return {};
   return did_you_mean(fmt::format("{}{}", quantity.number, unit->name));
 }
@@ -236,6 +254,59 @@ Tree RatioForm::tree(const Value& value, const Value*) const {
 Tree RatioForm::schema() const { return or_environment(number_schema("number", min, max)); }
 
 std::string RatioForm::range() const { return fmt::format("{:g} to {:g}", min, max); }
+
+void RedisAddressForm::read(const Node& node, Value& value) const {
+  constexpr std::string_view expected = "a URL such as redis://127.0.0.1:6379/0";
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return;
+  std::string why;
+  auto address = parse_redis_address(scalar->text, why);
+  if (!address) return node.fail_expected(expected, why);
+  value = std::move(*address);
+  node.hide(tree(value, nullptr).scalar);
+}
+
+Tree RedisAddressForm::schema() const { return text_schema("^rediss?://"); }
+
+void RateForm::read(const Node& node, Value& value) const {
+  constexpr std::string_view expected = "a rate such as 600/min, 5M/day or 10/s";
+  const auto scalar = node.scalar(expected);
+  if (!scalar) return;
+  const std::string_view text = scalar->text;
+  const std::size_t slash = text.find('/');
+  const auto amount = split_quantity(text.substr(0, slash));
+  const std::string_view word = slash == std::string_view::npos ? "" : text.substr(slash + 1);
+  if (!amount || amount->number.size() + amount->unit.size() != std::min(slash, text.size())) {
+    node.fail_expected(expected);
+    return;
+  }
+  const Unit* const unit = unit_meant(amount_units, amount->unit);
+  const Unit* const period = unit_meant(periods, word);
+  if (unit == nullptr || period == nullptr || unit->name != amount->unit || period->name != word) {
+    const bool is_known = unit != nullptr && period != nullptr;
+    node.fail_expected(expected, is_known ? did_you_mean(fmt::format("{}{}/{}", amount->number,
+                                                                     unit->name, period->name))
+                                          : "");
+    return;
+  }
+  const double most = std::round(amount->value * unit->factor);
+  if (most < 1 || most > max_amount) {
+    node.fail_out_of_range(scalar->text, "1 to 1000G");
+    return;
+  }
+  value = {.amount = static_cast<std::uint64_t>(most),
+           .period = static_cast<LimitPeriod>(period - periods.data())};
+  node.hide(tree(value, nullptr).scalar);
+}
+
+Tree RateForm::tree(const Value& value, const Value*) const {
+  return Tree::text(
+      fmt::format("{}/{}", value.amount, periods[static_cast<std::size_t>(value.period)].name));
+}
+
+Tree RateForm::schema() const {
+  return text_schema(R"(^[0-9]+(\.[0-9]+)?[kMG]?/(s|min|hour|day|month)$)");
+}
 
 void PercentForm::read(const Node& node, Value& value) const {
   constexpr std::string_view expected = "a percentage such as 20%";

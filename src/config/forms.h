@@ -115,6 +115,26 @@ struct IntegerForm : ScalarForm {
 
 using CountForm = IntegerForm<std::uint32_t>;
 
+// "redis://127.0.0.1:6379/0".
+struct RedisAddressForm : ScalarForm {
+  using Value = RedisAddress;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value*) const { return Tree::text(to_string(value)); }
+  Tree schema() const;
+  std::string type() const { return "URL"; }
+};
+
+// "600/min", "5M/day".
+struct RateForm : ScalarForm {
+  using Value = LimitRate;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value*) const;
+  Tree schema() const;
+  std::string type() const { return "rate"; }
+};
+
 struct RatioForm : ScalarForm {
   using Value = double;
   double min;
@@ -341,6 +361,8 @@ std::optional<ValidationError> check_host_pattern(std::string& value);
 std::optional<ValidationError> check_path_pattern(std::string& value);
 std::optional<ValidationError> check_grpc_name(std::string& value);
 std::optional<ValidationError> check_model_name(std::string& value);
+// What each has limits of its own: tenant, model, address or header:NAME.
+std::optional<ValidationError> check_limit_subject(std::string& value);
 std::optional<ValidationError> check_task(std::string& value);
 // The format of lines of the access log, or a template of it.
 std::optional<ValidationError> check_access_log_format(std::string& value);

@@ -191,7 +191,8 @@ void each_serving_key(const auto& visit) {
   visit(Key{"inspect",
             "Whether requests and responses are read for the log, the metrics and the pickers: the "
             "model, tokens, what a stream reports. Their bytes stay as they are. A body that is "
-            "not valid JSON gets 400."},
+            "not valid JSON gets 400.",
+            "`false`; `true` if a tenant has limits of tokens"},
         &T::inspect, FlagForm{});
   visit(Key{"model",
             "The name under which the backends serve the model: it replaces the one in the "

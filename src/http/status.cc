@@ -9,8 +9,14 @@ namespace {
 
 constexpr std::uint32_t default_retry_after_ms = 1000;
 
-/// OpenAI's error `type` for a status.
-std::string_view openai_type(int status) {
+/// OpenAI's error `type`.
+std::string_view openai_type(const Error& error) {
+  switch (error.fault) {
+    case Fault::rate_limited: return error.counts_tokens ? "tokens" : "requests";
+    case Fault::quota_exceeded: return "insufficient_quota";
+    default: break;
+  }
+  const int status = status_of(error.fault);
   switch (status) {
     case 404:
     case 400:
@@ -27,6 +33,15 @@ std::string_view openai_type(int status) {
     case 502:
     case 504: return "upstream_error";
     default: return "server_error";
+  }
+}
+
+/// OpenAI's error `code`: its own word for a fault that it has, too.
+std::string_view openai_code(Fault fault) {
+  switch (fault) {
+    case Fault::rate_limited: return "rate_limit_exceeded";
+    case Fault::quota_exceeded: return "insufficient_quota";
+    default: return to_string(fault);
   }
 }
 
@@ -65,6 +80,8 @@ int status_of(Fault fault) {
     case Fault::body_too_large: return 413;
     case Fault::uri_too_long: return 414;
     case Fault::expectation_failed: return 417;
+    case Fault::rate_limited:
+    case Fault::quota_exceeded:
     case Fault::flood:
     case Fault::queue_full: return 429;
     case Fault::header_too_large: return 431;
@@ -97,6 +114,8 @@ GrpcStatus grpc_status_of(Fault fault) {
     case Fault::client_gone:
     case Fault::write_timeout: return GrpcStatus::cancelled;
     case Fault::deadline_exceeded: return GrpcStatus::deadline_exceeded;
+    case Fault::rate_limited:
+    case Fault::quota_exceeded:
     case Fault::flood:
     case Fault::uri_too_long:
     case Fault::header_too_large:
@@ -238,10 +257,10 @@ std::string error_object(const Error& error, ErrorFormat format) {
       object = R"({"error":{"message":)";
       append_json_string(object, detail_of(error, status));
       object += R"(,"type":")";
-      object += openai_type(status);
+      object += openai_type(error);
       object += error.fault == Fault::model_not_found ? R"(","param":"model","code":")"
                                                       : R"(","param":null,"code":")";
-      object += to_string(error.fault);
+      object += openai_code(error.fault);
       object += "\"}}";
       break;
     case ErrorFormat::anthropic:
@@ -278,7 +297,9 @@ Response error_response(const Error& error, ErrorFormat format) {
   const int status = status_of(error.fault);
   const std::string_view word = to_string(error.fault);
   const std::string detail = detail_of(error, status);
-  const bool retryable = status == 429 || status == 503;
+  const bool says_when = status == 429 || status == 503;
+  const bool is_final = error.retry_after_ms == Error::never;
+  const bool retryable = says_when && !is_final && error.fault != Fault::quota_exceeded;
   const std::uint32_t retry_after_ms =
       error.retry_after_ms > 0 ? error.retry_after_ms : default_retry_after_ms;
 
@@ -304,11 +325,13 @@ Response error_response(const Error& error, ErrorFormat format) {
   }
   response.fields.add("content-type", type);
   response.fields.add("x-evenkeel-reason", word);
-  if (retryable) {
-    const std::uint32_t seconds = (retry_after_ms + 999) / 1000;
-    response.fields.add("retry-after", response.fields.keep(std::to_string(seconds)));
-    response.fields.add("retry-after-ms", response.fields.keep(std::to_string(retry_after_ms)));
-    response.fields.add("x-should-retry", "true");
+  if (says_when) {
+    if (!is_final) {
+      const std::uint32_t seconds = retry_after_ms / 1000 + (retry_after_ms % 1000 != 0 ? 1 : 0);
+      response.fields.add("retry-after", response.fields.keep(std::to_string(seconds)));
+      response.fields.add("retry-after-ms", response.fields.keep(std::to_string(retry_after_ms)));
+    }
+    response.fields.add("x-should-retry", retryable ? "true" : "false");
   }
   response.body = make_body(std::move(body));
   return response;

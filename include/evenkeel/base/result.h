@@ -44,6 +44,9 @@ enum class Fault : std::uint8_t {
   overloaded,    ///< the same, of 429 or 503; with Side::proxy: no descriptor, memory or local port
                  ///< was left for a connection to a backend
   client_gone,
+  rate_limited,    ///< the tenant is at a limit of a second, minute or hour, or of concurrent
+                   ///< requests
+  quota_exceeded,  ///< the tenant has used up its amount of a day or month
   flood,
   write_timeout,
   draining,
@@ -67,8 +70,11 @@ struct Error {
   /// True if the reused connection closed before any response: the request was probably not
   /// processed.
   bool idle_close_race = false;
-  /// The time after which a refused client should come back, in milliseconds; 0: not known.
+  /// The time after which a refused client should come back, in milliseconds; 0: not known;
+  /// `never`: the same request will always be refused.
   std::uint32_t retry_after_ms = 0;
+  static constexpr std::uint32_t never = 0xffff'ffff;
+  bool counts_tokens = false;  ///< of `rate_limited`: the limit is one of tokens
   /// The HTTP/2 error code with which the backend reset the stream (RFC 9113, section 7).
   std::optional<std::uint32_t> reset_code = std::nullopt;
   /// True if the backend ended the request after it had waited for more of it from the client.

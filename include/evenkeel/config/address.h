@@ -31,6 +31,18 @@ std::optional<Address> parse_backend_address(std::string_view text, std::string&
 // Reads where a name server is: an IP address, and a port if it is not 53.
 std::optional<Address> parse_name_server(std::string_view text, std::string& why);
 
+// A database of a Redis or Valkey server.
+struct RedisAddress {
+  Address server;  // secure: over TLS
+  std::uint32_t database = 0;
+
+  bool operator==(const RedisAddress&) const = default;
+};
+
+// Reads "redis://host[:port][/database]", or rediss:// for TLS.
+std::optional<RedisAddress> parse_redis_address(std::string_view text, std::string& why);
+std::string to_string(const RedisAddress& address);
+
 // True if the text may be a Host field: "host" or "host:port". If not, `why` says what is wrong.
 bool is_host_field(std::string_view text, std::string& why);
 

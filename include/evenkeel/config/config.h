@@ -441,6 +441,72 @@ struct RouteConfig {
   bool operator==(const RouteConfig&) const = default;
 };
 
+// The period of a limit. A day and a month are those of the calendar, in UTC.
+enum class LimitPeriod : std::uint8_t { second, minute, hour, day, month };
+
+// The most that a limit allows in each period.
+struct LimitRate {
+  std::uint64_t amount = 0;
+  LimitPeriod period = LimitPeriod::minute;
+
+  bool operator==(const LimitRate&) const = default;
+};
+
+// What happens to a request beyond a limit.
+enum class OverLimit {
+  refuse,  // 429
+  batch,   // it is served with the priority `batch`
+};
+
+struct LimitsConfig {
+  std::vector<LimitRate> requests;
+  std::vector<LimitRate> tokens;  // of prompts and outputs together
+  std::vector<LimitRate> input_tokens;
+  std::vector<LimitRate> output_tokens;
+  std::uint32_t concurrent = 0;  // requests at a time; 0: any number
+  double burst = 1;  // share of a second's, minute's or hour's amount that may come at once
+  OverLimit over = OverLimit::refuse;
+
+  // True if something counts tokens.
+  bool count_tokens() const {
+    return !tokens.empty() || !input_tokens.empty() || !output_tokens.empty();
+  }
+  bool operator==(const LimitsConfig&) const = default;
+};
+
+// The most limits that one request may be subject to.
+inline constexpr std::size_t max_limits_of_request = 32;
+
+// Limits for each of several subjects, such as each address of a client.
+struct RateLimitConfig : LimitsConfig {
+  // What tells subjects apart: tenant, model, address, header:NAME, in lower case. A request
+  // without one of them is not limited.
+  std::vector<std::string> by;
+  std::vector<std::string> models;  // globs; empty: requests for all models, or none
+
+  bool operator==(const RateLimitConfig&) const = default;
+};
+
+// What limits do while the shared state does not answer in time.
+enum class StoreFailure {
+  local,   // each replica grants its share of them
+  open,    // they do not hold
+  closed,  // requests with limits are refused
+};
+
+// Where the replicas of the daemon keep what they share: the use of limits.
+struct SharedStateConfig {
+  RedisAddress redis;
+  std::string user;           // empty: the default user
+  std::string password_file;  // empty: none
+  std::optional<PoolTlsConfig> tls;
+  milliseconds timeout{5};  // the longest that a request waits for an answer
+  StoreFailure on_failure = StoreFailure::local;
+  std::uint32_t replicas = 1;  // that share it
+
+  bool operator==(const SharedStateConfig&) const = default;
+};
+
 // A tenant, whose requests are known by their API key, or as a trusted proxy says.
 struct TenantConfig {
   std::string name;
@@ -448,6 +514,7 @@ struct TenantConfig {
   double weight = 1;  // its share of the engines' time, against other tenants that wait
   // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
+  LimitsConfig limits;
 
   bool operator==(const TenantConfig&) const = default;
 };
@@ -536,6 +603,8 @@ struct Config {
   // everything to the only pool.
   std::vector<RouteConfig> routes;
   std::vector<TenantConfig> tenants;
+  std::vector<RateLimitConfig> rate_limits;
+  std::optional<SharedStateConfig> shared_state;
   AccessLogConfig access_log;
   LogConfig log;
   TracingConfig tracing;
