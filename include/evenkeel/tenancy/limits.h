@@ -1,0 +1,151 @@
+// The limits of a file, and what each request takes of them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/pool_allocator.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/tenancy/output_estimates.h"
+#include "evenkeel/tenancy/quota_store.h"
+#include "evenkeel/tenancy/quota_table.h"
+
+namespace evenkeel {
+
+enum class LimitUnit : std::uint8_t { requests, tokens, input_tokens, output_tokens, concurrent };
+
+/// The word of a unit in the file, such as "input_tokens".
+std::string_view to_string(LimitUnit unit);
+bool counts_tokens(LimitUnit unit);
+
+/// One limit of the file.
+struct Limit {
+  LimitUnit unit = LimitUnit::requests;
+  OverLimit over = OverLimit::refuse;
+  Quota quota;          ///< of `concurrent`: the amount alone counts
+  Quota local;          ///< this replica's share of it
+  std::string subject;  ///< whose it is: "for each address"; empty: one tenant's
+};
+
+/// The text of a limit: "600 requests per minute".
+std::string text_of(const Limit& limit);
+
+/// A limit as it applies to one request: `key` is that of the quota of its subject.
+struct AppliedLimit {
+  const Limit* limit;
+  std::uint64_t key;
+};
+using AppliedLimits = std::array<AppliedLimit, max_limits_of_request>;
+
+/// The limits that a file names. Immutable.
+class LimitTable {
+ public:
+  explicit LimitTable(const Config& config);
+
+  bool is_empty() const { return limits_.empty() && rules_.empty(); }
+  /// The limits of the tenant with this position in the file, from 1; of 0: none.
+  std::span<const Limit> of_tenant(std::uint32_t number) const {
+    return number < tenants_.size() ? tenants_[number] : std::span<const Limit>();
+  }
+  /// Writes the limits that apply to a request, and returns how many there are.
+  std::size_t find(const Request& request, AppliedLimits& limits) const;
+
+ private:
+  /// An entry of `rate_limits`.
+  struct Rule {
+    std::vector<std::string> by;
+    std::vector<std::string> models;
+    std::vector<Limit> limits;
+  };
+
+  std::vector<Limit> limits_;
+  std::vector<std::span<const Limit>> tenants_;  // by number
+  std::vector<Rule> rules_;
+};
+
+/// What all workers, and all versions of the file, know of the use of limits.
+struct LimitUse {
+  static constexpr std::size_t max_quotas = 65536;  // 1 MiB
+
+  QuotaTable quotas{max_quotas};
+  OutputEstimates outputs;
+};
+
+/// The tokens of a request.
+struct TokenUse {
+  std::uint64_t input = 0;
+  std::uint64_t output = 0;
+};
+
+/// Why a request is refused.
+struct LimitRefusal {
+  const Limit* limit = nullptr;  ///< null: the shared state does not answer
+  QuotaState state;
+  std::uint64_t amount = 0;  ///< what the request asked for
+};
+
+/// Where a request stands with that of its limits of one kind of which least is left.
+struct LimitStanding {
+  std::uint64_t limit = 0;  ///< 0: it has none
+  std::uint64_t remaining = 0;
+  Duration reset{};
+};
+
+/// What one request has taken of its limits. Its destructor settles them with what it has used.
+///
+/// Thread: one worker's. REQUIRES: table and use outlive it.
+class Reservation : public Pooled {
+ public:
+  /// Finds the limits of the request.
+  Reservation(LimitUse& use, const LimitTable& table, const Request& request)
+      : use_(use), count_(table.find(request, limits_)) {}
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+  ~Reservation();
+
+  /// True if the request has no limits.
+  bool is_empty() const { return count_ == 0; }
+  /// Takes what the request is likely to use. If one limit refuses it, nothing is taken of the
+  /// others. Once, and before anything else.
+  std::optional<LimitRefusal> take(const TokenUse& estimate, const QuotaTime& time);
+  /// Does what `take` does with the quotas of all replicas.
+  Task<std::optional<LimitRefusal>> take_shared(QuotaStore& store, StoreFailure on_failure,
+                                                TokenUse estimate, QuotaTime time);
+  /// The request has used so much. Without it, it has used no tokens.
+  void set_used(const TokenUse& used) { used_ = used; }
+
+  /// True if the request is beyond a limit that lowers its priority.
+  bool is_over() const { return is_over_; }
+  const LimitStanding& requests() const { return requests_; }
+  const LimitStanding& tokens() const { return tokens_; }
+
+ private:
+  enum class Part : std::uint8_t { concurrency, rates };
+  std::optional<LimitRefusal> take_part(Part part, const QuotaTime& time);
+  std::optional<LimitRefusal> take_one(std::size_t number, const QuotaTime& time);
+  std::optional<LimitRefusal> accept(const std::vector<std::size_t>& numbers,
+                                     const std::vector<QuotaState>& states, const QuotaTime& time);
+  std::optional<LimitRefusal> judge(std::size_t number, const QuotaState& state);
+  void release(const TokenUse& used, std::uint64_t requests, const QuotaTime& time);
+
+  LimitUse& use_;
+  AppliedLimits limits_;  // NOLINT(*-member-init): `count_` of them are
+  const std::size_t count_;
+  std::uint32_t held_ = 0;  // a bit for each limit of which something is taken
+  bool is_over_ = false;
+  QuotaStore* store_ = nullptr;  // of which the rates are taken; null: none
+  TokenUse estimate_;
+  TokenUse used_;
+  QuotaTime taken_at_{};
+  LimitStanding requests_;
+  LimitStanding tokens_;
+};
+
+}  // namespace evenkeel
