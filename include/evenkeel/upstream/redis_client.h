@@ -1,0 +1,118 @@
+// A connection to a Redis or Valkey server, for one worker.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/high_resolution_timer.h"
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/task.h"
+#include "evenkeel/upstream/connector.h"
+
+namespace evenkeel {
+
+/// A reply in RESP2, the protocol of Redis.
+struct RedisReply {
+  enum class Kind : std::uint8_t { text, error, integer, null, list };
+
+  Kind kind = Kind::null;
+  std::string text;  ///< of a text or an error
+  std::int64_t integer = 0;
+  std::vector<RedisReply> items;
+
+  bool operator==(const RedisReply&) const = default;
+};
+
+/// What `parse_redis_reply` has found.
+enum class RedisParse : std::uint8_t { reply, incomplete, malformed };
+/// Takes one reply from the front of `bytes`, if all of it is there.
+RedisParse parse_redis_reply(std::string_view& bytes, RedisReply& reply);
+
+/// Appends a command of these words.
+void append_redis_command(std::string& out, std::initializer_list<std::string_view> first,
+                          const std::vector<std::string>& rest = {});
+
+struct RedisOptions {
+  std::vector<Endpoint> addresses;
+  ConnectorOptions connector;
+  std::string user;  ///< empty: the default user
+  std::string password;
+  std::uint32_t database = 0;
+  Duration timeout{};  ///< the longest that a request waits for a reply
+
+  bool operator==(const RedisOptions&) const = default;
+};
+
+/// Sends scripts to a server over one connection, without waiting for the reply to one before it
+/// sends the next. Connects in the background, again and again where the server is away. While
+/// there is no connection, or the server has been too slow, a call returns at once; a slow server
+/// is tried with one call every 100 ms.
+///
+/// Thread: the loop's. Outlives its calls.
+class RedisClient {
+ public:
+  /// `scripts`: what can be called, in Lua. `logs`: whether this one logs when the server is away;
+  /// false for all workers but one.
+  RedisClient(Loop& loop, RedisOptions options, std::vector<std::string> scripts, bool logs);
+  RedisClient(const RedisClient&) = delete;
+  RedisClient& operator=(const RedisClient&) = delete;
+  ~RedisClient();
+
+  const RedisOptions& options() const { return options_; }
+  /// Calls a script by its number. `words`: the number of keys, the keys, the arguments. Nothing:
+  /// no reply in time, or an error.
+  Task<std::optional<RedisReply>> call(std::size_t script, std::vector<std::string> words);
+  /// Calls it without waiting for the reply. False: there is no connection.
+  bool tell(std::size_t script, const std::vector<std::string>& words);
+
+ private:
+  /// A call that waits for its reply.
+  struct Call {
+    Call(Loop& loop, Instant until, std::deque<Call*>& others)
+        : answered(loop), deadline(until), calls(others) {}
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    ~Call() { std::ranges::replace(calls, this, static_cast<Call*>(nullptr)); }
+
+    Signal answered;
+    const Instant deadline;
+    std::deque<Call*>& calls;
+    std::optional<RedisReply> reply;
+  };
+
+  Task<void> run();
+  Task<bool> greet();
+  Task<std::optional<RedisReply>> read_reply();
+  Task<void> flush();
+  bool may_send() const;
+  void send(std::size_t script, const std::vector<std::string>& words, Call* call);
+  void deliver(RedisReply reply);
+  void expire();
+  void disconnect();
+
+  Loop& loop_;
+  const bool logs_;
+  const RedisOptions options_;
+  const std::vector<std::string> scripts_;
+  Connector connector_;
+  std::unique_ptr<Socket> socket_;       // null: not connected
+  std::vector<std::string> script_ids_;  // SHA-1; empty: not greeted yet
+  std::string received_;
+  std::string unsent_;
+  std::deque<Call*> calls_;  // in the order of their replies; null: does not wait
+  Instant slow_until_{};     // no call before, unless the server answers
+  bool is_slow_ = false;
+  Signal never_;
+  MethodHighResolutionTimer<&RedisClient::expire> timer_;
+  Task<void> flushing_;
+  Task<void> running_;
+};
+
+}  // namespace evenkeel
