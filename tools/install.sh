@@ -13,7 +13,7 @@ to_build=(g++ make cmake ninja-build ccache mold pkg-config libyaml-cpp-dev libs
   libcli11-dev libsimdjson-dev libxxhash-dev libssl-dev libnghttp2-dev libc-ares-dev zlib1g-dev libzstd-dev
   libprotobuf-dev protobuf-compiler "$boost" prometheus-cpp-dev)
 to_test=(libgtest-dev libgmock-dev python3 python3-jsonschema python3-yaml python3-venv
-  python3-hpack "$libpython" chromium curl zsh fish mandoc openssl nghttp2-client nghttp2-server prometheus)
+  python3-hpack "$libpython" chromium curl zsh fish mandoc openssl nghttp2-client nghttp2-server prometheus redis-server)
 to_use_clang=(clang-19 libclang-rt-19-dev)
 to_bench=(nginx haproxy nghttp2-client nghttp2-proxy nghttp2-server valgrind strace openssl python3)
 to_package=(dpkg-dev python3 xz-utils)

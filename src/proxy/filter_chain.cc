@@ -32,8 +32,9 @@ bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.e
 
 /// Builds the list from the innermost filter to the outermost: a line and its reason for each.
 FilterChain::FilterChain(const Config& config, PlanPools& pools, TokenEstimates& estimates,
-                         const WorkerContext& worker, std::uint64_t seed,
-                         const PlacementNeeds& needs, bool reads_bodies, Handler& placing)
+                         LimitUse* limit_use, QuotaStore* quota_store, const WorkerContext& worker,
+                         std::uint64_t seed, const PlacementNeeds& needs, bool reads_bodies,
+                         Handler& placing)
     : access_log_(worker.recorder),
       grpc_(worker.loop),
       forwarding_headers_(seed, config.listeners) {
@@ -59,6 +60,11 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, TokenEstimates&
     first_ =
         in_front_of(*first_, observe_.emplace(worker.loop, worker.metrics(),
                                               worker.metrics_registry.label_index(), estimates));
+  }
+  // Limits: behind what tells how much a request asks for, in front of what counts its answer.
+  if (limit_use != nullptr && !LimitTable(config).is_empty())
+    first_ = in_front_of(*first_, limits_.emplace(config, *limit_use, quota_store));
+  if (reads_bodies) {
     // Body: what a request asks of a model is known where its route, pool or backend is chosen.
     first_ = in_front_of(*first_,
                          inspect_.emplace(worker.metrics(), estimates, inspection_options(config),

@@ -10,6 +10,7 @@
 #include "evenkeel/filter/forwarding_headers.h"
 #include "evenkeel/filter/grpc.h"
 #include "evenkeel/filter/inspect.h"
+#include "evenkeel/filter/limits.h"
 #include "evenkeel/filter/observe.h"
 #include "evenkeel/filter/rewrite.h"
 #include "evenkeel/filter/trace.h"
@@ -27,8 +28,8 @@ class FilterChain {
   /// Sets PlanPool::first. `reads_bodies`: some requests are read before they are placed. All that
   /// is passed outlives the chain.
   FilterChain(const Config& config, PlanPools& pools, TokenEstimates& estimates,
-              const WorkerContext& worker, std::uint64_t seed, const PlacementNeeds& needs,
-              bool reads_bodies, Handler& placing);
+              LimitUse* limit_use, QuotaStore* quota_store, const WorkerContext& worker,
+              std::uint64_t seed, const PlacementNeeds& needs, bool reads_bodies, Handler& placing);
   FilterChain(const FilterChain&) = delete;
   FilterChain& operator=(const FilterChain&) = delete;
 
@@ -51,6 +52,7 @@ class FilterChain {
   std::optional<TraceFilter> trace_;
   std::optional<InspectFilter> inspect_;
   std::optional<ObserveFilter> observe_;
+  std::optional<LimitsFilter> limits_;
   std::deque<RewriteFilter> rewrites_;
   std::deque<Fallback> fallbacks_;
   std::deque<Stage> stages_;

@@ -5,6 +5,7 @@
 
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
+#include "evenkeel/upstream/redis_quotas.h"
 #include "proxy/filter_chain.h"
 #include "proxy/model_directory.h"
 #include "proxy/ollama_lists.h"
@@ -21,6 +22,16 @@ std::unique_ptr<ModelDirectory> model_directory_of(const Config& config,
   if (worker.models == nullptr) return nullptr;
   auto directory = std::make_unique<ModelDirectory>(config, *worker.models);
   return directory->is_needed() ? std::move(directory) : nullptr;
+}
+
+/// The quotas of all replicas, with the predecessor's connection if it is to the same server; null:
+/// there are none.
+std::shared_ptr<RedisQuotas> quotas_of(const PoolSet& pool_set, const WorkerContext& worker,
+                                       const std::shared_ptr<RedisQuotas>& before) {
+  const auto& options = pool_set.shared_state();
+  if (!options || pool_set.limit_use() == nullptr) return nullptr;
+  if (before != nullptr && before->options() == *options) return before;
+  return std::make_shared<RedisQuotas>(worker.loop, *options, worker.index == 0);
 }
 
 /// True for a request for a list of models that no single backend is to answer.
@@ -60,12 +71,14 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   routes_ = std::make_unique<RouteTable>(*config_, *pools_, label_uses_,
                                          worker.metrics_registry.label_index(), rng());
   if (!config_->tenants.empty()) tenants_ = std::make_unique<Tenants>(*config_, label_uses_);
+  quotas_ = quotas_of(*pool_set_, worker, predecessor == nullptr ? nullptr : predecessor->quotas_);
   model_directory_ = model_directory_of(*config_, worker);
   if (config_->pools.size() > 1) {
     ollama_lists_ = std::make_unique<OllamaLists>(*config_, *pools_, worker.loop, worker.metrics());
   }
-  chain_ = std::make_unique<FilterChain>(*config_, *pools_, pool_set_->token_estimates(), worker,
-                                         rng(), *routes_, routes_->reads_bodies(), *placing_);
+  chain_ = std::make_unique<FilterChain>(*config_, *pools_, pool_set_->token_estimates(),
+                                         pool_set_->limit_use(), quotas_.get(), worker, rng(),
+                                         *routes_, routes_->reads_bodies(), *placing_);
 }
 
 Plan::~Plan() = default;

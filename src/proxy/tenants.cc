@@ -59,9 +59,11 @@ Tenants::Tenants(const Config& config, LabelUses& label_uses)
           [](const ListenerConfig& listener) { return !listener.tenant_header.empty(); })),
       seed_(random_seed()),
       seen_keys_(max_seen_keys) {
+  std::uint32_t number = 0;
   for (const TenantConfig& each : config.tenants) {
     const auto [tenant, is_new] =
         tenants_.emplace(each.name, RequestTenant{.name = each.name,
+                                                  .number = ++number,
                                                   .index = label_uses.tenant(each.name),
                                                   .weight = each.weight,
                                                   .max_priority = each.priority});

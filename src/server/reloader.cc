@@ -42,6 +42,7 @@ std::set<std::string> hosts_of(const Config& config) {
   for (const PoolConfig& pool : config.pools) {
     for (const BackendConfig& backend : pool.backends) hosts.insert(backend.address.host);
   }
+  if (config.shared_state) hosts.insert(config.shared_state->redis.server.host);
   return hosts;
 }
 
@@ -355,6 +356,7 @@ void Reloader::restore(SavedState state, const Config& config) {
   restored_schedulers_.engines = std::move(state.engines);
   restored_schedulers_.tokenizers = std::move(state.tokenizers);
   restored_schedulers_.sessions = std::move(state.sessions);
+  restored_schedulers_.quotas = std::move(state.quotas);
   age_schedulers(restored_schedulers_, std::chrono::duration_cast<Duration>(passed));
   overrides_.restore(std::move(state), config);
 }

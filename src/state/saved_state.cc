@@ -284,6 +284,11 @@ std::string to_bytes(const SavedState& state) {
     part.set_bytes_per_token(each.bytes_per_token);
     part.set_rough(each.rough);
   }
+  for (const QuotaTable::Saved& each : state.quotas) {
+    state::Quota& part = *message.add_quotas();
+    part.set_key(each.key);
+    part.set_value(each.value);
+  }
   std::string bytes(first_words);
   bytes.append(checksum_digits, ' ').append("\n");
   const std::size_t head = bytes.size();
@@ -314,6 +319,8 @@ Result<SavedState> parse_state(std::string_view bytes) {
                                 .bytes_per_token = number(each.bytes_per_token()),
                                 .rough = each.rough()});
   }
+  for (const state::Quota& each : message.quotas())
+    state.quotas.push_back({.key = each.key(), .value = each.value()});
   return state;
 }
 

@@ -133,6 +133,45 @@ Result<std::string> authorization_of(const BackendConfig& backend, const Resolve
   return std::move(key.error());
 }
 
+/// `before`: of the predecessor, or null.
+Result<RedisOptions> redis_options_of(const SharedStateConfig& config,
+                                      const BuildInputs& build_inputs,
+                                      const std::optional<RedisOptions>* before) {
+  const bool keeps_files = !build_inputs.reload_files && before != nullptr && before->has_value();
+  RedisOptions options{.addresses = build_inputs.find(config.redis.server),
+                       .connector = {.server_name = config.redis.server.host},
+                       .user = config.user,
+                       .password = {},
+                       .database = config.redis.database,
+                       .timeout = config.timeout};
+  if (keeps_files) {
+    options.password = (*before)->password;
+    options.connector = (*before)->connector;
+    return options;
+  }
+  if (!config.password_file.empty()) {
+    auto password = read_api_key(config.password_file);
+    if (!password) {
+      password.error().detail =
+          "shared_state.password_file: '" + config.password_file + "' " + password.error().detail;
+      return std::move(password.error());
+    }
+    options.password = std::move(*password);
+  }
+  if (!config.tls && !config.redis.server.secure) return options;
+  auto tls = TlsClientContext::build(
+      config.tls.value_or(PoolTlsConfig{}),
+      before == nullptr || !before->has_value() ? nullptr : (*before)->connector.tls);
+  if (!tls) {
+    tls.error().detail = "shared_state.tls: " + tls.error().detail;
+    return std::move(tls.error());
+  }
+  options.connector.tls = std::move(*tls);
+  if (!options.connector.tls->server_name().empty())
+    options.connector.server_name = options.connector.tls->server_name();
+  return options;
+}
+
 }  // namespace
 
 BackendHost host_of_backend(const PoolConfig& pool, const BackendConfig& backend) {
@@ -152,6 +191,15 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
   auto pool_set = std::make_shared<PoolSet>();
   pool_set->token_estimates_ =
       predecessor == nullptr ? std::make_shared<TokenEstimates>() : predecessor->token_estimates_;
+  if (predecessor != nullptr) pool_set->limit_use_ = predecessor->limit_use_;
+  if (pool_set->limit_use_ == nullptr && !LimitTable(config).is_empty())
+    pool_set->limit_use_ = std::make_shared<LimitUse>();
+  if (config.shared_state) {
+    auto options = redis_options_of(*config.shared_state, build_inputs,
+                                    predecessor == nullptr ? nullptr : &predecessor->shared_state_);
+    if (!options) return std::move(options.error());
+    pool_set->shared_state_ = std::move(*options);
+  }
   for (const ListenerConfig& listener : config.listeners) {
     if (!listener.tls) continue;
     auto tls = tls_for(listener, build_inputs, predecessor);

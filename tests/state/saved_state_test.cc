@@ -93,7 +93,9 @@ const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                       .engines = {{gpu1, some_engine()}, {gpu2, {.finished = 3}}},
                       .sessions = {{"chat", some_sessions()}},
                       .tokenizers = {{.model = 0xfeedULL << 40, .bytes_per_token = 4.5},
-                                     {.model = 7, .bytes_per_token = 3, .rough = true}}};
+                                     {.model = 7, .bytes_per_token = 3, .rough = true}},
+                      .quotas = {{.key = 0x8000'0000'0000'0001, .value = -5},
+                                 {.key = 2, .value = std::int64_t{1} << 60}}};
 
 std::string with_checksum(const std::string& message) {
   return fmt::format("evenkeel state 3 {:016x}\n{}", hash_of(message), message);

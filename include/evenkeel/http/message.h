@@ -65,6 +65,7 @@ BodyPtr make_body(std::string bytes);
 /// The tenant of a request.
 struct RequestTenant {
   std::string_view name = {};                 ///< empty: none that the file names
+  std::uint32_t number = 0;                   ///< its position in the file, from 1; 0: none
   std::uint32_t index = 0;                    ///< of LabelIndex; 0: the file names none
   double weight = 1;                          ///< its share of the engines' time
   std::optional<Priority> max_priority = {};  ///< of its requests; nothing: any

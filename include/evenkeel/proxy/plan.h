@@ -26,6 +26,7 @@ class FilterChain;
 class ModelDirectory;
 class OllamaLists;
 class PlanPools;
+class RedisQuotas;
 class RouteTable;
 class Tenants;
 
@@ -73,6 +74,7 @@ class Plan final : public Handler {
   std::unique_ptr<PlanPools> pools_;
   std::unique_ptr<RouteTable> routes_;
   std::unique_ptr<Tenants> tenants_;                 // null: the file names none
+  std::shared_ptr<RedisQuotas> quotas_;              // null: no replicas share any
   std::unique_ptr<ModelDirectory> model_directory_;  // null: backends answer GET /v1/models
   std::unique_ptr<OllamaLists> ollama_lists_;        // null: there is one pool
   std::unique_ptr<Handler> placing_;

@@ -14,6 +14,7 @@
 #include "evenkeel/pool/affinity_table.h"
 #include "evenkeel/pool/learned_state.h"
 #include "evenkeel/scheduler/learned_scheduler.h"
+#include "evenkeel/tenancy/quota_table.h"
 #include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
@@ -51,6 +52,8 @@ struct SavedState {
   std::map<std::string, std::vector<AffinityTable::Saved>> sessions;
   /// What was learned of the tokenizers of models: schedulers reckon in tokens.
   std::vector<TokenEstimates::Learned> tokenizers;
+  /// What is used of limits.
+  std::vector<QuotaTable::Saved> quotas;
 
   bool operator==(const SavedState&) const = default;
 };

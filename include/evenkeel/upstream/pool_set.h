@@ -20,7 +20,9 @@
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
 #include "evenkeel/pool/pool.h"
+#include "evenkeel/tenancy/limits.h"
 #include "evenkeel/upstream/link_pool.h"
+#include "evenkeel/upstream/redis_client.h"
 
 namespace evenkeel {
 
@@ -92,6 +94,12 @@ class PoolSet {
   /// What engines have taught of their tokenizers; the same object in all sets of the process.
   TokenEstimates& token_estimates() const { return *token_estimates_; }
 
+  /// The use of limits; the same object in all sets of the process. Null: no file had limits yet.
+  LimitUse* limit_use() const { return limit_use_.get(); }
+
+  /// The server that replicas share; nothing: there is none.
+  const std::optional<RedisOptions>& shared_state() const { return shared_state_; }
+
   /// The pools in the order of the file.
   const std::vector<PoolEntry>& pools() const { return pools_; }
   /// The TLS settings of a listener; null: no TLS.
@@ -106,6 +114,8 @@ class PoolSet {
   const PoolEntry* find(std::string_view pool) const;
 
   std::shared_ptr<TokenEstimates> token_estimates_;
+  std::shared_ptr<LimitUse> limit_use_;
+  std::optional<RedisOptions> shared_state_;
   std::vector<PoolEntry> pools_;
   std::unordered_map<std::string_view, std::size_t> numbers_;  // of pools, by name
   std::map<std::string, std::shared_ptr<const TlsServerContext>, std::less<>> listeners_;

@@ -1,0 +1,210 @@
+#include "evenkeel/filter/limits.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "evenkeel/base/rfc3339.h"
+#include "evenkeel/http/status.h"
+
+namespace evenkeel {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// The size of a token, for text whose tokens nothing else tells.
+constexpr std::uint64_t bytes_per_token = 4;
+
+TokenUse estimate_of(const Request& request, const OutputEstimates& outputs) {
+  const InferenceInfo* const inference = request.info.inference.get();
+  if (inference != nullptr) {
+    return {.input = inference->request.estimated_prompt_tokens,
+            .output = outputs.tokens_of(inference->request)};
+  }
+  const std::uint64_t bytes = request.body == nullptr ? 0 : request.body->length().value_or(0);
+  return {.input = bytes / bytes_per_token};
+}
+
+/// What an answered request has used, as far as it has been answered.
+TokenUse used_by(const RequestInfo& info) {
+  if (info.inference == nullptr) {
+    return {.input = info.outcome.bytes_in / bytes_per_token,
+            .output = info.outcome.bytes_out / bytes_per_token};
+  }
+  const InferenceRequest& request = info.inference->request;
+  const InferenceResponse& response = info.inference->response;
+  TokenUse used{.input = response.prompt_tokens.value_or(request.estimated_prompt_tokens),
+                .output = response.completion_tokens.value_or(response.output_events)};
+  // An answer without usage, which is no stream.
+  if (used.output == 0 && !response.completion_tokens && OutputEstimates::are_of(request.task))
+    used.output = info.outcome.bytes_out / bytes_per_token;
+  return used;
+}
+
+/// The body of an answer that may have tokens. Its destructor settles what they take.
+class MeteredBody final : public Body {
+ public:
+  MeteredBody(BodyPtr body, const RequestInfo& info, OutputEstimates& outputs,
+              std::unique_ptr<Reservation> reservation)
+      : reservation_(std::move(reservation)),
+        info_(info),
+        outputs_(outputs),
+        body_(std::move(body)) {}
+  MeteredBody(const MeteredBody&) = delete;
+  MeteredBody& operator=(const MeteredBody&) = delete;
+  ~MeteredBody() override {
+    body_.reset();  // it may still count
+    reservation_->set_used(used_by(info_));
+    if (info_.inference == nullptr) return;
+    if (const auto& counted = info_.inference->response.completion_tokens)
+      outputs_.learn(info_.inference->request, *counted);
+  }
+
+  Task<Result<Chunk>> read() override { return body_->read(); }
+  std::optional<std::uint64_t> length() const override { return body_->length(); }
+  Block take_block() override { return body_->take_block(); }
+
+ private:
+  const std::unique_ptr<Reservation> reservation_;
+  const RequestInfo& info_;
+  OutputEstimates& outputs_;
+  BodyPtr body_;
+};
+
+std::uint32_t milliseconds_of(Duration time) {
+  constexpr auto most = milliseconds(std::numeric_limits<std::uint32_t>::max() - 1);
+  if (time >= most) return static_cast<std::uint32_t>(most.count());
+  return static_cast<std::uint32_t>(std::chrono::ceil<milliseconds>(time).count());
+}
+
+/// Writes a time as OpenAI does: "6m0s", "1.5s", "20ms".
+std::string reset_text(Duration time) {
+  const auto whole = std::chrono::ceil<milliseconds>(time);
+  if (whole < std::chrono::seconds(1)) return std::to_string(whole.count()) + "ms";
+  const auto minutes = std::chrono::floor<std::chrono::minutes>(whole);
+  std::string text;
+  if (minutes.count() >= 60) text += std::to_string(minutes.count() / 60) + "h";
+  if (minutes.count() > 0) text += std::to_string(minutes.count() % 60) + "m";
+  const auto rest = whole - minutes;
+  text += std::to_string(rest.count() / 1000);
+  if (rest.count() % 1000 != 0) {
+    const std::string part = std::to_string(1000 + rest.count() % 1000);
+    text.append(".").append(part, 1, part.find_last_not_of('0'));
+  }
+  return text += "s";
+}
+
+std::string reset_time(Duration time) {
+  return rfc3339(std::chrono::round<std::chrono::seconds>(
+      std::chrono::system_clock::now() +
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(time)));
+}
+
+void add_standing(Response& response, std::string_view unit, const LimitStanding& standing,
+                  ErrorFormat format) {
+  if (standing.limit == 0) return;
+  const bool is_anthropic = format == ErrorFormat::anthropic;
+  const auto add = [&](std::string_view what, const std::string& value) {
+    std::string name(is_anthropic ? "anthropic-ratelimit-" : "x-ratelimit-");
+    name.append(is_anthropic ? unit : what).append("-").append(is_anthropic ? what : unit);
+    response.fields.remove(name);  // of a gateway behind this one
+    response.fields.add_copy(name, value);
+  };
+  add("limit", std::to_string(standing.limit));
+  add("remaining", std::to_string(standing.remaining));
+  add("reset", is_anthropic ? reset_time(standing.reset) : reset_text(standing.reset));
+}
+
+void add_standings(Response& response, const Reservation& reservation, ErrorFormat format) {
+  if (format == ErrorFormat::grpc) return;
+  add_standing(response, "requests", reservation.requests(), format);
+  add_standing(response, "tokens", reservation.tokens(), format);
+}
+
+/// True if the limit starts anew with the calendar.
+bool is_budget(const Limit& limit) { return limit.quota.rate.period >= LimitPeriod::day; }
+
+Error error_of(const LimitRefusal& refusal) {
+  if (refusal.limit == nullptr) {
+    return {.fault = Fault::overloaded,
+            .retry_after_ms = milliseconds_of(refusal.state.retry_after),
+            .detail = "the limits cannot be checked: the shared state does not answer"};
+  }
+  const Limit& limit = *refusal.limit;
+  const bool is_final = refusal.state.retry_after == QuotaState::never_granted;
+  std::string detail = "the limit of " + text_of(limit);
+  if (is_final) {
+    detail += " is less than this request may use: " + std::to_string(refusal.amount) +
+              "; send a shorter prompt or a smaller max_tokens";
+  } else if (counts_tokens(limit.unit)) {
+    detail += " is reached: this request may use " + std::to_string(refusal.amount) + ", " +
+              std::to_string(refusal.state.remaining) + " are left; try again in " +
+              reset_text(refusal.state.retry_after);
+  } else {
+    detail += " is reached; try again in " + reset_text(refusal.state.retry_after);
+  }
+  return {.fault = is_budget(limit) ? Fault::quota_exceeded : Fault::rate_limited,
+          .side = Side::client,
+          .retry_after_ms = is_final ? Error::never : milliseconds_of(refusal.state.retry_after),
+          .counts_tokens = counts_tokens(limit.unit),
+          .detail = std::move(detail)};
+}
+
+}  // namespace
+
+Task<Result<Response>> LimitsFilter::handle(Request& request, Handler& next) {
+  auto reservation = std::make_unique<Reservation>(use_, table_, request);
+  if (reservation->is_empty()) return next.handle(request);
+  const TokenUse estimate = estimate_of(request, use_.outputs);
+  if (store_ != nullptr) return ask_store(request, std::move(reservation), estimate, next);
+  const auto refusal = reservation->take(estimate, QuotaTime::current());
+  return decide(request, refusal, std::move(reservation), next);
+}
+
+Task<Result<Response>> LimitsFilter::ask_store(Request& request,
+                                               std::unique_ptr<Reservation> reservation,
+                                               TokenUse estimate, Handler& next) {
+  const auto refusal =
+      co_await reservation->take_shared(*store_, on_failure_, estimate, QuotaTime::current());
+  auto response = co_await decide(request, refusal, std::move(reservation), next);
+  co_return response;
+}
+
+Task<Result<Response>> LimitsFilter::decide(Request& request,
+                                            const std::optional<LimitRefusal>& refusal,
+                                            std::unique_ptr<Reservation> reservation,
+                                            Handler& next) {
+  if (refusal) return refuse(request, *refusal, *reservation);
+  if (reservation->is_over()) request.info.identity.priority = Priority::batch;
+  return serve(request, std::move(reservation), next);
+}
+
+Result<Response> LimitsFilter::refuse(Request& request, const LimitRefusal& refusal,
+                                      const Reservation& reservation) const {
+  const Error error = error_of(refusal);
+  const ErrorFormat format = error_format_of(request);
+  request.info.outcome.fault = error.fault;
+  request.info.outcome.detail = request.fields.keep(error.detail);
+  Response response = error_response(error, format);
+  add_standings(response, reservation, format);
+  allow_origin(request, response);
+  return response;
+}
+
+/// A response that fails, or that no backend has made, has used no tokens.
+Task<Result<Response>> LimitsFilter::serve(Request& request,
+                                           std::unique_ptr<Reservation> reservation,
+                                           Handler& next) {
+  auto response = co_await next.handle(request);
+  if (!response) co_return response;
+  add_standings(*response, *reservation, error_format_of(request));
+  const bool has_tokens = response->status < 300 && !request.info.outcome.backend.empty();
+  if (response->body == nullptr || !has_tokens) co_return response;
+  response->body = std::make_unique<MeteredBody>(std::move(response->body), request.info,
+                                                 use_.outputs, std::move(reservation));
+  co_return response;
+}
+
+}  // namespace evenkeel
