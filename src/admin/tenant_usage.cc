@@ -1,9 +1,11 @@
 #include "admin/tenant_usage.h"
 
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "evenkeel/base/priority.h"
+#include "evenkeel/tenancy/limits.h"
 
 namespace evenkeel {
 namespace {
@@ -33,6 +35,27 @@ Use use_between(const TenantTotals& before, const TenantTotals& now) {
   return {.requests = rise(now.requests, before.requests),
           .output_tokens = tokens(TokenDirection::output),
           .tokens = tokens(TokenDirection::input) + tokens(TokenDirection::output)};
+}
+
+/// The limits of a tenant, and how much of each is used.
+JsonValue::List limits_document(std::span<const Limit> limits, const LimitUse* use) {
+  const QuotaTime time = QuotaTime::current();
+  JsonValue::List documents;
+  for (const Limit& limit : limits) {
+    const bool is_rate = limit.unit != LimitUnit::concurrent;
+    const QuotaState state = is_rate ? use->quotas.look(limit.quota, 0, time)
+                                     : QuotaState{.used = use->quotas.inside(limit.quota.key)};
+    const auto amount = static_cast<double>(limit.quota.rate.amount);
+    JsonValue document;
+    document.add("limit", text_of(limit));
+    document.add("unit", to_string(limit.unit));
+    document.add("amount", limit.quota.rate.amount);
+    document.add("used", state.used);
+    document.add("used_ratio", static_cast<double>(state.used) / amount);
+    document.add("reset_seconds", is_rate ? JsonValue(seconds_of(state.reset)) : JsonValue());
+    documents.push_back(std::move(document));
+  }
+  return documents;
 }
 
 }  // namespace
@@ -76,8 +99,13 @@ JsonValue::List TenantUsage::document(const RuntimeView& view) const {
   const auto rate = [&](std::uint64_t count) {
     return passed > 0 ? JsonValue(static_cast<double>(count) / passed) : JsonValue();
   };
+  const LimitTable limits(*view.status->config);
+  const LimitUse* const limit_use = view.status->pool_set->limit_use();
+  std::uint32_t number = 0;
   JsonValue::List documents;
   for (const TenantConfig& tenant : tenants) {
+    const auto of_tenant =
+        limit_use == nullptr ? std::span<const Limit>() : limits.of_tenant(++number);
     const TenantTotals totals = found(now, tenant.name);
     const Use use = use_between(found(first.totals, tenant.name), totals);
     JsonValue document;
@@ -96,6 +124,7 @@ JsonValue::List TenantUsage::document(const RuntimeView& view) const {
     document.add("tokens_ratio", all_tokens == 0 ? JsonValue()
                                                  : JsonValue(static_cast<double>(use.tokens) /
                                                              static_cast<double>(all_tokens)));
+    document.add("limits", limits_document(of_tenant, limit_use));
     documents.push_back(std::move(document));
   }
   return documents;

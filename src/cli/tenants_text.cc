@@ -1,5 +1,6 @@
 #include "cli/tenants_text.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -11,7 +12,15 @@ constexpr auto left = TableColumn::Align::left;
 
 std::string ratio_text(const JsonValue& ratio) { return percent_text(ratio.number()); }
 
-constexpr std::array<DocumentColumn, 11> tenant_columns = {{
+/// The limit of which most is used.
+std::string limits_text(const JsonValue& limits) {
+  const auto used = [](const JsonValue& limit) { return limit["used_ratio"].number().value_or(0); };
+  const auto tightest = std::ranges::max_element(limits.items(), {}, used);
+  if (tightest == limits.items().end()) return "-";
+  return percent_text(used(*tightest)) + " of " + (*tightest)["limit"].text();
+}
+
+constexpr std::array<DocumentColumn, 12> tenant_columns = {{
     {{"TENANT", left}, "name", plain_text},
     {{"WEIGHT", right, 4}, "weight", count_text},
     {{"PRIORITY", left, 5}, "priority", word_text},
@@ -23,6 +32,7 @@ constexpr std::array<DocumentColumn, 11> tenant_columns = {{
     {{"REQUESTS", right, 6}, "requests_total", count_text},
     {{"IN TOKENS", right, 8}, "input_tokens_total", count_text},
     {{"OUT TOKENS", right, 7}, "output_tokens_total", count_text},
+    {{"LIMIT USED", left, 2}, "limits", limits_text},
 }};
 
 }  // namespace

@@ -99,6 +99,12 @@ export class SessionView extends Polled {
   }
 }
 
+/** The limit of which most is used. */
+function limitUsed(limits) {
+  const tightest = limits.reduce((most, each) => (each.used_ratio > (most?.used_ratio ?? -1) ? each : most), null);
+  return tightest ? share(tightest.used_ratio, `${percent(tightest.used_ratio)} of ${tightest.limit}`) : "none";
+}
+
 export class TenantView extends Polled {
   constructor({body, counted}) {
     super();
@@ -121,6 +127,7 @@ export class TenantView extends Polled {
       ["Share of tokens", (t) => share(t.tokens_ratio, percent(t.tokens_ratio))],
       ["Requests", (t) => count(t.requests_total), true], ["Input tokens", (t) => count(t.input_tokens_total), true],
       ["Output tokens", (t) => count(t.output_tokens_total), true],
+      ["Limit used", (t) => limitUsed(t.limits)],
     ], rows)));
   }
 }
