@@ -78,6 +78,25 @@ constexpr std::array<FaultEntry, fault_count> entries = {{
      .meaning = "An HTTP version other than 1.0, 1.1 and 2.",
      .cause = "A client of another protocol on this port.",
      .cure = "Check the client's address and protocol."},
+    {.fault = unauthorized,
+     .word = "unauthorized",
+     .side = "client",
+     .meaning = "The route wants an API key, and the request has none, or none that counts.",
+     .cause = "A client without a key, a key that was revoked or has expired, a key of another "
+              "server.",
+     .cure = "The message says whether a key was missing, unknown or expired; `evenkeel key list "
+             "--file F` lists those that count, and `evenkeel key create` makes one "
+             "([API keys](security.md#api-keys))."},
+    {.fault = model_not_allowed,
+     .word = "model_not_allowed",
+     .side = "client",
+     .meaning =
+         "The API key, or its tenant, is for some models only, and the request names another "
+         "one, or none.",
+     .cause = "`models` of the tenant or of the key; a request that names no model.",
+     .cure = "`GET /v1/models` lists what the key is for; add the model to `tenants[].models`, or "
+             "create a key with other `--models` "
+             "([which models a key is for](security.md#which-models-a-key-is-for))."},
     {.fault = no_route,
      .word = "no_route",
      .side = "client",

@@ -18,8 +18,9 @@ std::string_view openai_type(const Error& error) {
   }
   const int status = status_of(error.fault);
   switch (status) {
-    case 404:
     case 400:
+    case 401:
+    case 404:
     case 405:
     case 408:
     case 413:
@@ -28,6 +29,7 @@ std::string_view openai_type(const Error& error) {
     case 431:
     case 501:
     case 505: return "invalid_request_error";
+    case 403: return "permission_error";
     case 429: return "overloaded";
     case 503: return "service_unavailable";
     case 502:
@@ -39,6 +41,7 @@ std::string_view openai_type(const Error& error) {
 /// OpenAI's error `code`: its own word for a fault that it has, too.
 std::string_view openai_code(Fault fault) {
   switch (fault) {
+    case Fault::unauthorized: return "invalid_api_key";
     case Fault::rate_limited: return "rate_limit_exceeded";
     case Fault::quota_exceeded: return "insufficient_quota";
     default: return to_string(fault);
@@ -71,6 +74,8 @@ bool is_below(std::string_view path, std::string_view prefix) {
 int status_of(Fault fault) {
   switch (fault) {
     case Fault::bad_request: return 400;
+    case Fault::unauthorized: return 401;
+    case Fault::model_not_allowed: return 403;
     case Fault::no_route:
     case Fault::model_not_found:
     case Fault::session_lost: return 404;
@@ -258,8 +263,9 @@ std::string error_object(const Error& error, ErrorFormat format) {
       append_json_string(object, detail_of(error, status));
       object += R"(,"type":")";
       object += openai_type(error);
-      object += error.fault == Fault::model_not_found ? R"(","param":"model","code":")"
-                                                      : R"(","param":null,"code":")";
+      object += error.fault == Fault::model_not_found || error.fault == Fault::model_not_allowed
+                    ? R"(","param":"model","code":")"
+                    : R"(","param":null,"code":")";
       object += openai_code(error.fault);
       object += "\"}}";
       break;
@@ -325,6 +331,7 @@ Response error_response(const Error& error, ErrorFormat format) {
   }
   response.fields.add("content-type", type);
   response.fields.add("x-evenkeel-reason", word);
+  if (status == 401) response.fields.add("www-authenticate", "Bearer");
   if (says_when) {
     if (!is_final) {
       const std::uint32_t seconds = retry_after_ms / 1000 + (retry_after_ms % 1000 != 0 ? 1 : 0);

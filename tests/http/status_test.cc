@@ -62,6 +62,10 @@ TEST(Status, IsTheStandardOneForTheFault) {
   EXPECT_EQ(status_of(Fault::bad_request), 400);
   EXPECT_EQ(status_of(Fault::no_route), 404);
   EXPECT_EQ(status_of(Fault::model_not_found), 404);
+  EXPECT_EQ(status_of(Fault::unauthorized), 401);
+  EXPECT_EQ(status_of(Fault::model_not_allowed), 403);
+  EXPECT_EQ(grpc_status_of(Fault::unauthorized), GrpcStatus::unauthenticated);
+  EXPECT_EQ(grpc_status_of(Fault::model_not_allowed), GrpcStatus::permission_denied);
   EXPECT_EQ(status_of(Fault::method_not_allowed), 405);
   EXPECT_EQ(status_of(Fault::header_timeout), 408);
   EXPECT_EQ(status_of(Fault::body_timeout), 408);
@@ -122,6 +126,26 @@ TEST(ErrorResponse, HasAnthropicsShapeOnMessages) {
   EXPECT_EQ(body(Fault::first_byte_timeout), expected("timeout_error"));
   EXPECT_EQ(body(Fault::backend_closed), expected("api_error"));
   EXPECT_EQ(body(Fault::internal), expected("api_error"));
+}
+
+TEST(ErrorResponse, SaysThatAKeyIsWrongAsTheApiDoes) {
+  const Error error{.fault = Fault::unauthorized, .detail = "No key."};
+  EXPECT_EQ(
+      answer_to(error, "/v1/chat/completions").body,
+      R"({"error":{"message":"No key.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}})");
+  EXPECT_EQ(answer_to(error, "/v1/messages").body,
+            R"({"type":"error","error":{"type":"authentication_error","message":"No key."}})");
+  EXPECT_EQ(answer_to(error, "/v2/models/x/infer").body, R"({"error":"No key."})");
+  EXPECT_EQ(error_response(error, ErrorFormat::openai).fields.value("www-authenticate"), "Bearer");
+}
+
+TEST(ErrorResponse, SaysThatAModelIsNotAllowedAsTheApiDoes) {
+  const Error error{.fault = Fault::model_not_allowed, .detail = "Not yours."};
+  EXPECT_EQ(
+      answer_to(error, "/v1/chat/completions").body,
+      R"({"error":{"message":"Not yours.","type":"permission_error","param":"model","code":"model_not_allowed"}})");
+  EXPECT_EQ(answer_to(error, "/v1/messages").body,
+            R"({"type":"error","error":{"type":"permission_error","message":"Not yours."}})");
 }
 
 TEST(ErrorResponse, SaysThatAModelDoesNotExistAsTheApiDoes) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/api_key.h"
 #include "evenkeel/base/attempt_list.h"
 #include "evenkeel/base/buffer.h"
 #include "evenkeel/base/clock.h"
@@ -69,7 +70,18 @@ struct RequestTenant {
   std::uint32_t index = 0;                    ///< of LabelIndex; 0: the file names none
   double weight = 1;                          ///< its share of the engines' time
   std::optional<Priority> max_priority = {};  ///< of its requests; nothing: any
+  const ApiKey* key = nullptr;                ///< by which it is known; null: by none
+  /// The models that the tenant may use, names and globs. Null or empty: all.
+  const std::vector<std::string>* models = nullptr;
+
+  /// True if tenant or key may use some models only.
+  bool has_model_limit() const {
+    return (models != nullptr && !models->empty()) || (key != nullptr && !key->models.empty());
+  }
 };
+
+/// True if neither the tenant nor its key keeps the request from this model.
+bool may_use(const RequestTenant& tenant, std::string_view model);
 
 /// Who asks why a request goes where it goes (`x-evenkeel-explain`).
 enum class Asker : std::uint8_t {
@@ -168,8 +180,8 @@ struct RequestInfo {
   RequestIdentity identity;
   RequestTimings timings;
   RequestOutcome outcome;
-  /// The plan that has placed the request, if not the one that it began with, and those between.
-  /// Kept for what the request points to, and for their filters.
+  /// The plan that has placed the request, if not the one that it began with, and those between;
+  /// and the table with its API key. Kept for what the request points to, and for their filters.
   std::shared_ptr<const void> plan;
   std::unique_ptr<InferenceInfo> inference;  ///< null: its body is not inspected
   std::unique_ptr<RequestTrace> trace;       ///< null: requests are not traced
