@@ -166,6 +166,22 @@ void check_named_files(const Config& config, ParseContext& context) {
   }
 }
 
+// The file has lines of its own, which a problem names.
+void check_key_file(const Config& config, ParseContext& context) {
+  const auto& problems_of = context.environment.key_file_problems;
+  const std::string key = "auth.keys.file";
+  if (!problems_of || !config.auth || config.auth->keys.file.empty()) return;
+  if (context.report.has_problem(key) || context.report.has_problem("tenants")) return;
+  for (const FileProblem& problem : problems_of(config.auth->keys.file, config.tenants)) {
+    if (problem.line > 0) {
+      context.report.add_in_file(config.auth->keys.file, problem, key);
+    } else {
+      context.add(key, fmt::format("'{}' {}", config.auth->keys.file, problem.message),
+                  problem.help);
+    }
+  }
+}
+
 // ---- certificates
 
 // Reports what `problems_of`, which may be empty, finds in the files of a `tls` section.
@@ -245,6 +261,7 @@ void check_environment(const Config& config, ParseContext& context) {
   check_hosts(config, context);
   check_own_listeners(config, context);
   check_named_files(config, context);
+  check_key_file(config, context);
   check_certificates(config, context);
 }
 

@@ -130,6 +130,11 @@ void each_key(Of<RouteConfig>, const auto& visit) {
             "priority in their header field `x-priority`, not a higher one.",
             "`x-priority` of the request, else `standard`"},
         &T::priority, priority_form());
+  visit(Key{"auth",
+            "Whether requests need a credential: `required`; `optional`: one that is sent must "
+            "count; `off`: none is looked at. Needs `auth` in the file.",
+            "`required`"},
+        &T::auth, OptionalForm<EnumForm<AuthRule>>{{"rule", {"off", "optional", "required"}}});
   visit(Key{"retry",
             "Instead of the pool's `retry`, for requests of this route; absent keys have their "
             "defaults. The budget stays the pool's.",
@@ -164,8 +169,8 @@ void each_key(Of<AccessLogConfig>, const auto& visit) {
                  "^(json|logfmt|combined)$|\\$"});
   visit(Key{"fields",
             "The fields of a line of `json` or `logfmt`, in this order. `user_agent`, `referer`, "
-            "`request` and `time_local` are only written where they are named.",
-            "all but those four"},
+            "`request`, `time_local` and `key` are only written where they are named.",
+            "all but those five"},
         &T::fields,
         ListForm<TextForm>{TextForm{"the name of a field", check_access_log_field},
                            "a list of fields"});
@@ -353,6 +358,13 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "it. Clients send the key as `authorization: Bearer KEY`, `x-api-key` or `api-key`.",
             "none"},
         &T::keys_sha256, ListForm<KeyHashForm>{KeyHashForm{}, "a list of hashes"});
+  visit(Key{"models",
+            "Names of the models that it may use, in which `*` stands for any text: `llama-*`. "
+            "Needs `auth`. Requests to other models get 403, and so do those that name none.",
+            "all"},
+        &T::models,
+        TextOrListForm{{TextForm{"the name of a model", check_model_name},
+                        "a name of a model or a list of names", false}});
   visit(Key{"weight",
             "Its share of the engines' time while several tenants wait, in pools with `picker: "
             "expected-time`; a tenant of weight 2 gets twice as much as one of weight 1."},
@@ -364,6 +376,20 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "`x-priority` of the request, else `standard`"},
         &T::priority, priority_form());
   visit(Key{"limits", "How much it may use."}, &T::limits, StructForm<LimitsConfig>{});
+}
+
+void each_key(Of<KeysConfig>, const auto& visit) {
+  visit(Key{"file",
+            "File with keys that may change while the daemon runs, without a reload; `evenkeel "
+            "key` edits it. A line is `sha256:HEX tenant=NAME [name=TEXT] [models=GLOB,GLOB] "
+            "[expires=RFC3339]`, and `#` begins a comment.",
+            "none: keys are those of `tenants[].keys_sha256`"},
+        &KeysConfig::file, file_path);
+}
+
+void each_key(Of<AuthConfig>, const auto& visit) {
+  visit(Key{"keys", "Where API keys are kept, besides `tenants[].keys_sha256`."}, &AuthConfig::keys,
+        StructForm<KeysConfig>{});
 }
 
 void each_key(Of<Config>, const auto& visit) {
@@ -392,8 +418,8 @@ void each_key(Of<Config>, const auto& visit) {
             "everything to the only pool"},
         &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
   visit(Key{"tenants",
-            "Whose requests they are, for the log, the metrics and the queue. Requests of no "
-            "tenant are served too: a backend decides which keys it accepts.",
+            "Whose requests they are, for the log, the metrics and the queue. Without `auth`, "
+            "requests of no tenant are served too: a backend decides which keys it accepts.",
             "none"},
         &T::tenants, ListForm<StructForm<TenantConfig>>{{}, "a list of tenants"});
   visit(Key{"rate_limits", "Limits of others than tenants, such as each address of a client.",
@@ -404,6 +430,11 @@ void each_key(Of<Config>, const auto& visit) {
             "for all together.",
             "none: each process on its own"},
         &T::shared_state, OptionalForm<StructForm<SharedStateConfig>>{});
+  visit(Key{"auth",
+            "Present, also as `{}`: requests need an API key of a tenant, or a trusted proxy that "
+            "names one, unless their route says otherwise (`routes[].auth`).",
+            "none: requests without a key are served too"},
+        &T::auth, OptionalForm<StructForm<AuthConfig>>{});
   visit(Key{"access_log", "One log line per request."}, &T::access_log,
         StructForm<AccessLogConfig>{});
   visit(Key{"log", "The daemon's own log, on stderr."}, &T::log, StructForm<LogConfig>{});

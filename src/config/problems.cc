@@ -47,8 +47,8 @@ void hide_values_of(std::string_view key, std::string& text) {
 }
 
 bool is_before(const Problem& a, const Problem& b) {
-  return std::tie(a.line, a.column, a.path, a.message) <
-         std::tie(b.line, b.column, b.path, b.message);
+  return std::tie(a.in_named_file, a.line, a.column, a.path, a.message) <
+         std::tie(b.in_named_file, b.line, b.column, b.path, b.message);
 }
 
 }  // namespace
@@ -63,11 +63,26 @@ void hide_queries(std::string& text) {
   }
 }
 
-void Report::add(Mark mark, std::string path, std::string message, std::string help) {
+void Report::add_affected(const std::string& path) {
   for (std::string key = path; !key.empty() && affected_paths_.insert(key).second;) {
     const std::size_t end = key.find_last_of(".[");
     key.resize(end == key.npos ? 0 : end);
   }
+}
+
+void Report::add_in_file(std::string file, const FileProblem& problem, std::string path) {
+  add_affected(path);
+  problems_.add({.file = std::move(file),
+                 .line = problem.line,
+                 .column = problem.column,
+                 .path = std::move(path),
+                 .message = problem.message,
+                 .help = problem.help,
+                 .in_named_file = true});
+}
+
+void Report::add(Mark mark, std::string path, std::string message, std::string help) {
+  add_affected(path);
   problems_.add({file_, mark.line, mark.column, std::move(path), std::move(message),
                  std::move(help), Severity::error});
 }
@@ -230,7 +245,7 @@ std::string render_problems(const std::vector<Problem>& problems, std::string_vi
     if (!problem.help.empty()) out += "; " + one_line(problem.help);
     out += '\n';
     const auto line = static_cast<std::size_t>(problem.line);
-    if (line >= 1 && line <= lines.size()) {
+    if (!problem.in_named_file && line >= 1 && line <= lines.size()) {
       out += excerpt(lines[line - 1], problem.column);
     }
   }

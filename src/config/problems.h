@@ -22,6 +22,9 @@ class Report {
 
   void add(Mark mark, std::string path, std::string message, std::string help = {});
 
+  // Adds a problem at a place in a file that the configuration names at `path`.
+  void add_in_file(std::string file, const FileProblem& problem, std::string path);
+
   // Adds a problem that does not keep the file from being used.
   void warn(Mark mark, std::string path, std::string message, std::string help = {});
 
@@ -57,6 +60,7 @@ class Report {
     std::size_t more = 0;  // after those
   };
   std::vector<Problem> in_order(First problems) const;
+  void add_affected(const std::string& path);
 
   std::string file_;
   First problems_;

@@ -71,9 +71,14 @@ void check_tenants(const Config& config, ParseContext& context) {
     }
     for (const auto& [place, key] : items_of(path + ".keys_sha256", tenant.keys_sha256))
       keys.push_back({place, key});
-    if (tenant.keys_sha256.empty() && !named_by_proxies) {
+    const bool has_key_file = config.auth && !config.auth->keys.file.empty();
+    if (tenant.keys_sha256.empty() && !named_by_proxies && !has_key_file) {
       context.warn(path, "no request can be of this tenant",
                    "add its keys_sha256, or the tenant_header of a listener");
+    }
+    if (!tenant.models.empty() && !config.auth) {
+      context.add(path + ".models", "nothing keeps the tenant from other models without `auth`",
+                  "add `auth: {}`, which refuses requests without a key, or remove the key");
     }
   }
   check_unique(names_of("tenants", config.tenants), "tenant name", context);
@@ -83,6 +88,20 @@ void check_tenants(const Config& config, ParseContext& context) {
     if (listener.tenant_header.empty()) continue;
     context.warn(path + ".tenant_header", "there are no tenants that it could name",
                  "add them to `tenants`");
+  }
+}
+
+void check_auth(const Config& config, ParseContext& context) {
+  if (config.auth) {
+    if (!config.tenants.empty() || context.report.has_problem("tenants")) return;
+    context.add("auth", "no request could have a key: there are no tenants",
+                "add `tenants: [{name: NAME}]`");
+    return;
+  }
+  for (const auto& [path, route] : items_of("routes", config.routes)) {
+    if (!route.auth || context.report.has_problem(path + ".auth")) continue;
+    context.add(path + ".auth", "has no meaning without `auth` in the file",
+                "add `auth: {}` beside `routes`, or remove the key");
   }
 }
 
@@ -378,6 +397,7 @@ std::string list_of(std::string_view what, const std::vector<std::string>& names
 void validate_config(const Config& config, ParseContext& context) {
   check_names(config, context);
   check_tenants(config, context);
+  check_auth(config, context);
   check_ports(config, context);
   check_routes(config, context);
   check_health(config, context);

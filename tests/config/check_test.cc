@@ -142,6 +142,26 @@ TEST(Check, TruncatesLongReports) {
   EXPECT_THAT(render_problems(problems, ""), HasSubstr("... and 798 more\n"));
 }
 
+TEST(Check, ReportsProblemsOfTheFileOfKeysAtTheirLine) {
+  TestEnvironment held;
+  Environment environment = held.environment();
+  environment.key_file_problems = [](const std::string& path, const std::vector<TenantConfig>&) {
+    EXPECT_EQ(path, "keys.txt");
+    return std::vector<FileProblem>{{2, 5, "it is wrong", "do it right"}, {0, 0, "is large", ""}};
+  };
+  const auto loaded = read_config(R"(pools: [{name: a, backends: [h:1]}]
+auth: {keys: {file: keys.txt}}
+tenants: [{name: acme}]
+)",
+                                  "test.yaml", environment);
+
+  EXPECT_EQ(render_problems(loaded.problems, loaded.text),
+            "test.yaml:2:21: error: auth.keys.file: 'keys.txt' is large\n"
+            "  auth: {keys: {file: keys.txt}}\n"
+            "                      ^\n"
+            "keys.txt:2:5: error: auth.keys.file: it is wrong; do it right\n");
+}
+
 TEST(Check, ReportsCertificateProblemsAtTheirKey) {
   TestEnvironment held;
   Environment environment = held.environment();

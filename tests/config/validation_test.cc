@@ -153,6 +153,25 @@ TEST(ConfigValidation, KeysOfTenantsAreHashedAndNotShown) {
   EXPECT_THAT(problems[0], Not(HasSubstr("sk-secret")));
 }
 
+TEST(ConfigValidation, RulesOfRoutesAndModelsOfTenantsNeedAuth) {
+  const std::string keys = "keys_sha256: [" + key_hash + "]";
+  const std::string limited = tenants("{name: acme, models: 'llama-*', " + keys + "}");
+  const std::string routed =
+      tenants("{name: acme, " + keys + "}") + "routes: [{auth: optional, pool: a}]\n";
+
+  EXPECT_THAT(problems_of(limited), ElementsAre(HasSubstr("tenants[0].models: nothing keeps")));
+  EXPECT_THAT(problems_of(limited + "auth: {}\n"), IsEmpty());
+  EXPECT_THAT(problems_of(routed), ElementsAre(HasSubstr("routes[0].auth: has no meaning without "
+                                                         "`auth` in the file; add `auth: {}`")));
+  EXPECT_THAT(problems_of(routed + "auth: {}\n"), IsEmpty());
+}
+
+TEST(ConfigValidation, AuthNeedsATenant) {
+  EXPECT_THAT(problems_of("pools: [" + std::string(pool_a) + "]\nauth: {}\n"),
+              ElementsAre(HasSubstr("auth: no request could have a key: there are no tenants")));
+  EXPECT_THAT(warnings_of(tenants("{name: acme}") + "auth: {keys: {file: keys.txt}}\n"), IsEmpty());
+}
+
 TEST(ConfigValidation, WarnsOfTenantsAndHeadersThatHaveNoEffect) {
   const std::string trusting = "{name: x, trusted_proxies: [10.0.0.0/8], tenant_header: X-Tenant}";
   EXPECT_THAT(problems_of(tenants("{name: acme}", trusting)), IsEmpty());

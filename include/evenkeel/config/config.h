@@ -422,6 +422,13 @@ struct RespondConfig {
   bool operator==(const RespondConfig&) const = default;
 };
 
+// Whether requests of a route need a credential.
+enum class AuthRule {
+  off,       // none is looked at
+  optional,  // it may be missing, but not wrong
+  required,
+};
+
 // First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several; with `pool: x` and
 // `split: {version=v7: 95, version=v8: 5}` they are parts of one pool.
 struct RouteConfig {
@@ -437,6 +444,7 @@ struct RouteConfig {
   SloConfig slo;        // instead of the pool's
   // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
+  std::optional<AuthRule> auth;  // none: required, if the file has `auth`
 
   bool operator==(const RouteConfig&) const = default;
 };
@@ -511,12 +519,27 @@ struct SharedStateConfig {
 struct TenantConfig {
   std::string name;
   std::vector<std::string> keys_sha256;  // of its API keys, in lower-case hexadecimal
+  std::vector<std::string> models;       // what it may use, names and globs; empty: all
   double weight = 1;  // its share of the engines' time, against other tenants that wait
   // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
   LimitsConfig limits;
 
   bool operator==(const TenantConfig&) const = default;
+};
+
+// The API keys that are kept outside of the file.
+struct KeysConfig {
+  std::string file;  // as KeyTable reads it; empty: none
+
+  bool operator==(const KeysConfig&) const = default;
+};
+
+// How clients prove whose their requests are.
+struct AuthConfig {
+  KeysConfig keys;
+
+  bool operator==(const AuthConfig&) const = default;
 };
 
 struct AccessLogConfig {
@@ -605,6 +628,7 @@ struct Config {
   std::vector<TenantConfig> tenants;
   std::vector<RateLimitConfig> rate_limits;
   std::optional<SharedStateConfig> shared_state;
+  std::optional<AuthConfig> auth;  // none: requests without a credential are served too
   AccessLogConfig access_log;
   LogConfig log;
   TracingConfig tracing;

@@ -17,6 +17,16 @@ namespace evenkeel {
 // What a file that the configuration names is for.
 enum class FileUse { api_key, admin_token, access_log, syslog, state };
 
+// What is wrong at a place in a file that the configuration names.
+struct FileProblem {
+  int line = 0;    // from 1; 0: the file as a whole
+  int column = 0;  // from 1, in bytes
+  std::string message;
+  std::string help;
+
+  bool operator==(const FileProblem&) const = default;
+};
+
 // What reading a configuration needs from its surroundings. Any may be empty: then no variable is
 // set, every name resolves, no host is this machine, and no other file is looked at.
 struct Environment {
@@ -33,12 +43,16 @@ struct Environment {
   // What is wrong with certificates and keys. Both read the files, and block.
   std::function<std::vector<TlsProblem>(const ListenerTlsConfig&)> listener_tls_problems;
   std::function<std::vector<TlsProblem>(const PoolTlsConfig&)> pool_tls_problems;
+  // What is wrong with a file of API keys. Reads it, and blocks.
+  std::function<std::vector<FileProblem>(const std::string& path,
+                                         const std::vector<TenantConfig>& tenants)>
+      key_file_problems;
   // How many bytes of memory a process here may use; nothing: no limit. Asked about `auto` and
   // shares. Reads the kernel's files.
   std::function<std::optional<std::uint64_t>(const MemoryLimit&)> memory_limit;
 
-  // This process's environment, name service, interfaces and files; the functions for certificates
-  // and memory are empty. Thread: any, but not while another one calls setenv.
+  // This process's environment, name service, interfaces and files; the functions for certificates,
+  // keys and memory are empty. Thread: any, but not while another one calls setenv.
   static Environment from_process();
 };
 
@@ -56,6 +70,8 @@ struct Problem {
   std::string message;  // what was found and what was expected
   std::string help;     // the correction, e.g. "did you mean 'interval'?"; may be empty
   Severity severity = Severity::error;
+  bool in_named_file =
+      false;  // true if `file` is one that the configuration names: no line is shown
 
   bool operator==(const Problem&) const = default;
 };
