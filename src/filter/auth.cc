@@ -1,0 +1,110 @@
+#include "evenkeel/filter/auth.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "evenkeel/base/path.h"
+#include "evenkeel/base/utf8.h"
+#include "evenkeel/filter/held_bodies.h"
+#include "evenkeel/inference/request_reader.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view how_to_send = "send a key as `authorization: Bearer KEY` or `x-api-key`";
+
+Error unauthorized(CredentialState state) {
+  std::string detail;
+  switch (state) {
+    case CredentialState::accepted:
+    case CredentialState::missing: detail = "the request has no API key: "; break;
+    case CredentialState::unknown: detail = "the API key of the request is not known here: "; break;
+    case CredentialState::expired: detail = "the API key of the request has expired: "; break;
+  }
+  return {.fault = Fault::unauthorized, .side = Side::client, .detail = detail.append(how_to_send)};
+}
+
+Error not_allowed(std::string detail) {
+  return {.fault = Fault::model_not_allowed, .side = Side::client, .detail = std::move(detail)};
+}
+
+/// The model that the path names, else the query.
+std::string model_in_target(const Request& request) {
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  std::string model = path ? model_in_path(request.method, *path) : std::string();
+  return model.empty() ? model_in_query(request.path) : model;
+}
+
+/// True if the model may be the query's alone, while the body says nothing that could be read.
+bool may_be_of_query(const Request& request, const InferenceInfo& info) {
+  const std::string in_query = model_in_query(request.path);
+  return !in_query.empty() && in_query == info.request.model && !info.is_empty &&
+         info.places.model_values.empty();
+}
+
+/// The model as the client names it; empty if nothing tells. A body that was not read may name
+/// another one than the query does.
+std::string model_of(const Request& request) {
+  if (const InferenceInfo* info = request.info.inference.get())
+    return may_be_of_query(request, *info) ? std::string() : info->request.model;
+  const bool is_tunnel = !request.upgrade.empty();
+  return request.body == nullptr || is_tunnel ? model_in_target(request) : std::string();
+}
+
+/// Why the tenant may not use the model of the request; nothing: it may.
+std::optional<Error> model_refusal(const Request& request) {
+  const RequestTenant& tenant = request.info.identity.tenant;
+  const InferenceInfo* const info = request.info.inference.get();
+  // What was not read could name another model.
+  if (info != nullptr && info->cut_short) return no_room_for_bodies();
+  const std::string model = model_of(request);
+  if (!model.empty()) {
+    if (may_use(tenant, model)) return std::nullopt;
+    return not_allowed(
+        fmt::format("the model `{}` is not among those that this client may use; GET /v1/models "
+                    "lists them",
+                    printable_utf8(model)));
+  }
+  return not_allowed(
+      "this client may use some models only, and nothing tells which one the request is for");
+}
+
+}  // namespace
+
+std::optional<Error> AuthFilter::refusal_of(const Request& request) const {
+  const AuthRule rule = rules_.rule_of(request);
+  if (rule == AuthRule::off) return std::nullopt;
+  const CredentialState state = rules_.credential_of(request);
+  if (state == CredentialState::accepted) return std::nullopt;
+  if (rule == AuthRule::optional && state == CredentialState::missing) return std::nullopt;
+  return unauthorized(state);
+}
+
+Task<Result<Response>> AuthFilter::handle(Request& request, Handler& next) {
+  if (auto refusal = refusal_of(request)) return Result<Response>(std::move(*refusal));
+  if (request.info.identity.tenant.has_model_limit()) {
+    request.info.identity.routing.reads_body = true;
+  }
+  return next.handle(request);
+}
+
+std::optional<Error> AuthFilter::admit(Request& request) const {
+  auto refusal = refusal_of(request);
+  if (!refusal) rules_.remove_credential(request);
+  return refusal;
+}
+
+Task<Result<Response>> AdmissionFilter::handle(Request& request, Handler& next) {
+  if (auto refusal = auth_.admit(request)) return Result<Response>(std::move(*refusal));
+  const bool is_limited =
+      request.info.identity.tenant.has_model_limit() && rules_.rule_of(request) != AuthRule::off;
+  if (is_limited) {
+    if (auto refusal = model_refusal(request)) return Result<Response>(std::move(*refusal));
+  }
+  return next.handle(request);
+}
+
+}  // namespace evenkeel
