@@ -31,9 +31,9 @@ bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.e
 }  // namespace
 
 /// Builds the list from the innermost filter to the outermost: a line and its reason for each.
-FilterChain::FilterChain(const Config& config, PlanPools& pools, TokenEstimates& estimates,
-                         LimitUse* limit_use, QuotaStore* quota_store, const WorkerContext& worker,
-                         std::uint64_t seed, const PlacementNeeds& needs, bool reads_bodies,
+FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& pool_set,
+                         QuotaStore* quota_store, const WorkerContext& worker, std::uint64_t seed,
+                         const PlacementNeeds& needs, bool reads_bodies, AccessTable* access,
                          Handler& placing)
     : access_log_(worker.recorder),
       grpc_(worker.loop),
@@ -41,6 +41,7 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, TokenEstimates&
   const auto in_front_of = [this](Handler& next, Filter& filter) {
     return &stages_.emplace_back(filter, next);
   };
+  if (access != nullptr) admission_.emplace(access->filter(), *access);
   for (PlanPool& pool : pools.list()) {
     pool.first = pool.forwarder;
     // Rewrite: values of the body that only this pool's backends are to see.
@@ -53,23 +54,29 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, TokenEstimates&
       pool.first =
           &fallbacks_.emplace_back(*pool.first, *pool.fallback, worker.models, worker.metrics());
     }
+    pool.entry = pool.first;
+    // Admission: the route and the model are known; once for each request, so not in front of
+    // pools that others fall back to.
+    if (admission_) pool.entry = in_front_of(*pool.first, *admission_);
   }
   first_ = &placing;
   if (reads_bodies) {
     // Answer: what models report is counted for the pool that answers, whatever the route.
-    first_ =
-        in_front_of(*first_, observe_.emplace(worker.loop, worker.metrics(),
-                                              worker.metrics_registry.label_index(), estimates));
+    first_ = in_front_of(*first_, observe_.emplace(worker.loop, worker.metrics(),
+                                                   worker.metrics_registry.label_index(),
+                                                   pool_set.token_estimates()));
   }
   // Limits: behind what tells how much a request asks for, in front of what counts its answer.
-  if (limit_use != nullptr && !LimitTable(config).is_empty())
-    first_ = in_front_of(*first_, limits_.emplace(config, *limit_use, quota_store));
+  if (pool_set.limit_use() != nullptr && !LimitTable(config).is_empty())
+    first_ = in_front_of(*first_, limits_.emplace(config, *pool_set.limit_use(), quota_store));
   if (reads_bodies) {
     // Body: what a request asks of a model is known where its route, pool or backend is chosen.
-    first_ = in_front_of(*first_,
-                         inspect_.emplace(worker.metrics(), estimates, inspection_options(config),
-                                          worker.held_bodies, needs, worker.windows));
+    first_ = in_front_of(*first_, inspect_.emplace(worker.metrics(), pool_set.token_estimates(),
+                                                   inspection_options(config), worker.held_bodies,
+                                                   needs, worker.windows));
   }
+  // Auth: a request without a credential must not make us read its body, nor get a hint.
+  if (access != nullptr) first_ = in_front_of(*first_, access->filter());
   // Trace: in front of what may wait or refuse, so that such requests have one too.
   if (config.tracing.is_on())
     first_ = in_front_of(*first_, trace_.emplace(mix(seed + 1), config.tracing));

@@ -7,6 +7,7 @@
 
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access_log.h"
+#include "evenkeel/filter/auth.h"
 #include "evenkeel/filter/forwarding_headers.h"
 #include "evenkeel/filter/grpc.h"
 #include "evenkeel/filter/inspect.h"
@@ -16,6 +17,7 @@
 #include "evenkeel/filter/trace.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/proxy/worker_context.h"
+#include "proxy/access_table.h"
 #include "proxy/fallback.h"
 #include "proxy/plan_pools.h"
 
@@ -25,11 +27,13 @@ namespace evenkeel {
 /// front of its forwarder. Thread: the worker's.
 class FilterChain {
  public:
-  /// Sets PlanPool::first. `reads_bodies`: some requests are read before they are placed. All that
-  /// is passed outlives the chain.
-  FilterChain(const Config& config, PlanPools& pools, TokenEstimates& estimates,
-              LimitUse* limit_use, QuotaStore* quota_store, const WorkerContext& worker,
-              std::uint64_t seed, const PlacementNeeds& needs, bool reads_bodies, Handler& placing);
+  /// Sets PlanPool::first and PlanPool::entry. `reads_bodies`: some requests are read before they
+  /// are placed. `access`: null where requests need no credential. All that is passed outlives the
+  /// chain.
+  FilterChain(const Config& config, PlanPools& pools, const PoolSet& pool_set,
+              QuotaStore* quota_store, const WorkerContext& worker, std::uint64_t seed,
+              const PlacementNeeds& needs, bool reads_bodies, AccessTable* access,
+              Handler& placing);
   FilterChain(const FilterChain&) = delete;
   FilterChain& operator=(const FilterChain&) = delete;
 
@@ -50,6 +54,7 @@ class FilterChain {
   GrpcFilter grpc_;
   ForwardingHeadersFilter forwarding_headers_;
   std::optional<TraceFilter> trace_;
+  std::optional<AdmissionFilter> admission_;
   std::optional<InspectFilter> inspect_;
   std::optional<ObserveFilter> observe_;
   std::optional<LimitsFilter> limits_;

@@ -1,12 +1,12 @@
 #include "evenkeel/proxy/forwarder.h"
 
-#include <array>
 #include <utility>
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/http/client_key.h"
 #include "proxy/attempt.h"
 #include "proxy/explanation.h"
+#include "proxy/kept_plans.h"
 #include "proxy/load_reports.h"
 #include "proxy/request_cost.h"
 #include "proxy/request_session.h"
@@ -42,16 +42,6 @@ class QueuedTime {
   RequestTimings& timings_;
   Instant began_;
 };
-
-/// The request is on its way through the filters of the plan that it has kept so far.
-void keep_too(std::shared_ptr<const void>& kept, const std::shared_ptr<const void>& plan) {
-  if (kept == nullptr) {
-    kept = plan;
-  } else {
-    kept = std::make_shared<std::array<std::shared_ptr<const void>, 2>>(
-        std::array<std::shared_ptr<const void>, 2>{kept, plan});
-  }
-}
 
 }  // namespace
 

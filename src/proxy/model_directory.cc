@@ -105,15 +105,18 @@ bool ModelDirectory::is_for(const Request& request) {
 
 bool ModelDirectory::answers(const Request& request, std::optional<std::size_t> route) const {
   const ModelListRule rule = route ? config_.routes[*route].model_list : ModelListRule::automatic;
-  const bool automatic = rule == ModelListRule::automatic;
-  if (rule == ModelListRule::forward) return false;
+  const RequestTenant& tenant = request.info.identity.tenant;
+  // A backend would list what the client may not use.
+  const bool is_limited = tenant.has_model_limit();
+  const bool automatic = rule == ModelListRule::automatic && !is_limited;
+  if (rule == ModelListRule::forward && !is_limited) return false;
   if (automatic && route && !reach_.takes_requests(*route)) return false;
   const ModelReach::Pools reached =
       reach_.pools_for(ModelReach::Api::openai, request.authority, &request.fields);
   if (automatic && !reach_.merges(reached)) return false;
   if (!route) return !reached.list.empty();  // there is no other answer
   const std::vector<Served> pools = served_to(request, ModelReach::Api::openai);
-  const std::vector<Listed> models = list(pools);
+  const std::vector<Listed> models = list(pools, tenant);
   if (const std::string id = requested_id(request); !id.empty()) {
     // A pool whose models are not known may have it.
     const bool all_known = !pools.empty() && std::ranges::all_of(pools, [](const Served& each) {
@@ -128,7 +131,7 @@ bool ModelDirectory::answers(const Request& request, std::optional<std::size_t> 
 
 Task<Result<Response>> ModelDirectory::handle(Request& request) {
   const std::vector<Served> pools = served_to(request, ModelReach::Api::openai);
-  const std::vector<Listed> models = list(pools);
+  const std::vector<Listed> models = list(pools, request.info.identity.tenant);
   const bool anthropic = wants_anthropic(request);
   std::string text;
   const auto append = [&](const Listed& model) {
@@ -161,9 +164,12 @@ Error ModelDirectory::not_found(const Request& request, std::string_view model) 
   const std::vector<Served> pools =
       served_to(request, kserve ? ModelReach::Api::kserve : ModelReach::Api::openai);
   std::vector<std::string_view> names;
-  for (const Listed& each : list(pools)) names.push_back(each.id);
+  const RequestTenant& tenant = request.info.identity.tenant;
+  for (const Listed& each : list(pools, tenant)) names.push_back(each.id);
   for (const Served& each : pools) {
-    std::ranges::copy_if(each.pool.models, std::back_inserter(names), is_name);
+    std::ranges::copy_if(each.pool.models, std::back_inserter(names), [&](std::string_view name) {
+      return is_name(name) && may_use(tenant, name);
+    });
   }
   return model_not_found(model, names, list_of_models(request));
 }
@@ -187,11 +193,14 @@ std::vector<ModelDirectory::Served> ModelDirectory::served_to(const Request& req
   return pools;
 }
 
-/// The models in the order of the pools, each once; none that no route takes to its pool.
-std::vector<ModelDirectory::Listed> ModelDirectory::list(const std::vector<Served>& pools) const {
+/// The models in the order of the pools, each once; none that no route takes to its pool, or that
+/// the tenant may not use.
+std::vector<ModelDirectory::Listed> ModelDirectory::list(const std::vector<Served>& pools,
+                                                         const RequestTenant& tenant) const {
   std::vector<Listed> models;
   std::unordered_map<std::string_view, std::size_t> places;
   const auto add = [&](const Listed& model) {
+    if (!may_use(tenant, model.id)) return;
     const auto [place, added] = places.emplace(model.id, models.size());
     if (added) {
       models.push_back(model);

@@ -18,8 +18,8 @@ namespace evenkeel {
 /// The path at which the API of a request lists models.
 std::string_view list_of_models(const Request& request);
 
-/// Knows the models that a client can request (docs/routing.md), and lists them in the shape of
-/// OpenAI's API, or of Anthropic's for clients with `anthropic-version`.
+/// Knows the models that a client can request and may use (docs/routing.md), and lists them in the
+/// shape of OpenAI's API, or of Anthropic's for clients with `anthropic-version`.
 ///
 /// Thread: one worker's.
 class ModelDirectory final : public Handler {
@@ -56,7 +56,7 @@ class ModelDirectory final : public Handler {
   };
 
   std::vector<Served> served_to(const Request& request, ModelReach::Api api) const;
-  std::vector<Listed> list(const std::vector<Served>& pools) const;
+  std::vector<Listed> list(const std::vector<Served>& pools, const RequestTenant& tenant) const;
   static const Listed* find(const std::vector<Served>& pools, const std::vector<Listed>& models,
                             std::string_view id);
 

@@ -42,6 +42,13 @@ bool has(const Fields& fields, std::string_view authority, std::string_view name
 
 }  // namespace
 
+bool may_limit_models(const Config& config) {
+  return config.auth && (!config.auth->keys.file.empty() ||
+                         std::ranges::any_of(config.tenants, [](const TenantConfig& each) {
+                           return !each.models.empty();
+                         }));
+}
+
 ModelReach::Paths ModelReach::paths_of(Api api) {
   Paths paths = 0;
   for (std::size_t i = 0; i < model_paths().size(); ++i) {
@@ -145,9 +152,10 @@ bool ModelReach::merges(const Pools& pools) const {
 
 std::set<std::string> ModelReach::pools_to_list() const {
   std::set<std::string> names;
-  const bool always = std::ranges::any_of(config_.routes, [](const RouteConfig& route) {
-    return route.model_list == ModelListRule::merged;
-  });
+  const bool always = may_limit_models(config_) ||
+                      std::ranges::any_of(config_.routes, [](const RouteConfig& route) {
+                        return route.model_list == ModelListRule::merged;
+                      });
   add_to_list("", always, names);
   for (const auto& [host, routes] : hosts_) {
     if (host.empty()) continue;

@@ -15,6 +15,10 @@
 
 namespace evenkeel {
 
+/// True if some clients may use some models only. Keys that are kept outside of the file may at any
+/// time.
+bool may_limit_models(const Config& config);
+
 /// Answers that from the routes that take requests of inference APIs, which are posted to a handful
 /// of known paths. Immutable; any thread.
 class ModelReach {

@@ -117,7 +117,9 @@ Task<Result<Response>> OllamaLists::handle(Request& request) {
     }
     any = true;
     for (const OllamaEntry& entry : *listed.entries) {
-      if (!takes(each, entry.model) || !seen.insert(entry.model).second) continue;
+      if (!takes(each, entry.model) || !may_use(request.info.identity.tenant, entry.model) ||
+          !seen.insert(entry.model).second)
+        continue;
       list.append(list.empty() ? "" : ",").append(entry.json);
     }
   }

@@ -6,7 +6,9 @@
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/upstream/redis_quotas.h"
+#include "proxy/access_table.h"
 #include "proxy/filter_chain.h"
+#include "proxy/kept_plans.h"
 #include "proxy/model_directory.h"
 #include "proxy/ollama_lists.h"
 #include "proxy/plan_pools.h"
@@ -59,7 +61,8 @@ class Plan::Placing final : public Handler {
 };
 
 Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
-           const WorkerContext& worker, const Plan* predecessor)
+           const WorkerContext& worker, const Plan* predecessor,
+           std::shared_ptr<const KeyTable> keys)
     : config_(std::move(config)),
       pool_set_(std::move(pool_set)),
       worker_(worker),
@@ -70,18 +73,25 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   pools_ = std::make_unique<PlanPools>(*config_, *pool_set_, worker, links_, label_uses_, rng);
   routes_ = std::make_unique<RouteTable>(*config_, *pools_, label_uses_,
                                          worker.metrics_registry.label_index(), rng());
-  if (!config_->tenants.empty()) tenants_ = std::make_unique<Tenants>(*config_, label_uses_);
+  if (!config_->tenants.empty() || config_->auth) {
+    tenants_ = std::make_unique<Tenants>(*config_, label_uses_, std::move(keys));
+  }
+  if (config_->auth) access_ = std::make_unique<AccessTable>(*config_, *routes_, *tenants_);
   quotas_ = quotas_of(*pool_set_, worker, predecessor == nullptr ? nullptr : predecessor->quotas_);
   model_directory_ = model_directory_of(*config_, worker);
   if (config_->pools.size() > 1) {
     ollama_lists_ = std::make_unique<OllamaLists>(*config_, *pools_, worker.loop, worker.metrics());
   }
-  chain_ = std::make_unique<FilterChain>(*config_, *pools_, pool_set_->token_estimates(),
-                                         pool_set_->limit_use(), quotas_.get(), worker, rng(),
-                                         *routes_, routes_->reads_bodies(), *placing_);
+  chain_ =
+      std::make_unique<FilterChain>(*config_, *pools_, *pool_set_, quotas_.get(), worker, rng(),
+                                    *routes_, routes_->reads_bodies(), access_.get(), *placing_);
 }
 
 Plan::~Plan() = default;
+
+void Plan::adopt(std::shared_ptr<const KeyTable> keys) {
+  if (tenants_ != nullptr) tenants_->adopt(std::move(keys));
+}
 
 void Plan::hand_queues_to(const std::shared_ptr<Plan>& successor) {
   pools_->hand_queues_to(*successor->pools_, successor);
@@ -140,7 +150,7 @@ Plan& Plan::newest_for(Request& request) {
   const std::shared_ptr<Plan>& newest = *worker_.active;
   if (newest.get() == this) return *this;
   const std::uint32_t counted = request.info.identity.tenant.index;
-  request.info.plan = newest;
+  keep_too(request.info.plan, newest);
   request.info.identity.routing = {};
   request.info.identity.tenant = {};
   newest->route(request);
@@ -152,9 +162,17 @@ Plan& Plan::newest_for(Request& request) {
 
 /// Answers a request that is routed as far as it can be.
 Task<Result<Response>> Plan::answer(Request& request) {
+  if (request.info.identity.routing.state == RouteState::routed) [[likely]]
+    return routes_->pool_of(request.info.identity.routing).entry->handle(request);
+  return answer_without_pool(request);
+}
+
+Task<Result<Response>> Plan::answer_without_pool(Request& request) {
+  if (access_ != nullptr) {
+    if (auto refusal = access_->filter().admit(request))
+      return Result<Response>(std::move(*refusal));
+  }
   switch (request.info.identity.routing.state) {
-    case RouteState::routed:
-      [[likely]] return routes_->pool_of(request.info.identity.routing).first->handle(request);
     case RouteState::listed:
       if (ModelDirectory::is_for(request)) return model_directory_->handle(request);
       return ollama_lists_->handle(request);
@@ -169,6 +187,7 @@ Task<Result<Response>> Plan::answer(Request& request) {
     case RouteState::shed:
       return Result<Response>(Error{.fault = Fault::out_of_memory,
                                     .detail = "too little memory is left (limits.memory)"});
+    case RouteState::routed:
     case RouteState::none:
     case RouteState::open: break;
   }

@@ -22,6 +22,7 @@ struct PlanPool {
   std::uint32_t index = 0;  ///< of LabelIndex
   Forwarder* forwarder = nullptr;
   Handler* first = nullptr;            ///< of its filters, in front of the forwarder
+  Handler* entry = nullptr;            ///< for requests that a route sends here: `first`, or before
   const PlanPool* fallback = nullptr;  ///< null: none
   bool reads_bodies =
       false;             ///< true if it inspects requests, or a pool that it falls back to does

@@ -6,6 +6,7 @@
 #include "evenkeel/base/hash.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/upstream/subsets.h"
+#include "proxy/model_reach.h"
 #include "proxy/request_priority.h"
 #include "proxy/session_sources.h"
 #include "proxy/split.h"
@@ -58,6 +59,7 @@ RouteTable::RouteTable(const Config& config, const PlanPools& pools, LabelUses& 
     add_route(route, pools, label_uses, label_index);
     reads_bodies_ |= route.match.looks_into_body();
   }
+  reads_bodies_ |= may_limit_models(config);
 }
 
 void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, LabelUses& label_uses,
@@ -198,6 +200,8 @@ std::optional<RouteTable::Place> RouteTable::place_of_response(const Request& re
 /// True if what follows decides which pool gets the request, or has to be changed for that pool.
 bool RouteTable::need_more(const Request& request) const {
   const Routing& routing = request.info.identity.routing;
+  // The last one of several names of models in a body is the one that counts.
+  if (request.info.identity.tenant.has_model_limit()) return true;
   const bool names_model = !request.info.inference->request.model.empty();
   const auto needs = [&](bool renames, const PlanPool& pool) {
     return (renames && !names_model) || pool.forwarder->awaits_session(request);

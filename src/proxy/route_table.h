@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,11 @@ class RouteTable final : public PlacementNeeds {
 
   /// See Router::route.
   std::optional<RouteChoice> find(const Request& request) const { return router_.route(request); }
+  /// See Router::first_by_head.
+  std::optional<std::size_t> first_by_head(const Request& request,
+                                           const std::function<bool(std::size_t)>& accepts) const {
+    return router_.first_by_head(request, accepts);
+  }
   /// Gives the request the route that its head has, or leaves it open until the body is known.
   void route_by_head(Request& request, const RouteChoice& choice);
   /// Gives it the first route from there on that takes what its body asks for. REQUIRES: it is

@@ -1,26 +1,18 @@
 #include "proxy/tenants.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
-#include "evenkeel/base/hex.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/filter/forwarding_headers.h"
+#include "evenkeel/net/sha256.h"
+#include "proxy/kept_plans.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::size_t max_seen_keys = 1024;
-
-/// REQUIRES: 64 hexadecimal digits, as in every loaded file.
-Sha256 from_hexadecimal(std::string_view text) {
-  Sha256 hash{};
-  for (std::size_t i = 0; i < hash.size(); ++i) {
-    const int value = hex_value(text[2 * i]) * 16 + hex_value(text[2 * i + 1]);
-    hash[i] = static_cast<std::uint8_t>(value);
-  }
-  return hash;
-}
 
 /// Nothing if there are several: the first may be the client's own.
 std::optional<std::string_view> only_value(const Fields& fields, std::string_view name) {
@@ -52,7 +44,7 @@ std::string_view key_in(const Field& field) {
 
 }  // namespace
 
-Tenants::Tenants(const Config& config, LabelUses& label_uses)
+Tenants::Tenants(const Config& config, LabelUses& label_uses, std::shared_ptr<const KeyTable> keys)
     : listeners_(config.listeners),
       named_by_proxies_(std::any_of(
           config.listeners.begin(), config.listeners.end(),
@@ -61,14 +53,26 @@ Tenants::Tenants(const Config& config, LabelUses& label_uses)
       seen_keys_(max_seen_keys) {
   std::uint32_t number = 0;
   for (const TenantConfig& each : config.tenants) {
-    const auto [tenant, is_new] =
-        tenants_.emplace(each.name, RequestTenant{.name = each.name,
-                                                  .number = ++number,
-                                                  .index = label_uses.tenant(each.name),
-                                                  .weight = each.weight,
-                                                  .max_priority = each.priority});
-    for (const std::string& hash : each.keys_sha256)
-      by_key_hash_.emplace(from_hexadecimal(hash), &tenant->second);
+    tenants_.emplace(each.name, RequestTenant{.name = each.name,
+                                              .number = ++number,
+                                              .index = label_uses.tenant(each.name),
+                                              .weight = each.weight,
+                                              .max_priority = each.priority,
+                                              .models = &each.models});
+  }
+  adopt(keys != nullptr ? std::move(keys) : KeyTable::build(config.tenants, {}).table);
+}
+
+/// Requests count themselves among the owners of the keys, each worker's apart from the others'.
+void Tenants::adopt(std::shared_ptr<const KeyTable> keys) {
+  const KeyTable* const table = keys.get();
+  const auto own = std::make_shared<std::shared_ptr<const KeyTable>>(std::move(keys));
+  keys_ = std::shared_ptr<const KeyTable>(own, table);
+  std::ranges::fill(seen_keys_, SeenKey{});
+  of_keys_.clear();
+  for (const std::string& name : keys_->tenant_names()) {
+    const auto found = tenants_.find(name);
+    of_keys_.push_back(found == tenants_.end() ? nullptr : &found->second);
   }
 }
 
@@ -76,9 +80,16 @@ void Tenants::identify(Request& request) {
   // A tenant must not shed its limit by leaving out its key.
   static constexpr RequestTenant none{.index = LabelIndex::other_tenant,
                                       .max_priority = Priority::standard};
-  const RequestTenant* tenant = named_by_proxies_ ? named_by_proxy(request) : nullptr;
-  if (tenant == nullptr) tenant = with_key_of(request);
-  request.info.identity.tenant = tenant == nullptr ? none : *tenant;
+  RequestTenant& identified = request.info.identity.tenant;
+  if (const auto* named = named_by_proxies_ ? named_by_proxy(request) : nullptr) {
+    identified = *named;
+  } else if (const KeyTable::Key* const key = key_of(request)) {
+    identified = *of_keys_[key->tenant];
+    identified.key = key;
+    keep_too(request.info.plan, keys_);
+  } else {
+    identified = none;
+  }
 }
 
 const RequestTenant* Tenants::named_by_proxy(const Request& request) const {
@@ -90,26 +101,51 @@ const RequestTenant* Tenants::named_by_proxy(const Request& request) const {
   return found == tenants_.end() ? nullptr : &found->second;
 }
 
-/// A request may have a key for its backend too.
-const RequestTenant* Tenants::with_key_of(const Request& request) {
+CredentialState Tenants::state_of_keys(const Request& request) {
+  CredentialState state = CredentialState::missing;
   for (const Field& field : request.fields) {
-    const std::string_view key = key_in(field);
-    if (key.empty()) continue;
-    if (const RequestTenant* tenant = with_key(key)) return tenant;
+    const std::string_view text = key_in(field);
+    if (text.empty()) continue;
+    if (find(text) != nullptr) return CredentialState::expired;
+    state = CredentialState::unknown;
+  }
+  return state;
+}
+
+/// The table may have changed since the request was identified: its key is known by its id too.
+void Tenants::remove_credential(Request& request) {
+  const ApiKey* const accepted = request.info.identity.tenant.key;
+  if (accepted == nullptr) return;
+  request.fields.remove_if([&](const Field& field) {
+    const std::string_view text = key_in(field);
+    if (text.empty()) return false;
+    const KeyTable::Key* const key = find(text);
+    return key == accepted || key_id_of(sha256(text)) == accepted->id;
+  });
+}
+
+/// The first key of the request that counts: it may have one for its backend too.
+const KeyTable::Key* Tenants::key_of(const Request& request) {
+  for (const Field& field : request.fields) {
+    const std::string_view text = key_in(field);
+    if (text.empty()) continue;
+    const KeyTable::Key* const key = find(text);
+    if (counts(key)) return key;
   }
   return nullptr;
 }
 
-const RequestTenant* Tenants::with_key(std::string_view key) {
-  const WideHash key_hash = wide_hash_of(key, seed_);
-  SeenKey& seen = seen_keys_[key_hash.low % seen_keys_.size()];
-  if (seen.key_hash != key_hash) seen = {.key_hash = key_hash, .tenant = with_hash_of(key)};
-  return seen.tenant;
+bool Tenants::counts(const KeyTable::Key* key) const {
+  if (key == nullptr || of_keys_[key->tenant] == nullptr) return false;
+  return !key->expires || !key->has_expired(std::chrono::system_clock::now());
 }
 
-const RequestTenant* Tenants::with_hash_of(std::string_view key) const {
-  const auto found = by_key_hash_.find(sha256(key));
-  return found == by_key_hash_.end() ? nullptr : found->second;
+/// Finds a key in the table, also one that has expired.
+const KeyTable::Key* Tenants::find(std::string_view key) {
+  const WideHash key_hash = wide_hash_of(key, seed_);
+  SeenKey& seen = seen_keys_[key_hash.low % seen_keys_.size()];
+  if (seen.key_hash != key_hash) seen = {.key_hash = key_hash, .key = keys_->find(sha256(key))};
+  return seen.key;
 }
 
 }  // namespace evenkeel

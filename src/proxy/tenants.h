@@ -3,48 +3,60 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "evenkeel/base/hash.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/filter/auth.h"
 #include "evenkeel/http/message.h"
-#include "evenkeel/net/sha256.h"
 #include "evenkeel/stats/label_index.h"
+#include "evenkeel/tenancy/key_table.h"
 
 namespace evenkeel {
 
 /// Finds the tenant of a request: the one that a trusted proxy names (`tenant_header`), else the
-/// one whose API key it has. Of keys only hashes are known: SHA-256 in the file, and of those that
-/// requests sent last a faster one with a random seed, beside what was found, so that a client's
-/// key is hashed with SHA-256 once and not for each request.
+/// one whose API key it has. Of keys only hashes are known: SHA-256 in the table of keys, and of
+/// those that requests sent last a faster one with a random seed, beside what was found, so that a
+/// client's key is hashed with SHA-256 once and not for each request. A key that has expired or
+/// left the table counts no longer for the next request.
 ///
 /// Thread: one worker's.
 class Tenants {
  public:
-  /// `config` outlives it.
-  Tenants(const Config& config, LabelUses& label_uses);
+  /// `config` outlives it. `keys`: null for those that the configuration has itself.
+  Tenants(const Config& config, LabelUses& label_uses,
+          std::shared_ptr<const KeyTable> keys = nullptr);
   Tenants(const Tenants&) = delete;
   Tenants& operator=(const Tenants&) = delete;
 
-  /// Sets the tenant in `request.info.identity`.
+  /// The keys that count from now on.
+  void adopt(std::shared_ptr<const KeyTable> keys);
+
+  /// Sets the tenant in `request.info.identity`. The request keeps what that points to.
   void identify(Request& request);
+  /// Why the request has no tenant. REQUIRES: it has none.
+  CredentialState state_of_keys(const Request& request);
+  /// Removes the key by which the request is known, from each field that has it.
+  void remove_credential(Request& request);
 
  private:
   struct SeenKey {
     WideHash key_hash;
-    const RequestTenant* tenant = nullptr;
+    const KeyTable::Key* key = nullptr;
   };
 
   const RequestTenant* named_by_proxy(const Request& request) const;
-  const RequestTenant* with_key_of(const Request& request);
-  const RequestTenant* with_key(std::string_view key);
-  const RequestTenant* with_hash_of(std::string_view key) const;
+  const KeyTable::Key* key_of(const Request& request);
+  const KeyTable::Key* find(std::string_view key);
+  bool counts(const KeyTable::Key* key) const;
 
   const std::vector<ListenerConfig>& listeners_;
   bool named_by_proxies_;
   std::map<std::string_view, RequestTenant> tenants_;  // by name
-  std::map<Sha256, const RequestTenant*> by_key_hash_;
+  std::shared_ptr<const KeyTable> keys_;
+  std::vector<const RequestTenant*> of_keys_;  // by KeyTable::Key::tenant; null: not in the file
   const std::uint64_t seed_;
   std::vector<SeenKey> seen_keys_;  // by key_hash
 };

@@ -77,6 +77,51 @@ TEST_F(TenantsTest, AreNotFoundByAnythingElse) {
   EXPECT_EQ(tenant_of({{"x-tenant", "acme"}}), "");
 }
 
+TEST_F(TenantsTest, FollowTheTableOfKeysAtOnce) {
+  EXPECT_EQ(tenant_of({{"x-api-key", "key-a"}}), "acme");
+  const std::string text = std::string("sha256:") + hash_of_key_a + " tenant=beta name=moved";
+  const std::vector<TenantConfig> without_keys = {{.name = "acme"}, {.name = "beta"}};
+
+  tenants_.adopt(KeyTable::build(without_keys, text).table);
+  EXPECT_EQ(tenant_of({{"x-api-key", "key-a"}}), "beta");
+  EXPECT_EQ(tenant_of({{"x-api-key", "key-b"}}), "");
+
+  tenants_.adopt(KeyTable::build(without_keys, text + " expires=2020-01-01T00:00:00Z").table);
+  EXPECT_EQ(tenant_of({{"x-api-key", "key-a"}}), "");
+}
+
+TEST_F(TenantsTest, SayWhyARequestHasNone) {
+  const auto state_with = [this](const HeaderFields& fields) {
+    Request request;
+    for (const auto& [name, value] : fields) request.fields.add(name, value);
+    return tenants_.state_of_keys(request);
+  };
+  const std::string expired =
+      std::string("sha256:") + hash_of_key_a + " tenant=acme expires=2020-01-01T00:00:00Z";
+  tenants_.adopt(KeyTable::build({{.name = "acme"}}, expired).table);
+
+  EXPECT_EQ(state_with({}), CredentialState::missing);
+  EXPECT_EQ(state_with({{"authorization", "Basic key-a"}}), CredentialState::missing);
+  EXPECT_EQ(state_with({{"api-key", "key-x"}}), CredentialState::unknown);
+  EXPECT_EQ(state_with({{"api-key", "key-a"}}), CredentialState::expired);
+}
+
+TEST_F(TenantsTest, TakeTheAcceptedKeyAwayAndNoOther) {
+  Request request;
+  request.fields.add("authorization", "Bearer for-the-backend");
+  request.fields.add("X-Api-Key", "key-b");
+  request.fields.add("api-key", "key-b");
+  tenants_.identify(request);
+  tenants_.adopt(KeyTable::build({}, {}).table);  // it was revoked meanwhile
+
+  tenants_.remove_credential(request);
+  tenants_.remove_credential(request);
+
+  ASSERT_EQ(request.fields.size(), 1u);
+  EXPECT_EQ(request.fields.begin()->value(), "Bearer for-the-backend");
+  EXPECT_EQ(request.info.identity.tenant.key->id, std::string(hash_of_key_b).substr(0, 8));
+}
+
 TEST_F(TenantsTest, OfAKeyThatIsSeenAgainAreTheSame) {
   for (int round = 0; round < 3; ++round) {
     EXPECT_EQ(tenant_of({{"x-api-key", "key-a"}}), "acme");

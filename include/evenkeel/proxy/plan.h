@@ -14,6 +14,7 @@
 #include "evenkeel/proxy/router.h"
 #include "evenkeel/proxy/worker_context.h"
 #include "evenkeel/proxy/worker_links.h"
+#include "evenkeel/tenancy/key_table.h"
 #include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
@@ -22,6 +23,7 @@ namespace evenkeel {
 /// files: backends list their own.
 std::set<std::string> pools_to_list(const Config& config);
 
+class AccessTable;
 class FilterChain;
 class ModelDirectory;
 class OllamaLists;
@@ -38,9 +40,11 @@ class Tenants;
 class Plan final : public Handler {
  public:
   /// `predecessor`: this worker's active plan, or null. Links to backends that have not changed are
-  /// taken over from it. REQUIRES: the pool set was built from this configuration.
+  /// taken over from it. `keys`: null for those that the configuration has itself. REQUIRES: the
+  /// pool set and the keys were built from this configuration.
   Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
-       const WorkerContext& worker, const Plan* predecessor = nullptr);
+       const WorkerContext& worker, const Plan* predecessor = nullptr,
+       std::shared_ptr<const KeyTable> keys = nullptr);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   ~Plan() override;
@@ -48,6 +52,9 @@ class Plan final : public Handler {
   Task<Result<Response>> handle(Request& request) override;
 
   WorkerLinks& links() { return links_; }
+
+  /// The keys that count from now on. REQUIRES: they were built for this configuration.
+  void adopt(std::shared_ptr<const KeyTable> keys);
 
   /// See PlanPools::hand_queues_to.
   void hand_queues_to(const std::shared_ptr<Plan>& successor);
@@ -64,6 +71,7 @@ class Plan final : public Handler {
   Task<Result<Response>> place(Request& request);
   Plan& newest_for(Request& request);
   Task<Result<Response>> answer(Request& request);
+  Task<Result<Response>> answer_without_pool(Request& request);
   Result<Response> refuse(Request& request) const;
 
   std::shared_ptr<const Config> config_;
@@ -75,6 +83,7 @@ class Plan final : public Handler {
   std::unique_ptr<RouteTable> routes_;
   std::unique_ptr<Tenants> tenants_;                 // null: the file names none
   std::shared_ptr<RedisQuotas> quotas_;              // null: no replicas share any
+  std::unique_ptr<AccessTable> access_;              // null: the file has no `auth`
   std::unique_ptr<ModelDirectory> model_directory_;  // null: backends answer GET /v1/models
   std::unique_ptr<OllamaLists> ollama_lists_;        // null: there is one pool
   std::unique_ptr<Handler> placing_;
