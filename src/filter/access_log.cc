@@ -343,13 +343,15 @@ void RequestRecorder::write_line(const Target& target, const RequestInfo& info, 
     record_spans(entry, info);
   if (!logs) return;
   if (line_.shows_client_fields()) [[unlikely]]
-    return append_with_client_fields(entry, target.fields);
+    return append_with_client_fields(entry, target.fields, identity.tenant.key);
   AccessLogBuffer buffer;
   ring_->append(line_.format(entry, buffer));
 }
 
-void RequestRecorder::append_with_client_fields(AccessLogEntry entry, const Fields* fields) {
+void RequestRecorder::append_with_client_fields(AccessLogEntry entry, const Fields* fields,
+                                                const ApiKey* key) {
   std::string referer;
+  if (key != nullptr) entry.key = key->id;
   if (fields != nullptr) {
     entry.user_agent = fields->value(FieldId::user_agent).value_or("");
     entry.referer = fields->value("referer").value_or("");

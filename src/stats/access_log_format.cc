@@ -96,7 +96,8 @@ AccessLogLayout access_log_layout(std::string_view format, const std::vector<std
   const auto shows = [&](AccessLogField field) {
     return std::ranges::any_of(layout.parts, [&](const auto& part) { return part.field == field; });
   };
-  layout.shows_client_fields = shows(AccessLogField::user_agent) || shows(AccessLogField::referer);
+  layout.shows_client_fields = shows(AccessLogField::user_agent) ||
+                               shows(AccessLogField::referer) || shows(AccessLogField::key);
   return layout;
 }
 

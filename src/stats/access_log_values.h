@@ -23,6 +23,7 @@ inline constexpr std::size_t max_pool_bytes = 128;
 inline constexpr std::size_t max_backend_bytes = 255;
 inline constexpr std::size_t max_priority_bytes = 16;
 inline constexpr std::size_t max_tenant_bytes = 64;
+inline constexpr std::size_t max_key_bytes = 8;
 inline constexpr std::size_t max_reason_bytes = 48;
 inline constexpr std::size_t max_model_bytes = 256;
 inline constexpr std::size_t max_task_bytes = 16;
@@ -35,8 +36,8 @@ inline constexpr std::size_t max_keys_and_numbers_bytes = 1600;
 static_assert(max_request_id_bytes + max_trace_id_bytes + 2 * max_client_bytes +
                   max_listener_bytes + 2 * max_protocol_bytes + 2 * max_method_bytes +
                   max_host_bytes + 2 * max_path_bytes + max_route_bytes + max_pool_bytes +
-                  max_backend_bytes + max_priority_bytes + max_tenant_bytes + max_reason_bytes +
-                  max_model_bytes + max_task_bytes + max_finish_reason_bytes +
+                  max_backend_bytes + max_priority_bytes + max_tenant_bytes + max_key_bytes +
+                  max_reason_bytes + max_model_bytes + max_task_bytes + max_finish_reason_bytes +
                   max_user_agent_bytes + max_referer_bytes + max_template_bytes +
                   AttemptList::capacity * max_attempt_bytes + max_keys_and_numbers_bytes <=
               std::tuple_size_v<AccessLogBuffer>);
@@ -52,6 +53,7 @@ constexpr bool is_absent(AccessLogField field, const AccessLogEntry& entry) {
     case AccessLogField::priority: return entry.priority.empty();
     case AccessLogField::tenant: return entry.tenant.empty();
     case AccessLogField::grpc_status: return !entry.grpc_status;
+    case AccessLogField::key: return entry.key.empty();
     default: return false;
   }
 }
@@ -99,6 +101,7 @@ template <class Out>
     case AccessLogField::backend: return out.string(entry.backend, max_backend_bytes);
     case AccessLogField::priority: return out.string(entry.priority, max_priority_bytes);
     case AccessLogField::tenant: return out.string(entry.tenant, max_tenant_bytes);
+    case AccessLogField::key: return out.string(entry.key, max_key_bytes);
     case AccessLogField::status:
       if (entry.status <= 0) return out.null();
       return out.number(static_cast<std::uint64_t>(entry.status));

@@ -62,6 +62,14 @@ TEST(AccessLogLayout, JsonHasTheChosenFieldsInTheirOrder) {
   EXPECT_EQ(line_of({}, "json", {"request", "reason"}), "{\"request\":null,\"reason\":null}\n");
 }
 
+TEST(AccessLogLayout, JsonHasTheIdOfAKeyWhereItIsNamed) {
+  AccessLogEntry entry = ordinary();
+  EXPECT_EQ(line_of(entry, "json", {"status", "key"}), "{\"status\":200}\n");
+  entry.key = "0123abcd";
+  EXPECT_EQ(line_of(entry, "json", {"status", "key"}), "{\"status\":200,\"key\":\"0123abcd\"}\n");
+  EXPECT_EQ(line_of(entry, "json").find("0123abcd"), std::string::npos);
+}
+
 TEST(AccessLogLayout, JsonOfAllFieldsIsTheUsualLine) {
   std::vector<std::string> usual = access_log_field_names();
   usual.resize(static_cast<std::size_t>(AccessLogField::aborted) + 1);

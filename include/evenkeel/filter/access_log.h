@@ -52,7 +52,8 @@ class RequestRecorder {
   void write_line(const Target& target, const RequestInfo& info, Instant ended, int status,
                   bool logs, bool exports);
   [[gnu::noinline]] bool is_chosen(const RequestInfo& info, Instant ended, int status);
-  [[gnu::noinline]] void append_with_client_fields(AccessLogEntry entry, const Fields* fields);
+  [[gnu::noinline]] void append_with_client_fields(AccessLogEntry entry, const Fields* fields,
+                                                   const ApiKey* key);
   void record_spans(const AccessLogEntry& entry, const RequestInfo& info);
   [[gnu::noinline]] void append_spans(const AccessLogEntry& entry, const RequestSpans& spans,
                                       std::uint64_t count);

@@ -57,12 +57,13 @@ enum class AccessLogField : std::uint8_t {
   max_gap_ms,
   aborted,
   // Fields that are only written where they are asked for.
+  key,
   request,
   time_local,
   user_agent,
   referer,
 };
-inline constexpr std::size_t access_log_field_count = 47;
+inline constexpr std::size_t access_log_field_count = 48;
 
 std::string_view to_string(AccessLogField field);
 std::optional<AccessLogField> access_log_field(std::string_view name);
@@ -101,8 +102,9 @@ struct AccessLogLayout {
   };
 
   Style style = Style::json;
-  std::vector<Part> parts;           ///< empty: the usual fields
-  bool shows_client_fields = false;  ///< true if `user_agent` or `referer` is among the fields
+  std::vector<Part> parts;  ///< empty: the usual fields
+  bool shows_client_fields =
+      false;  ///< true if `user_agent`, `referer` or `key` is among the fields
 };
 
 /// `format`: json, logfmt, combined, or a template; `fields`: of json and logfmt; none: the usual

@@ -72,8 +72,9 @@ struct AccessLogEntry {
   std::optional<Duration> first_byte;    ///< from the first byte to the response's beginning
   const AccessLogInference* inference = nullptr;  ///< left out of the line if null
   bool aborted = false;
-  std::string_view user_agent;  ///< this and the next only where the layout shows client fields
+  std::string_view user_agent;  ///< this and the next two only where the layout shows client fields
   std::string_view referer;
+  std::string_view key;  ///< the id of the API key; left out of the line if empty
 };
 
 /// Converts monotonic instants to wall-clock time. Compares the two clocks once a second.
