@@ -53,6 +53,13 @@ void add_daemon(MetricsPage& page, const RuntimeView& view) {
   page.gauges("evenkeel_last_state_write_successful",
               "0 when the state file could not be written the last time.");
   page.add({}, std::uint64_t{status.state_file_problem.empty()});
+  if (status.api_keys) {
+    page.gauges("evenkeel_key_file_last_read_successful",
+                "0 when the file of API keys could not be used the last time it changed.");
+    page.add({}, std::uint64_t{status.key_file_problem.empty()});
+    page.gauges("evenkeel_api_keys", "API keys that are known, those that have expired included.");
+    page.add({}, std::uint64_t{*status.api_keys});
+  }
   const auto loaded = status.loaded_at.time_since_epoch();
   if (loaded.count() != 0) {
     page.gauges("evenkeel_config_last_reload_success_timestamp_seconds",

@@ -135,6 +135,16 @@ Environment without_other_files(Environment environment, std::shared_ptr<const C
       return std::nullopt;
     };
   }
+  if (environment.key_file_problems) {
+    environment.key_file_problems =
+        [active, unchecked, look = std::move(environment.key_file_problems)](
+            const std::string& path,
+            const std::vector<TenantConfig>& tenants) -> std::vector<FileProblem> {
+      if (active->auth && active->auth->keys.file == path) return look(path, tenants);
+      unchecked->push_back(path);
+      return {};
+    };
+  }
   if (environment.listener_tls_problems) {
     environment.listener_tls_problems =
         [active, unchecked, look = std::move(environment.listener_tls_problems)](
@@ -167,6 +177,10 @@ BuiltParts build_parts(const Config& config, const BuildInputs& inputs, const Po
                    .admin_tls = inputs.reload_files ? load_admin_tls(config.admin) : AdminTls(),
                    .listener_hosts = resolve_listener_hosts(hosts),
                    .access_log = {}};
+  if (inputs.reload_files) {
+    if (config.auth) parts.key_file = version_of(config.auth->keys.file);  // or an older one
+    parts.keys = read_api_keys(config);
+  }
   if (access_log) parts.access_log.emplace(AccessLogDestination::open(*access_log));
   return parts;
 }

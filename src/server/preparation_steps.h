@@ -11,7 +11,9 @@
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/stats/access_log.h"
+#include "evenkeel/tenancy/key_table.h"
 #include "evenkeel/upstream/pool_set.h"
+#include "server/key_file.h"
 #include "server/listener_set.h"
 
 namespace evenkeel {
@@ -62,6 +64,8 @@ struct BuiltParts {
   Result<AdminTls> admin_tls;
   ListenerHosts listener_hosts;
   std::optional<Result<AccessLogDestination>> access_log;
+  KeyTable::Built keys = {};  ///< empty: they were not read
+  std::optional<FileVersion> key_file = {};
 };
 
 /// Reads certificates and keys, resolves names. `hosts`: of listeners. `access_log`: where it is to

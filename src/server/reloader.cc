@@ -52,6 +52,20 @@ std::string path_of_listener(const Config& config, std::size_t number) {
   return fmt::format("listeners[{}].address", number);
 }
 
+/// The file of API keys; empty: there is none.
+std::string key_file_of(const Config& config) {
+  return config.auth ? config.auth->keys.file : std::string();
+}
+
+/// A problem of the file of keys: "keys.txt:3:5: ...".
+std::string text_of(const FileProblem& problem, const Config& config) {
+  std::string text = key_file_of(config);
+  if (problem.line > 0) text += fmt::format(":{}:{}:", problem.line, problem.column);
+  text += " " + problem.message;
+  if (!problem.help.empty()) text += "; " + problem.help;
+  return text;
+}
+
 /// Over all listeners; 0: unlimited.
 std::size_t max_client_connections(const Config& config) {
   std::size_t sum = 0;
@@ -162,6 +176,13 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
   BuiltParts parts = co_await building_thread().run(std::move(build));
   if (!parts.pool_set) co_return refused("", parts.pool_set.error());
   change.pool_set = std::move(*parts.pool_set);
+  if (parts.keys.table == nullptr) {  // the file of keys has changed since it was checked
+    const FileProblem& first = parts.keys.problems.front();
+    reload.file.refuse({.path = "auth.keys.file", .message = text_of(first, *next)});
+    co_return reload;
+  }
+  change.keys = std::move(parts.keys.table);
+  change.key_file = parts.key_file;
   if (!parts.admin_tls) co_return refused("admin.tls", parts.admin_tls.error());
   change.admin_tls = std::move(*parts.admin_tls);
   if (parts.access_log) {
@@ -260,9 +281,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   preparation_.lower_priority();
   if (config_ != nullptr && config_->dns.servers != change.config->dns.servers)
     dns_cache_.set_servers(change.config->dns.servers);
-  if (config_ != change.config) listed_pools_ = pools_to_list(*change.config);
-  config_ = std::move(change.config);
-  if (change.variables != nullptr) variables_ = std::move(change.variables);
+  adopt_config(change);
   const auto former = std::exchange(pool_set_, std::move(change.pool_set));
   overrides_.set_weights(std::move(change.weights));
   process_.loop.set_busy_polling(process_.may_busy_poll && config_->busy_polling);
@@ -305,7 +324,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   restore_sessions(restored_pins, *pool_set_, process_.loop.read_clock());
   restore_backends(std::exchange(restored_, {}), *pool_set_, process_.loop.read_clock());
   apply_models();
-  co_await process_.workers.apply(config_, pool_set_, std::move(assignments));
+  co_await process_.workers.apply(config_, pool_set_, std::move(assignments), keys_);
   pool_set_->reopen_resolved();
   if (former == nullptr) co_return;
   auto released = former->release_tables(*pool_set_);
@@ -596,6 +615,42 @@ void Reloader::tick_pools() {
   for (const PoolSet::PoolEntry& pool : pool_set_->pools()) pool.state->tick(now);
   end_drains();
   apply_models();
+  if (key_file_.has_changed(now)) changes_.post("API keys", [this] { return run_read_keys(); });
+}
+
+/// Takes the configuration out of the change, and its API keys if they were read.
+void Reloader::adopt_config(PreparedChange& change) {
+  if (config_ != change.config) listed_pools_ = pools_to_list(*change.config);
+  config_ = std::move(change.config);
+  if (change.variables != nullptr) variables_ = std::move(change.variables);
+  if (change.keys == nullptr) return;
+  keys_ = std::move(change.keys);
+  key_file_.follow(key_file_of(*config_), change.key_file);
+  process_.status.update([&](RuntimeStatus& status) {
+    status.key_file_problem.clear();
+    status.api_keys.reset();
+    if (config_->auth) status.api_keys = keys_->size();
+  });
+}
+
+/// A file that cannot be read, or has a mistake, changes nothing.
+Task<void> Reloader::run_read_keys() {
+  auto read_all = [config = config_] { return read_api_keys(*config); };
+  KeyTable::Built read = co_await preparation_.run(std::move(read_all));
+  const bool is_good = read.table != nullptr;
+  std::string problem = is_good ? std::string() : text_of(read.problems.front(), *config_);
+  if (is_good) {
+    keys_ = std::move(read.table);
+    process_.workers.apply(keys_);
+    log::reload.info(
+        fmt::format("read {} again: {} API keys", key_file_of(*config_), keys_->size()));
+  } else {
+    log::reload.error("the API keys stay as they are: " + problem);
+  }
+  process_.status.update([&](RuntimeStatus& status) {
+    status.key_file_problem = std::move(problem);
+    if (is_good) status.api_keys = keys_->size();
+  });
 }
 
 void Reloader::set_drain_end(const std::string& pool, const std::string& backend,

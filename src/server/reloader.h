@@ -21,11 +21,13 @@
 #include "evenkeel/net/dns_cache.h"
 #include "evenkeel/state/saved_state.h"
 #include "evenkeel/stats/access_log.h"
+#include "evenkeel/tenancy/key_table.h"
 #include "evenkeel/upstream/backend_monitor.h"
 #include "evenkeel/upstream/model_catalog.h"
 #include "evenkeel/upstream/monitor_spec.h"
 #include "evenkeel/upstream/pool_set.h"
 #include "server/change_queue.h"
+#include "server/key_file.h"
 #include "server/listener_set.h"
 #include "server/operator_overrides.h"
 #include "server/preparation_steps.h"
@@ -47,6 +49,8 @@ struct PreparedChange {
   AdminTls admin_tls;                              ///< meaningful only with a `hash`
   std::optional<AccessLogDestination> access_log;  ///< empty: it stays as it is
   OwnedFd admin_listener;                          ///< none: it stays as it is
+  std::shared_ptr<const KeyTable> keys;            ///< null: they stay as they are
+  std::optional<FileVersion> key_file;             ///< that they were read from
 };
 
 /// The program of a process that takes over.
@@ -154,8 +158,8 @@ class Reloader final : public Control {
   void set_drain_end(const std::string& pool, const std::string& backend,
                      std::optional<Time> end) override;
 
-  /// Moves standby backends into and out of rotation, learns weights, and tells the workers which
-  /// models there are. Call it every 100 ms.
+  /// Moves standby backends into and out of rotation, learns weights, tells the workers which
+  /// models there are, and follows the file of API keys. Call it every 100 ms.
   void tick_pools();
   /// "serving 2 pools, 5 of 6 backends up"
   std::string summary() const;
@@ -171,6 +175,8 @@ class Reloader final : public Control {
                                         std::vector<std::string>& unchecked);
   Task<Result<Done>> run_set_weight(std::string pool, std::string backend, std::uint32_t weight);
   Task<void> take_over_for(CheckedFile& file);
+  void adopt_config(PreparedChange& change);
+  Task<void> run_read_keys();
   Task<void> run_dns_update();
   void on_dns_change();
   bool passes_checks(const std::string& host) const;
@@ -211,6 +217,8 @@ class Reloader final : public Control {
   BackendMonitor backend_monitor_;
   std::set<std::string> listed_pools_;  // whose models the workers have to know
   ModelCatalogBuilder model_catalog_;
+  std::shared_ptr<const KeyTable> keys_;  // null only before the first commit
+  FileWatch key_file_;
   PreparationThread preparation_;
   std::optional<PreparationThread> locking_;  // once there is such work
   ChangeQueue changes_;

@@ -36,7 +36,12 @@ class Worker final {
   // ---- before `start`, or on the worker's own thread ----
 
   /// Builds the plan of requests that begin from now on.
-  void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set);
+  void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
+             std::shared_ptr<const KeyTable> keys = nullptr);
+  /// The API keys that count from now on. REQUIRES: they are for the active configuration.
+  void adopt(std::shared_ptr<const KeyTable> keys) {
+    if (plan_ != nullptr) plan_->adopt(std::move(keys));
+  }
   /// The models that requests find from now on.
   void adopt(std::shared_ptr<const ModelCatalog> models) { models_ = std::move(models); }
   /// See LinkPool::suspect; for the links to this backend.

@@ -61,6 +61,8 @@ struct RuntimeStatus {
   std::optional<ReplacedProcess> replaced;  ///< empty: it has ended, or there was none
   /// When drains end by themselves, by pool and id; the others last.
   std::map<std::pair<std::string, std::string>, std::chrono::system_clock::time_point> drain_ends;
+  std::optional<std::size_t> api_keys;  ///< how many there are; empty: the file has no `auth`
+  std::string key_file_problem;     ///< why the file of keys counts as it was; empty: it does not
   std::string state_file_problem;   ///< why it was not written; empty: it was, or is off
   std::optional<double> cpu_quota;  ///< of its cgroup, in CPUs; empty: none
   bool may_busy_poll = true;        ///< false: that is below the number of workers
