@@ -21,6 +21,7 @@ void add_check_verb(CLI::App& app, Invocation& invocation);
 void add_config_verb(CLI::App& app, Invocation& invocation);
 void add_explain_verb(CLI::App& app, Invocation& invocation);
 void add_import_verb(CLI::App& app, Invocation& invocation);
+void add_key_verb(CLI::App& app, Invocation& invocation);
 void add_quick_verb(CLI::App& app, Invocation& invocation);
 void add_ctl_verb(CLI::App& app, Invocation& invocation,
                   std::function<int(const CtlOptions&)> run = run_ctl);
