@@ -133,6 +133,8 @@ class Check(case.Case):
                 os.rename(made.cert, os.path.join(work, key.replace(".key", ".pem")))
             for ca in set(re.findall(r"ca: (certs/[\w.]+)", text)):
                 shutil.copy(authority.cert, os.path.join(work, ca))
+            for keys in re.findall(r"keys: {file: ([\w.]+)}", text):
+                open(os.path.join(work, keys), "w").close()
             ended = command("check", "-c", os.path.join(folder, name), folder=work)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), name)
 
