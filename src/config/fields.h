@@ -307,7 +307,8 @@ void each_key(Of<LimitsConfig>, const auto& visit) { each_limit_key(visit); }
 void each_key(Of<RateLimitConfig>, const auto& visit) {
   using T = RateLimitConfig;
   visit(Key{"by",
-            "What each has limits of its own: `tenant`, `model`, `address` (of a client; of IPv6 "
+            "What each has limits of its own: `tenant`, `key`, `model`, `address` (of a client; of "
+            "IPv6 "
             "the network of 64 bits), `header:NAME`, or each combination of several. A request "
             "that lacks one of them is not limited.",
             required},

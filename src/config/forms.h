@@ -361,7 +361,7 @@ std::optional<ValidationError> check_host_pattern(std::string& value);
 std::optional<ValidationError> check_path_pattern(std::string& value);
 std::optional<ValidationError> check_grpc_name(std::string& value);
 std::optional<ValidationError> check_model_name(std::string& value);
-// What each has limits of its own: tenant, model, address or header:NAME.
+// What each has limits of its own: tenant, key, model, address or header:NAME.
 std::optional<ValidationError> check_limit_subject(std::string& value);
 std::optional<ValidationError> check_task(std::string& value);
 // The format of lines of the access log, or a template of it.

@@ -134,7 +134,7 @@ std::optional<ValidationError> check_session_source(std::string& value) {
 
 std::optional<ValidationError> check_limit_subject(std::string& value) {
   constexpr std::string_view header = "header:";
-  constexpr auto words = std::to_array<std::string_view>({"tenant", "model", "address"});
+  constexpr auto words = std::to_array<std::string_view>({"tenant", "key", "model", "address"});
   if (std::ranges::find(words, value) != words.end()) return std::nullopt;
   if (value.starts_with(header) && is_token(value.substr(header.size()))) {
     value = lower_case(value);
@@ -143,7 +143,7 @@ std::optional<ValidationError> check_limit_subject(std::string& value) {
   const std::string problem = fmt::format("'{}' tells no clients apart", value);
   if (const auto word = nearest_word(value, {words.begin(), words.end()}))
     return ValidationError{problem, did_you_mean(*word)};
-  return ValidationError{problem, "take tenant, model, address or header:NAME"};
+  return ValidationError{problem, "take tenant, key, model, address or header:NAME"};
 }
 
 std::optional<ValidationError> check_method(std::string& value) {

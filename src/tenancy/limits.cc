@@ -84,6 +84,7 @@ std::optional<std::uint64_t> subject_of(const std::string& kind, const Request& 
   if (kind == "address") return client_key(identity.client);
   std::string_view value;
   if (kind == "tenant") value = identity.tenant.name;
+  if (kind == "key" && identity.tenant.key != nullptr) value = identity.tenant.key->id;
   if (kind == "model") value = model_of(request);
   if (kind.starts_with(header))
     value = request.fields.value(kind.substr(header.size())).value_or(std::string_view());

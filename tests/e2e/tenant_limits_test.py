@@ -181,6 +181,12 @@ class TenantLimits(ReloadCase):
                  ("other", "127.0.0.1"), ("other", "127.0.0.1")]
         self.assertEqual([ask(*each) for each in asked], [200, 429, 200, 200, 429, 200, 200])
 
+    def test_each_key_has_limits_of_its_own(self):
+        two_keys = {"name": "acme", "keys_sha256": [hashlib.sha256(key.encode()).hexdigest() for key in (KEY, OTHER_KEY)]}
+        self.limited(two_keys, rate_limits=[{"by": "key", "requests": "1/day"}])
+        self.assertEqual([self.ask(key).status for key in (KEY, KEY, OTHER_KEY, OTHER_KEY, "sk-unknown", "sk-unknown")],
+                         [200, 429, 200, 429, 200, 200])
+
     def test_a_limit_that_limits_nothing_is_refused(self):
         self.limited(tenant("acme", KEY))
         for rule, told in (({"by": "address"}, "limits nothing"), ({"by": "adress", "concurrent": 1}, "did you mean 'address'"),

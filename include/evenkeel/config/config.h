@@ -487,7 +487,7 @@ inline constexpr std::size_t max_limits_of_request = 32;
 
 // Limits for each of several subjects, such as each address of a client.
 struct RateLimitConfig : LimitsConfig {
-  // What tells subjects apart: tenant, model, address, header:NAME, in lower case. A request
+  // What tells subjects apart: tenant, key, model, address, header:NAME, in lower case. A request
   // without one of them is not limited.
   std::vector<std::string> by;
   std::vector<std::string> models;  // globs; empty: requests for all models, or none
