@@ -11,7 +11,7 @@
 #include "admin/documents.h"
 #include "admin/on_loop.h"
 #include "evenkeel/admin/control.h"
-#include "evenkeel/base/log_levels.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/spelling.h"
@@ -213,8 +213,8 @@ Awaitable<AdminReply> AdminActions::apply(BackendCall call, const AdminRequest& 
                            : call.action == BackendAction::undrain ? std::string("undrained")
                            : period ? fmt::format("drained for {:.0f} s", seconds_of(*period))
                                     : std::string("drained");
-  log::record(log::Subsystem::admin, fmt::format("pool {}: backend {}: {} by {}", *call.pool,
-                                                 call.id, what, request.client));
+  log::admin.record(
+      fmt::format("pool {}: backend {}: {} by {}", *call.pool, call.id, what, request.client));
   co_return backend_reply(call);
 }
 

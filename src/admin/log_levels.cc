@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/base/log_levels.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/config/spelling.h"
 #include "evenkeel/json/value.h"
 
@@ -59,8 +59,7 @@ AdminReply set_log_levels(std::string_view body) {
     changes.emplace_back(*subsystem, *its_level);
     said += fmt::format(" {}={}", name, value.text());
   }
-  log::record(log::Subsystem::admin,
-              fmt::format("levels of the log until the next reload:{}", said));
+  log::admin.record(fmt::format("levels of the log until the next reload:{}", said));
   if (level) log::set_level(*level);
   for (const auto& [logger, its_level] : changes) logger.set_level(its_level);
   return log_levels();

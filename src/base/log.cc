@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/line_writer.h"
-#include "evenkeel/base/log_levels.h"
 #include "evenkeel/base/utf8.h"
 
 namespace evenkeel::log {
@@ -167,8 +166,8 @@ void Logger::write(Level level, std::string_view message) const {
   logger.log(spdlog_level(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
-void record(Subsystem subsystem, std::string_view message) {
-  const spdlog::logger& logger = instance().of(subsystem);
+void Logger::record(std::string_view message) const {
+  const spdlog::logger& logger = instance().of(subsystem_);
   const std::string text = printable_utf8(message, "\n\t");
   const spdlog::details::log_msg line(logger.name(), spdlog::level::info,
                                       spdlog::string_view_t(text.data(), text.size()));

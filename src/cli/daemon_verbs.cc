@@ -9,7 +9,7 @@
 #include "cli/option_values.h"
 #include "cli/verbs.h"
 #include "evenkeel/base/decimal.h"
-#include "evenkeel/base/log_levels.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/cli/quick.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/config/spelling.h"

@@ -9,7 +9,7 @@
 
 #include "config/fields.h"
 #include "config/text.h"
-#include "evenkeel/base/log_levels.h"
+#include "evenkeel/base/log.h"
 #include "evenkeel/config/spelling.h"
 
 namespace evenkeel::config_file {

@@ -59,6 +59,8 @@ void set_format(Format format);
 /// The name of a level, such as "warning".
 std::string_view to_string(Level level);
 std::optional<Level> level_of(std::string_view name);
+/// The names of all levels, in the order of their values.
+std::span<const std::string_view, 4> level_names();
 /// The name of a subsystem, such as "access_log".
 std::string_view to_string(Subsystem subsystem);
 std::optional<Subsystem> subsystem_of(std::string_view name);
@@ -82,6 +84,8 @@ class Logger {
   void info(std::string_view message) const { write(Level::info, message); }
   void warning(std::string_view message) const { write(Level::warning, message); }
   void error(std::string_view message) const { write(Level::error, message); }
+  /// Writes one line of level info that no level drops: the record of what operators change.
+  void record(std::string_view message) const;
 
  private:
   Subsystem subsystem_;
