@@ -1,0 +1,45 @@
+// Sets of public keys that verify tokens (JWKS, RFC 7517).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/base/result.h"
+#include "evenkeel/net/public_key.h"
+
+namespace evenkeel {
+
+/// A key of a set.
+struct Jwk {
+  std::string id;                               ///< `kid`; empty: it has none
+  std::optional<SignatureAlgorithm> algorithm;  ///< `alg`, the only one that it is for
+  PublicKey key;
+
+  /// True if the key may verify signatures of the algorithm.
+  bool fits(SignatureAlgorithm wanted) const {
+    return key.fits(wanted) && algorithm.value_or(wanted) == wanted;
+  }
+};
+
+/// The keys of an issuer that verify signatures. Immutable.
+class JwkSet {
+ public:
+  static constexpr std::size_t max_bytes = 256 * 1024;
+  static constexpr std::size_t max_keys = 256;
+
+  /// Reads the JSON document of a set. Leaves out keys that are not for verifying signatures, of
+  /// types, curves and algorithms that are not known here. Errors: bad_request, with the key and
+  /// what is wrong: a set with a private or a shared key, with a weak or a broken one, with none
+  /// that is of use, or not a set at all.
+  static Result<JwkSet> parse(std::string_view text);
+
+  const std::vector<Jwk>& keys() const { return keys_; }
+
+ private:
+  std::vector<Jwk> keys_;
+};
+
+}  // namespace evenkeel
