@@ -4,10 +4,10 @@
 #include <functional>
 #include <list>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
-#include "import/descending.h"
 #include "import/nginx_locations.h"
 #include "import/nginx_pools.h"
 #include "import/nginx_syntax.h"
@@ -343,7 +343,11 @@ void NginxImport::serve() {
 
 /// Names before patterns, longer ones first, patterns before what takes every host.
 std::vector<PlacedRoute> NginxImport::routes_at(const Listening& place) {
-  using Named = std::pair<std::string, const Server*>;
+  struct Named {
+    std::string host;
+    const Server* server;
+    std::size_t number;  // in the order of the file
+  };
   std::vector<Named> hosts;
   bool all_said = true;
   for (const std::size_t number : place.servers) {
@@ -351,22 +355,23 @@ std::vector<PlacedRoute> NginxImport::routes_at(const Listening& place) {
     const bool is_default = number == place.default_server;
     all_said = all_said && (is_default || !server.has_other_names);
     if (place.servers.size() == 1) continue;
-    for (const std::string& host : server.hosts) hosts.emplace_back(host, &server);
+    for (const std::string& host : server.hosts) hosts.push_back({host, &server, hosts.size()});
   }
-  sort_descending(hosts, [](const Named& each) {
-    const bool is_name = !each.first.starts_with("*.");
-    return std::pair(is_name, is_name ? 0 : each.first.size());
+  std::ranges::sort(hosts, {}, [](const Named& each) {
+    const bool is_pattern = each.host.starts_with("*.");
+    const auto length = static_cast<int>(is_pattern ? each.host.size() : 0);
+    return std::tuple(is_pattern, -length, each.number);
   });
   const Server& others = servers_[place.default_server];
   if (all_said) {
-    hosts.emplace_back("", &others);
+    hosts.push_back({"", &others, hosts.size()});
   } else {
     draft_.note(others.block->line,
                 "left out: other hosts than those of server_name, some of which another server "
                 "takes in a way that routes cannot say");
   }
   std::vector<PlacedRoute> routes;
-  for (const auto& [host, server] : hosts) {
+  for (const auto& [host, server, number] : hosts) {
     for (const PlacedRoute& each : server->routes) {
       if (routes.size() > max_routes) return routes;
       routes.push_back(each);

@@ -8,7 +8,6 @@
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/utf8.h"
-#include "import/descending.h"
 
 namespace evenkeel::import {
 namespace {
@@ -149,7 +148,8 @@ void NginxLocations::collect(const NginxScope& outer) {
       path.remove_prefix(known.size());
     }
     if (path.starts_with('@')) continue;  // no request has it
-    Location location{.scope = &scopes_.emplace_back(each, &outer), .path = path};
+    Location location{
+        .scope = &scopes_.emplace_back(each, &outer), .path = path, .number = locations_.size()};
     if (how == "=") {
       location.rank = Rank::exact;
       location.reach = reach_of(path, false);
@@ -264,8 +264,9 @@ std::vector<PlacedRoute> NginxLocations::routes_of(const NginxScope& server) {
   collect(server);
   // As nginx chooses: an exact path, else a regular expression in the order of the file, else the
   // longest prefix.
-  sort_descending(locations_, [](const Location& each) {
-    return std::tuple(each.rank, each.rank == Rank::prefix ? each.path.size() : 0);
+  std::ranges::sort(locations_, {}, [](const Location& each) {
+    const auto length = static_cast<int>(each.rank == Rank::prefix ? each.path.size() : 0);
+    return std::tuple(-static_cast<int>(each.rank), -length, each.number);
   });
   const std::size_t first = routes.size();
   for (const Location& each : locations_) {

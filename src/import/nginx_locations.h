@@ -35,6 +35,7 @@ class NginxLocations {
     Rank rank = Rank::prefix;
     std::string_view path;
     NginxReach reach;
+    std::size_t number = 0;  ///< in the order of the file
   };
 
   void collect(const NginxScope& outer);
