@@ -15,8 +15,6 @@
 namespace evenkeel::import {
 namespace {
 
-constexpr std::chrono::seconds plain_seconds{1};
-
 /// Directives that say what evenkeel does by itself, or that concern nginx's process alone.
 const std::set<std::string, std::less<>>& needless() {
   static const std::set<std::string, std::less<>> names = {"user",
@@ -75,6 +73,16 @@ void mark_needless(NginxDirective& block) {
     if (each.name().ends_with("_set_header") && is_forwarding_field(each)) each.used = true;
     mark_needless(each);
   }
+}
+
+/// A local syslog, as `access_log.path` names it.
+std::optional<std::string> local_syslog(std::string_view path) {
+  constexpr std::string_view prefix = "syslog:server=unix:";
+  if (!path.starts_with(prefix)) return std::nullopt;
+  path.remove_prefix(prefix.size());
+  path = path.substr(0, path.find(','));
+  if (!path.starts_with('/')) return std::nullopt;
+  return path == "/dev/log" ? "syslog" : "syslog:" + std::string(path);
 }
 
 /// A server and the routes that it stands for.
@@ -191,20 +199,21 @@ void NginxImport::read_server(NginxDirective& block, const NginxScope& http) {
 void NginxImport::read_log(const NginxScope& server) {
   const NginxDirective* log = server.find("access_log");
   if (log == nullptr) return;
-  const std::string_view path = log->argument();
+  const auto syslog = local_syslog(log->argument());
+  const std::string path = syslog ? *syslog : std::string(log->argument());
   if (path == "off") {
     has_no_log_ = true;
-  } else if (path.starts_with("syslog:") || path.find('$') != path.npos) {
+  } else if ((!syslog && path.starts_with("syslog:")) || path.find('$') != path.npos) {
     draft_.leave_out(log->line, log->words, "name the log in `access_log`");
   } else if (log_.empty()) {
     log_ = path;
     const auto arguments = log->arguments();
     is_combined_ = arguments.size() < 2 || arguments[1] == "combined";
-    if (is_combined_) {
-      draft_.note(log->line, "give the access log another path while nginx still writes there");
-    } else {
+    if (!is_combined_) {
       draft_.note(log->line,
                   "the access log is JSON, one object a line; `access_log.format` has others");
+    } else if (!syslog) {
+      draft_.note(log->line, "give the access log another path while nginx still writes there");
     }
   } else if (log_ != path) {
     draft_.leave_out(log->line, log->words, "all requests are in one log");
@@ -308,12 +317,7 @@ void NginxImport::read_limits(ListenerConfig& listener, const NginxScope& server
       {"keepalive_timeout", &listener.timeouts.idle},
       {"send_timeout", &listener.timeouts.write}};
   for (const auto& [name, into] : times) {
-    const NginxDirective* found = server.find(name);
-    const auto time = found ? parse_time(found->argument(), plain_seconds) : std::nullopt;
-    if (time && time->count() > 0) *into = *time;
-    if (time && time->count() == 0) {
-      draft_.leave_out(found->line, found->words, "0 cannot be said: the default stays");
-    }
+    if (const auto time = time_above_zero(draft_, server, name)) *into = *time;
   }
 }
 

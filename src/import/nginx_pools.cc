@@ -32,17 +32,13 @@ std::optional<Target> target_of(std::string_view url) {
   return target;
 }
 
-void read_timeouts(const NginxScope& location, PoolConfig& pool) {
-  constexpr std::chrono::seconds plain{1};
+void read_timeouts(Draft& draft, const NginxScope& location, PoolConfig& pool) {
   for (const char* name : {"proxy_read_timeout", "grpc_read_timeout"}) {
-    const NginxDirective* found = location.find(name);
-    const auto time = found ? parse_time(found->argument(), plain) : std::nullopt;
-    if (time && time->count() > 0) pool.timeouts.first_byte = pool.timeouts.idle = *time;
+    if (const auto time = time_above_zero(draft, location, name))
+      pool.timeouts.first_byte = pool.timeouts.idle = *time;
   }
   for (const char* name : {"proxy_connect_timeout", "grpc_connect_timeout"}) {
-    const NginxDirective* found = location.find(name);
-    const auto time = found ? parse_time(found->argument(), plain) : std::nullopt;
-    if (time && time->count() > 0) pool.timeouts.connect = *time;
+    if (const auto time = time_above_zero(draft, location, name)) pool.timeouts.connect = *time;
   }
 }
 
@@ -101,6 +97,16 @@ NginxDirective* NginxScope::find(std::string_view name) const {
   return nullptr;
 }
 
+std::optional<milliseconds> time_above_zero(Draft& draft, const NginxScope& scope,
+                                            std::string_view name) {
+  constexpr std::chrono::seconds plain{1};
+  const NginxDirective* found = scope.find(name);
+  const auto time = found ? parse_time(found->argument(), plain) : std::nullopt;
+  if (!time || time->count() > 0) return time;
+  draft.leave_out(found->line, found->words, "0 cannot be said: the default stays");
+  return std::nullopt;
+}
+
 NginxPools::NginxPools(Draft& draft, NginxDirective& http) : draft_(draft) {
   for (NginxDirective& each : http.children) {
     if (each.name() == "upstream") upstreams_.try_emplace(std::string(each.argument()), &each);
@@ -125,7 +131,7 @@ std::optional<std::string> NginxPools::pool_of(NginxDirective& pass, const Nginx
   PoolConfig settings;
   Draft::set_engine(settings, "auto");
   if (target->grpc) settings.protocol = BackendProtocol::http2;
-  read_timeouts(location, settings);
+  read_timeouts(draft_, location, settings);
   if (target->secure) read_tls(location, settings);
   read_host(location, settings);
   std::vector<Known>& known = pools_[key];

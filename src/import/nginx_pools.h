@@ -26,6 +26,10 @@ struct NginxScope {
   NginxDirective* find(std::string_view name) const;
 };
 
+/// The time that the nearest directive of this name gives. Nothing, and noted: it is 0.
+std::optional<milliseconds> time_above_zero(Draft& draft, const NginxScope& scope,
+                                            std::string_view name);
+
 /// The pools of a file, each made when a location first passes requests to it.
 class NginxPools {
  public:

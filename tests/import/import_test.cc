@@ -264,6 +264,25 @@ TEST(ImportNginx, ZeroTimesKeepTheDefault) {
   EXPECT_EQ(config.listeners[0].timeouts.idle, ListenerTimeouts{}.idle);
 }
 
+TEST(ImportNginx, ZeroTimesOfBackendsKeepTheDefaultAndAreNotedOnce) {
+  const Import result = import_config(ImportFormat::nginx, R"(
+    proxy_read_timeout 0;
+    server { listen 80;
+             location / { proxy_pass http://v; proxy_connect_timeout 0s; }
+             location /b { proxy_pass http://w; } })");
+  ASSERT_TRUE(result.config);
+  EXPECT_EQ(pool(*result.config, "v").timeouts.idle, PoolTimeouts{}.idle);
+  EXPECT_EQ(pool(*result.config, "v").timeouts.connect, PoolTimeouts{}.connect);
+  std::vector<std::string> notes;
+  for (const ImportNote& note : result.notes) {
+    if (note.text.find("_timeout") != std::string::npos) notes.push_back(note.text);
+  }
+  EXPECT_THAT(notes,
+              testing::UnorderedElementsAre(
+                  "left out: proxy_read_timeout ... (0 cannot be said: the default stays)",
+                  "left out: proxy_connect_timeout ... (0 cannot be said: the default stays)"));
+}
+
 TEST(ImportNginx, AFormatOfNginxItselfIsKept) {
   const auto format = [](const std::string& log) {
     return imported(ImportFormat::nginx, "server { listen 80; access_log " + log +
@@ -286,6 +305,19 @@ TEST(ImportNginx, OneServerDoesNotSilenceTheLogOfAll) {
   EXPECT_EQ(log("/a.log", "off"), "/a.log");
   EXPECT_EQ(log("off", "off"), "off");
   EXPECT_EQ(log("syslog:server=10.0.0.1", "/a.log"), "/a.log");
+}
+
+TEST(ImportNginx, ALocalSyslogIsKept) {
+  const auto log = [](const std::string& path) {
+    return imported(ImportFormat::nginx, "server { listen 80; access_log " + path +
+                                             "; location / { proxy_pass http://a; } }")
+        .access_log.path;
+  };
+  EXPECT_EQ(log("syslog:server=unix:/dev/log"), "syslog");
+  EXPECT_EQ(log("syslog:server=unix:/dev/log,facility=local7,tag=nginx main"), "syslog");
+  EXPECT_EQ(log("syslog:server=unix:/run/other.sock,nohostname"), "syslog:/run/other.sock");
+  EXPECT_EQ(log("syslog:server=unix:relative"), AccessLogConfig{}.path);
+  EXPECT_EQ(log("syslog:server=192.168.1.1:12345"), AccessLogConfig{}.path);
 }
 
 TEST(ImportNginx, ClientCertificatesStayRequired) {
