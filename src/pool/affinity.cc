@@ -166,7 +166,7 @@ void Affinity::tick(std::string_view pool, Instant now) {
     table_->release(tags, counts);
     for (std::size_t i = 0; i < tags.size(); ++i) {
       if (counts[i] == 0) continue;
-      log::picker.warning(
+      log::affinity.warning(
           fmt::format("pool {}: {}, its sessions are released: {}", pool, lines[i], counts[i]));
     }
   }
@@ -174,7 +174,7 @@ void Affinity::tick(std::string_view pool, Instant now) {
   const std::uint32_t lost = is_due ? lost_.exchange(0, std::memory_order_relaxed) : 0;
   if (lost > 0) {
     lost_logged_ = now;
-    log::picker.warning(fmt::format(
+    log::affinity.warning(fmt::format(
         "pool {}: refused {} requests with session_lost: the backend that knows the id is gone",
         pool, lost));
   }

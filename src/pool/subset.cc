@@ -70,9 +70,9 @@ void Subset::tick(std::string_view pool, Instant now) const {
   });
   if (serves == std::exchange(history_->serves, serves)) return;
   if (serves) {
-    log::picker.info(fmt::format("pool {}: a backend with {} is back", pool, name_));
+    log::affinity.info(fmt::format("pool {}: a backend with {} is back", pool, name_));
   } else {
-    log::picker.warning(
+    log::affinity.warning(
         fmt::format("pool {}: no backend with {} is in rotation, its requests go to the other "
                     "backends",
                     pool, name_));

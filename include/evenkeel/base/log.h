@@ -22,12 +22,12 @@ enum class Level : std::uint8_t { debug, info, warning, error };
 enum class Subsystem : std::uint8_t {
   access_log,
   admin,     ///< its listener, and what operators do there
+  affinity,  ///< sessions and subsets
   dns,       ///< names of backends
   health,    ///< checks, and the states of backends
   limits,    ///< memory, descriptors and the like run out
   listener,  ///< sockets of clients
   outlier,   ///< backends that are ejected, slow or silent
-  picker,    ///< sessions and subsets
   polling,   ///< what engines report, and which engines they are
   process,   ///< start, upgrade, drain, end
   reload,
@@ -93,12 +93,12 @@ class Logger {
 
 inline constexpr Logger access_log{Subsystem::access_log};
 inline constexpr Logger admin{Subsystem::admin};
+inline constexpr Logger affinity{Subsystem::affinity};
 inline constexpr Logger dns{Subsystem::dns};
 inline constexpr Logger health{Subsystem::health};
 inline constexpr Logger limits{Subsystem::limits};
 inline constexpr Logger listener{Subsystem::listener};
 inline constexpr Logger outlier{Subsystem::outlier};
-inline constexpr Logger picker{Subsystem::picker};
 inline constexpr Logger polling{Subsystem::polling};
 inline constexpr Logger process{Subsystem::process};
 inline constexpr Logger reload{Subsystem::reload};
