@@ -662,8 +662,8 @@ void Reloader::set_drain_end(const std::string& pool, const std::string& backend
 void Reloader::end_drains() {
   for (const auto& [pool, backend] :
        overrides_.end_drains(*pool_set_, std::chrono::system_clock::now())) {
-    log::health.info(fmt::format("pool {}: backend {}: undrained, the time of its drain is over",
-                                 pool, backend));
+    log::admin.record(fmt::format("pool {}: backend {}: undrained, the time of its drain is over",
+                                  pool, backend));
   }
   publish_drain_ends();
 }
