@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <span>
 
 #include "evenkeel/base/ascii.h"
@@ -53,10 +54,28 @@ bool names_credential_in_query(std::string_view name) {
          names_credential(name);
 }
 
+constexpr std::uint32_t letter_bit(char letter) {
+  return 1U << static_cast<unsigned>(letter - 'a');
+}
+
+/// The letters with which names of secrets end, a bit each.
+constexpr std::uint32_t last_letters = [] {
+  std::uint32_t letters = 0;
+  const auto add = [&letters](const auto& names) {
+    for (const std::string_view name : names) letters |= letter_bit(name.back());
+  };
+  add(endings);
+  add(query_names);
+  add(query_endings);
+  add(hidden_names);
+  add(hidden_endings);
+  return letters;
+}();
+
 /// True if no secret has a name with this last letter, as most have none.
 bool rules_out_secret(char last) {
-  constexpr std::string_view last_letters = "deglnty";
-  return last_letters.find(to_lower(last)) == std::string_view::npos;
+  const char letter = to_lower(last);
+  return letter < 'a' || letter > 'z' || (last_letters & letter_bit(letter)) == 0;
 }
 
 bool names_secret(std::string_view name) {
