@@ -103,10 +103,12 @@ Awaitable<Result<HttpClient::StreamPtr>> HttpClient::connect() {
   std::vector<Endpoint>& endpoints = server_.endpoints;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
     TcpSocket socket(io_.get_executor());
-    // The last one may take all the time that is left.
-    const bool is_last = i + 1 == endpoints.size();
-    ErrorCode error = co_await connect_within(socket, endpoints[i],
-                                              is_last ? std::chrono::hours(1) : max_connect_time);
+    ErrorCode error;
+    if (i + 1 < endpoints.size()) {
+      error = co_await connect_within(socket, endpoints[i], max_connect_time);
+    } else {  // the last one may take all the time that is left
+      co_await socket.async_connect(to_asio(endpoints[i]), or_error(error));
+    }
     if (error) {
       last_error = error.message();
       continue;
