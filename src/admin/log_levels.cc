@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,14 +17,9 @@ namespace {
 constexpr std::string_view usage =
     "the body has \"level\", \"levels\" such as {\"health\": \"debug\"}, or both";
 
-AdminReply unknown(std::string_view what, std::string_view word,
-                   std::span<const std::string_view> names) {
-  return error_reply(422, to_string(unknown_word(what, word, {names.begin(), names.end()})));
-}
-
 AdminReply unknown_level(const JsonValue& value) {
   if (value.text().empty()) return error_reply(422, usage);
-  return unknown("level", value.text(), log::level_names());
+  return error_reply(422, to_string(unknown_word("level", value.text(), log::level_names())));
 }
 
 }  // namespace
@@ -54,7 +48,8 @@ AdminReply set_log_levels(std::string_view body) {
   for (const auto& [name, value] : own.members()) {
     const auto subsystem = log::subsystem_of(name);
     const auto its_level = log::level_of(value.text());
-    if (!subsystem) return unknown("subsystem", name, log::subsystem_names());
+    if (!subsystem)
+      return error_reply(422, to_string(unknown_word("subsystem", name, log::subsystem_names())));
     if (!its_level) return unknown_level(value);
     changes.emplace_back(*subsystem, *its_level);
     said += fmt::format(" {}={}", name, value.text());

@@ -24,7 +24,7 @@ std::string check_log_level(const std::string& word) {
   const std::string level = equals == word.npos ? word : word.substr(equals + 1);
   const auto unknown = [](std::string_view what, std::string_view found,
                           std::span<const std::string_view> names) {
-    return to_string(unknown_word(what, found, {names.begin(), names.end()}));
+    return to_string(unknown_word(what, found, names));
   };
   if (!log::level_of(level)) return unknown("level", level, log::level_names());
   if (equals == word.npos || log::subsystem_of(word.substr(0, equals))) return {};

@@ -81,11 +81,10 @@ void LogLevelsForm::read(const Node& node, Value& value) const {
   const auto entries = node.entries("a mapping such as {health: debug}");
   if (!entries) return;
   value.clear();
-  const auto names = log::subsystem_names();
   for (const auto& [name, entry] : *entries) {
     const auto subsystem = log::subsystem_of(name);
     if (!subsystem) {
-      auto unknown = unknown_word("subsystem", name, {names.begin(), names.end()});
+      auto unknown = unknown_word("subsystem", name, log::subsystem_names());
       entry.fail(std::move(unknown.message), std::move(unknown.help));
       continue;
     }

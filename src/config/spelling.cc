@@ -135,6 +135,11 @@ UnknownWord unknown_word(std::string_view what, std::string_view word,
       .help = meant ? fmt::format("did you mean '{}'?", *meant) : std::string()};
 }
 
+UnknownWord unknown_word(std::string_view what, std::string_view word,
+                         std::span<const std::string_view> known) {
+  return unknown_word(what, word, std::vector<std::string>(known.begin(), known.end()));
+}
+
 std::string to_string(const UnknownWord& unknown) {
   return unknown.help.empty() ? unknown.message : unknown.message + "; " + unknown.help;
 }

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -99,8 +98,8 @@ std::optional<ValidationError> check_task(std::string& value) {
   constexpr auto tasks = std::to_array<std::string_view>(
       {"chat", "completion", "embedding", "rerank", "score", "audio", "infer"});
   if (std::ranges::find(tasks, value) != tasks.end()) return std::nullopt;
-  return ValidationError{fmt::format("'{}' is not a task", value),
-                         fmt::format("expected one of: {}", fmt::join(tasks, ", "))};
+  auto unknown = unknown_word("task", value, tasks);
+  return ValidationError{std::move(unknown.message), std::move(unknown.help)};
 }
 
 std::optional<ValidationError> check_header_name(std::string& value) {

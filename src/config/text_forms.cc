@@ -58,7 +58,7 @@ std::optional<std::size_t> Words::read(const Node& node) const {
   const auto found = std::ranges::find(names, scalar->text);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
 
-  auto unknown = unknown_word(what, scalar->text, {names.begin(), names.end()});
+  auto unknown = unknown_word(what, scalar->text, names);
   node.fail(std::move(unknown.message), std::move(unknown.help));
   return std::nullopt;
 }

@@ -1,13 +1,12 @@
 #include "evenkeel/sim/simulators.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <thread>
 
 #include "evenkeel/base/loop.h"
+#include "evenkeel/config/spelling.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/sim/presets.h"
 #include "sim/control_server.h"
@@ -70,13 +69,11 @@ Result<std::unique_ptr<Simulators>> Simulators::start(const std::vector<Simulato
   for (const SimulatorOptions& options : servers) {
     const SimulatedEngine* engine = find_simulated_engine(options.engine);
     if (engine == nullptr) {
-      return refused(fmt::format("unknown engine '{}'; known: {}", options.engine,
-                                 fmt::join(simulated_engine_names(), ", ")));
+      return refused(to_string(unknown_word("engine", options.engine, simulated_engine_names())));
     }
     const Preset* preset = find_preset(options.preset);
     if (preset == nullptr) {
-      return refused(fmt::format("unknown preset '{}'; known: {}", options.preset,
-                                 fmt::join(preset_names(), ", ")));
+      return refused(to_string(unknown_word("preset", options.preset, preset_names())));
     }
     if (!(options.speed > 0)) return refused("speed: expected more than 0");
     auto fd = listen_on(options.listen);

@@ -751,7 +751,7 @@ TEST(Simulators, ReportStartErrors) {
   auto taken = Simulators::start({{.listen = {"127.0.0.1", (*first)->endpoints()[0].port()}}});
 
   ASSERT_FALSE(engine.ok());
-  EXPECT_THAT(engine.error().detail, HasSubstr("unknown engine 'vlm'; known: vllm"));
+  EXPECT_THAT(engine.error().detail, HasSubstr("unknown engine 'vlm', available: vllm"));
   ASSERT_FALSE(preset.ok());
   EXPECT_THAT(preset.error().detail, HasSubstr("llama-3-8b-h100"));
   ASSERT_FALSE(taken.ok());

@@ -30,6 +30,8 @@ struct UnknownWord {
 /// `what`: what the word should name, such as "picker".
 UnknownWord unknown_word(std::string_view what, std::string_view word,
                          const std::vector<std::string>& known);
+UnknownWord unknown_word(std::string_view what, std::string_view word,
+                         std::span<const std::string_view> known);
 /// Message and help in one line.
 std::string to_string(const UnknownWord& unknown);
 
