@@ -355,12 +355,11 @@ int Ctl::log_levels() {
 int Ctl::set_log_levels() {
   JsonValue body;
   JsonValue own;
-  for (const std::string& word : options_.levels) {
-    const std::size_t equals = word.find('=');
-    if (equals == word.npos) {
-      body.add("level", word);
+  for (const auto& [subsystem, level] : options_.levels) {
+    if (subsystem.empty()) {
+      body.add("level", level);
     } else {
-      own.add(word.substr(0, equals), word.substr(equals + 1));
+      own.add(subsystem, level);
     }
   }
   if (!own.is_null()) body.add("levels", std::move(own));
@@ -371,11 +370,9 @@ int Ctl::set_log_levels() {
     fmt::print("{}", result.text);
     return exit_done;
   }
-  for (const std::string& word : options_.levels) {
-    const std::size_t equals = word.find('=');
-    fmt::print("{} has level {} until the next reload\n",
-               equals == word.npos ? "the log" : word.substr(0, equals),
-               equals == word.npos ? word : word.substr(equals + 1));
+  for (const auto& [subsystem, level] : options_.levels) {
+    fmt::print("{} has level {} until the next reload\n", subsystem.empty() ? "the log" : subsystem,
+               level);
   }
   return exit_done;
 }

@@ -1,10 +1,10 @@
 // quick, ctl, top.
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cli/option_values.h"
 #include "cli/verbs.h"
@@ -18,17 +18,18 @@
 namespace evenkeel {
 namespace {
 
-/// Why this is neither LEVEL nor SUBSYSTEM=LEVEL; empty: it is one.
-std::string check_log_level(const std::string& word) {
+/// Reads LEVEL or SUBSYSTEM=LEVEL.
+LogLevelOption read_log_level(const std::string& word) {
+  LogLevelOption read{.subsystem = {}, .level = word};
   const std::size_t equals = word.find('=');
-  const std::string level = equals == word.npos ? word : word.substr(equals + 1);
-  const auto unknown = [](std::string_view what, std::string_view found,
-                          std::span<const std::string_view> names) {
-    return to_string(unknown_word(what, found, names));
+  if (equals != word.npos) read = {word.substr(0, equals), word.substr(equals + 1)};
+  const auto refuse = [](const UnknownWord& unknown) {
+    throw CLI::ValidationError("level", to_string(unknown));
   };
-  if (!log::level_of(level)) return unknown("level", level, log::level_names());
-  if (equals == word.npos || log::subsystem_of(word.substr(0, equals))) return {};
-  return unknown("subsystem", word.substr(0, equals), log::subsystem_names());
+  if (!log::level_of(read.level)) refuse(unknown_word("level", read.level, log::level_names()));
+  if (equals != word.npos && !log::subsystem_of(read.subsystem))
+    refuse(unknown_word("subsystem", read.subsystem, log::subsystem_names()));
+  return read;
 }
 
 constexpr const char* quick_help =
@@ -208,10 +209,13 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
   commands
       .add("log", "Show the levels of the daemon's log, or set them until the next reload",
            CtlVerb::log)
-      ->add_option("level", options->levels,
-                   "debug, info, warning or error: the least important lines that are written; "
-                   "SUBSYSTEM=LEVEL: of one subsystem, such as health=debug")
-      ->check(check_log_level);
+      ->add_option_function<std::vector<std::string>>(
+          "level",
+          [options](const std::vector<std::string>& words) {
+            for (const std::string& word : words) options->levels.push_back(read_log_level(word));
+          },
+          "debug, info, warning or error: the least important lines that are written; "
+          "SUBSYSTEM=LEVEL: of one subsystem, such as health=debug");
 }
 
 void add_top_verb(CLI::App& app, Invocation& invocation,

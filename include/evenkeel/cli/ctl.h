@@ -44,6 +44,14 @@ struct RequestFilter {
   }
 };
 
+/// A level of the log, as the daemon names it.
+struct LogLevelOption {
+  std::string subsystem;  ///< empty: all
+  std::string level;
+
+  bool operator==(const LogLevelOption&) const = default;
+};
+
 struct CtlOptions {
   CtlVerb verb = CtlVerb::status;
   AdminTarget target;       ///< what is empty: as `config_file` says, else 127.0.0.1:9901
@@ -51,10 +59,9 @@ struct CtlOptions {
   /// The ids to drain, undrain or weight; empty: all backends of `pool`.
   std::vector<std::string> backends;
   std::string pool;  ///< theirs, empty: the only one that has each; for sessions: empty: all
-  std::uint32_t sessions = 20;  ///< for sessions: how many of each pool to show
-  std::string request;          ///< for explain: a request's id
-  /// Levels for log: one of every subsystem, such as "debug", or SUBSYSTEM=LEVEL; empty: show them.
-  std::vector<std::string> levels;
+  std::uint32_t sessions = 20;         ///< for sessions: how many of each pool to show
+  std::string request;                 ///< for explain: a request's id
+  std::vector<LogLevelOption> levels;  ///< for log; empty: show them
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes
   std::optional<Duration> timeout;    ///< for drain with `wait`; none: no limit
