@@ -409,12 +409,9 @@ AdminReply AdminApi::access(const AdminRequest& request) const {
 
 /// Rendered once a second, however many clients poll.
 AdminReply AdminApi::snapshot(const AdminRequest& request) {
-  const Instant now = Clock::now();
-  if (snapshot_time_ == Instant{} || now - snapshot_time_ >= max_snapshot_age) {
-    snapshot_text_ = CompressibleText(json_text(live_state()) + "\n");
-    snapshot_time_ = now;
-  }
-  return snapshot_text_.reply_to(request, "application/json");
+  const auto render = [this] { return CompressibleText(json_text(live_state()) + "\n"); };
+  return snapshot_.get(render, [](Duration) { return max_snapshot_age; })
+      .reply_to(request, "application/json");
 }
 
 JsonValue AdminApi::live_state() {

@@ -3,6 +3,7 @@
 
 #include "admin/actions.h"
 #include "admin/asio.h"
+#include "admin/cached.h"
 #include "admin/event_history.h"
 #include "admin/live_feed.h"
 #include "admin/message.h"
@@ -58,8 +59,7 @@ class AdminApi {
   LiveFeed live_feed_;
   SampleHistory samples_;
   TenantUsage tenant_usage_;
-  CompressibleText snapshot_text_;
-  Instant snapshot_time_{};  // of `snapshot_text_`
+  Cached<CompressibleText> snapshot_;
   IoTimer state_timer_;
   IoTimer sample_timer_;
   std::shared_ptr<const Config> shown_config_;  // that `config_text_` shows

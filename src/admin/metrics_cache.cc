@@ -19,14 +19,8 @@ Duration page_lifetime(Duration took) {
 }  // namespace
 
 CompressibleText& MetricsCache::page(MetricsFormat format) {
-  Page& page = pages_[static_cast<std::size_t>(format)];
-  const Instant began = Clock::now();
-  if (began >= page.fresh_until) {
-    page.text = CompressibleText(render_metrics(runtime_, format));
-    const Instant rendered = Clock::now();
-    page.fresh_until = rendered + page_lifetime(rendered - began);
-  }
-  return page.text;
+  return pages_[static_cast<std::size_t>(format)].get(
+      [this, format] { return CompressibleText(render_metrics(runtime_, format)); }, page_lifetime);
 }
 
 }  // namespace evenkeel

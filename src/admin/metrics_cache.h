@@ -3,9 +3,9 @@
 
 #include <array>
 
+#include "admin/cached.h"
 #include "admin/compressible_text.h"
 #include "evenkeel/admin/runtime_status.h"
-#include "evenkeel/base/clock.h"
 #include "evenkeel/stats/metrics_page.h"
 
 namespace evenkeel {
@@ -19,13 +19,8 @@ class MetricsCache {
   CompressibleText& page(MetricsFormat format);
 
  private:
-  struct Page {
-    CompressibleText text;
-    Instant fresh_until{};
-  };
-
   const RuntimeAccess& runtime_;
-  std::array<Page, metrics_format_count> pages_;
+  std::array<Cached<CompressibleText>, metrics_format_count> pages_;
 };
 
 }  // namespace evenkeel

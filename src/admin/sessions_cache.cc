@@ -14,14 +14,12 @@ PoolSessionsPtr SessionsCache::sessions_of(const std::shared_ptr<const PoolState
   auto entry = std::find_if(entries_.begin(), entries_.end(),
                             [&](const Entry& each) { return each.pool.lock() == pool; });
   if (entry == entries_.end()) entry = entries_.insert(entry, Entry{.pool = pool});
-  const Instant began = Clock::now();
-  if (began < entry->fresh_until) return entry->sessions;
   const Affinity& affinity = *pool->affinity();
-  entry->sessions = std::make_shared<PoolSessions>(PoolSessions{
-      .stats = affinity.stats(), .listing = affinity.list(max_listed_sessions, began)});
-  const Instant ended = Clock::now();
-  entry->fresh_until = ended + lifetime(ended - began);
-  return entry->sessions;
+  const auto look = [&] {
+    return std::make_shared<PoolSessions>(PoolSessions{
+        .stats = affinity.stats(), .listing = affinity.list(max_listed_sessions, now_())});
+  };
+  return entry->sessions.get(look, lifetime, now_);
 }
 
 }  // namespace evenkeel

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "admin/cached.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/pool/pool.h"
 
@@ -29,16 +32,18 @@ class SessionsCache {
  public:
   static constexpr Duration min_age = std::chrono::seconds(2);
 
+  explicit SessionsCache(std::function<Instant()> now = &Clock::now) : now_(std::move(now)) {}
+
   /// Returns what is known of a pool with sessions.
   PoolSessionsPtr sessions_of(const std::shared_ptr<const PoolState>& pool);
 
  private:
   struct Entry {
     std::weak_ptr<const PoolState> pool;
-    PoolSessionsPtr sessions;
-    Instant fresh_until{};
+    Cached<PoolSessionsPtr> sessions;
   };
 
+  std::function<Instant()> now_;
   std::vector<Entry> entries_;  // of the pools that were asked for
 };
 
