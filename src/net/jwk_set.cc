@@ -40,7 +40,7 @@ Result<std::string> bytes_of(const JsonValue& key, std::string_view name) {
   return std::move(*bytes);
 }
 
-/// Nothing: the type or the curve is not known.
+/// Reads the key; nothing if its type or its curve is not known.
 std::optional<Result<PublicKey>> public_key_of(const JsonValue& key) {
   const std::string& type = key["kty"].text();
   const std::string& curve = key["crv"].text();

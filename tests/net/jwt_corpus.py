@@ -31,7 +31,7 @@ KEYS = {"rsa": jwk.JWK.generate(kty="RSA", size=2048, kid="rsa"),
         "ed": jwk.JWK.generate(kty="OKP", crv="Ed25519", kid="ed")}
 for name, facts in CURVES.items():
     KEYS[name] = jwk.JWK.generate(kty="EC", crv=facts[0], kid=name)
-STRANGER = jwk.JWK.generate(kty="RSA", size=2048, kid="rsa")
+UNKNOWN = jwk.JWK.generate(kty="RSA", size=2048, kid="rsa")
 FOR_PSS = jwk.JWK.generate(kty="RSA", size=2048, kid="pss", alg="PS256", use="sig")
 
 cases = []
@@ -180,7 +180,7 @@ def add_algorithms():
         for form, secret in (("PEM", KEYS["rsa"].export_to_pem()), ("JSON", KEYS["rsa"].export_public().encode())):
             mac = hmac.new(secret, signed.encode(), digest).digest()
             add(f"{algorithm} with the public key in {form} as its secret", f"{signed}.{text_of(mac)}", "algorithm")
-    add("RS256 by a stranger", token("RS256", key=STRANGER), "signature")
+    add("RS256 by an unknown key", token("RS256", key=UNKNOWN), "signature")
     add("RS256 as PS256", token("RS256", header={"alg": "PS256"}), "signature")
     add("PS256 as RS256", token("PS256", header={"alg": "RS256"}), "signature")
     add("PS384 as PS256", token("PS384", header={"alg": "PS256"}), "signature")
