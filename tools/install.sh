@@ -11,7 +11,7 @@ fi
 # Debian packages that each verb needs. (make: without it, g++ links for LTO on one core.)
 to_build=(g++ make cmake ninja-build ccache mold pkg-config libyaml-cpp-dev libspdlog-dev libfmt-dev
   libcli11-dev libsimdjson-dev libxxhash-dev libssl-dev libnghttp2-dev libc-ares-dev zlib1g-dev libzstd-dev
-  libprotobuf-dev protobuf-compiler "$boost" prometheus-cpp-dev)
+  libre2-dev libprotobuf-dev protobuf-compiler "$boost" prometheus-cpp-dev)
 to_test=(libgtest-dev libgmock-dev python3 python3-jsonschema python3-yaml python3-venv
   python3-hpack "$libpython" chromium curl zsh fish mandoc openssl nghttp2-client nghttp2-server prometheus redis-server)
 to_use_clang=(clang-19 libclang-rt-19-dev)
