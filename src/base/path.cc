@@ -1,5 +1,6 @@
 #include "evenkeel/base/path.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -156,6 +157,17 @@ std::string percent_encoded(std::string_view text, std::string_view kept) {
     }
   }
   return encoded;
+}
+
+std::size_t segments_before_rest(std::string_view pattern) {
+  constexpr std::string_view rest = "/**";
+  if (pattern.ends_with(rest)) pattern.remove_suffix(rest.size());
+  return static_cast<std::size_t>(std::count(pattern.begin(), pattern.end(), '/'));
+}
+
+std::string_view after_segments(std::string_view path, std::size_t count) {
+  for (; count > 0; --count) path.remove_prefix(std::min(path.find('/', 1), path.size()));
+  return path;
 }
 
 std::string_view next_path_segment(std::string_view& rest) {

@@ -1,6 +1,7 @@
 // Paths in their normal form.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,11 @@ std::optional<char> percent_encoded_char(std::string_view text);
 /// Encodes all but the unreserved characters of RFC 3986, section 2.3, and those of `kept`.
 std::string percent_encoded(std::string_view text, std::string_view kept = {});
 void append_percent_encoded(std::string& out, char c);
+
+/// The number of segments that a pattern such as `/v1/**` has before its `**`; of another: of all.
+std::size_t segments_before_rest(std::string_view pattern);
+/// What follows that many segments of a path: empty, or beginning with a slash.
+std::string_view after_segments(std::string_view path, std::size_t count);
 
 /// Cuts the first segment off `rest`, a path without its leading slash.
 std::string_view next_path_segment(std::string_view& rest);
