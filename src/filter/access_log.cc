@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/host.h"
+#include "evenkeel/http/cors.h"
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/http/status.h"
 

@@ -344,10 +344,4 @@ Response error_response(const Error& error, ErrorFormat format) {
   return response;
 }
 
-void allow_origin(const Request& request, Response& response) {
-  if (!request.fields.value("origin")) return;
-  response.fields.add("access-control-allow-origin", "*");
-  response.fields.add("access-control-expose-headers", "*");
-}
-
 }  // namespace evenkeel

@@ -9,6 +9,7 @@
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/path.h"
 #include "evenkeel/base/rfc3339.h"
+#include "evenkeel/http/cors.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/json/writer.h"

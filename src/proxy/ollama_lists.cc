@@ -7,6 +7,7 @@
 
 #include "evenkeel/base/deadline.h"
 #include "evenkeel/base/path.h"
+#include "evenkeel/http/cors.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/inference/engine.h"
 #include "proxy/pool_assignment.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "evenkeel/http/cors.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/upstream/redis_quotas.h"

@@ -4,6 +4,7 @@
 
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/http/cors.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/upstream/subsets.h"
 #include "proxy/model_reach.h"

@@ -41,10 +41,6 @@ ErrorFormat error_format_of(const Request& request);
 /// trailers-only.
 Response error_response(const Error& error, ErrorFormat format);
 
-/// Lets a page of any origin read a response that evenkeel itself makes, as inference servers do
-/// with theirs: it says nothing that depends on who asks. For a request of a page (`origin`).
-void allow_origin(const Request& request, Response& response);
-
 /// The event that ends a stream of server-sent events that broke, in the shape that a client's
 /// library parses within a stream. Not followed by `[DONE]`: the stream is not complete.
 std::string error_event(const Error& error, ErrorFormat format);
