@@ -58,7 +58,11 @@ void TextMapForm::read(const Node& node, Value& value) const {
     }
     const auto scalar = entry.scalar("a text");
     if (!scalar) continue;
-    if (!value.emplace(key, scalar->text).second) {
+    std::string text = scalar->text;
+    if (check_value) {
+      if (auto problem = check_value(text)) entry.fail(problem->message, problem->help);
+    }
+    if (!value.emplace(key, std::move(text)).second) {
       entry.fail(fmt::format("duplicate key '{}'", key));
     }
   }

@@ -21,8 +21,9 @@ struct TextMapForm {
   using Value = std::map<std::string, std::string>;
   static constexpr Shape shape = Shape::map;
 
-  std::string_view what;      // "a mapping of labels to values"
-  TextForm::Check check_key;  // may be null
+  std::string_view what;                  // "a mapping of labels to values"
+  TextForm::Check check_key;              // may be null
+  TextForm::Check check_value = nullptr;  // may be null
 
   void read(const Node& node, Value& value) const;
   Tree tree(const Value& value, const Value* omit) const;
@@ -111,6 +112,30 @@ struct OneOrListForm : ListForm<Item> {
 using TextOrListForm = OneOrListForm<TextForm>;
 using RatesForm = OneOrListForm<RateForm>;
 
+// A list of mappings; a single mapping is a list of one.
+template <class Item>
+struct MapOrListForm : ListForm<Item> {
+  using Value = typename ListForm<Item>::Value;
+  static constexpr Shape shape = Shape::map_or_list;
+
+  void read(const Node& node, Value& value) const {
+    if (!node.is_map()) return ListForm<Item>::read(node, value);
+    this->item.read(node, value.emplace_back());
+  }
+  Tree tree(const Value& value, const Value* omit) const {
+    if (value.empty()) return Tree{};
+    if (value.size() > 1) return ListForm<Item>::tree(value, omit);
+    return tree_of(this->item, value.front(), omit != nullptr);
+  }
+  Tree schema() const {
+    return Tree::map({{"anyOf", Tree::list({this->item.schema(), ListForm<Item>::schema()})}});
+  }
+  std::string type() const { return "mapping or list of mappings"; }
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+    this->item.add_reference_rows(rows, path);
+  }
+};
+
 EnumForm<log::Level> level_form();
 
 // Levels by the names of subsystems.
@@ -155,7 +180,8 @@ struct Key {
 // The condition of a schema under which an object has a key of these variants.
 Tree schema_of_variants(const std::vector<std::string_view>& variants);
 
-template <class T>
+// `Table`: selects the keys, where a struct has fewer of them in some place.
+template <class T, class Table = T>
 struct StructForm {
   using Value = T;
   static constexpr Shape shape = Shape::map;
@@ -163,7 +189,7 @@ struct StructForm {
   static const std::vector<KnownKey>& known_keys() {
     static const std::vector<KnownKey> keys = [] {
       std::vector<KnownKey> list;
-      each_key(Of<T>{}, [&](const Key& key, auto, const auto& form) {
+      each_key(Of<Table>{}, [&](const Key& key, auto, const auto& form) {
         list.push_back({key.name, form.shape, key.is_required()});
       });
       return list;
@@ -173,12 +199,12 @@ struct StructForm {
 
   void read(Node node, T& value) const {
     if (!node.match_keys(known_keys())) return;
-    if constexpr (requires { prepare(Of<T>{}, value); }) prepare(Of<T>{}, value);
-    each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
+    if constexpr (requires { prepare(Of<Table>{}, value); }) prepare(Of<Table>{}, value);
+    each_key(Of<Table>{}, [&](const Key& key, auto member, const auto& form) {
       if (!has_key(value, key)) return node.refuse_key(key.name, key.variants);
       if (const auto child = node.child(key.name)) form.read(*child, value.*member);
     });
-    if constexpr (requires { finish(Of<T>{}, node, value); }) finish(Of<T>{}, node, value);
+    if constexpr (requires { finish(Of<Table>{}, node, value); }) finish(Of<Table>{}, node, value);
   }
 
   static bool has_key(const T& value, const Key& key) {
@@ -189,13 +215,14 @@ struct StructForm {
   // The defaults of a struct that holds this.
   static T defaults_for(const T& value) {
     T defaults{};
-    if constexpr (requires { derive(Of<T>{}, defaults, value); }) derive(Of<T>{}, defaults, value);
+    if constexpr (requires { derive(Of<Table>{}, defaults, value); })
+      derive(Of<Table>{}, defaults, value);
     return defaults;
   }
 
   Tree tree(const T& value, const T* omit) const {
     Tree map = Tree::map();
-    each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
+    each_key(Of<Table>{}, [&](const Key& key, auto member, const auto& form) {
       if (omit && !key.is_required() && value.*member == omit->*member) return;
       if (!has_key(value, key)) return;
       Tree written = form.tree(value.*member, omit ? &(omit->*member) : nullptr);
@@ -215,7 +242,7 @@ struct StructForm {
     Tree dependent = Tree::map();
     std::vector<std::string> names;  // of the required keys
     const T defaults{};
-    each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
+    each_key(Of<Table>{}, [&](const Key& key, auto member, const auto& form) {
       Tree property = Tree::map({{"description", Tree::text(key.full_doc())}});
       const Tree rest = form.schema();
       for (std::size_t i = 0; i < rest.keys.size(); ++i) {
@@ -236,7 +263,8 @@ struct StructForm {
     if (!names.empty()) schema.put("required", Tree::list_of_text(names));
     schema.put("properties", std::move(properties));
     if (!dependent.items.empty()) schema.put("dependentSchemas", std::move(dependent));
-    if constexpr (requires { extend_schema(Of<T>{}, schema); }) extend_schema(Of<T>{}, schema);
+    if constexpr (requires { extend_schema(Of<Table>{}, schema); })
+      extend_schema(Of<Table>{}, schema);
     return schema;
   }
 
@@ -245,7 +273,7 @@ struct StructForm {
 
   void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
     const T defaults{};
-    each_key(Of<T>{}, [&](const Key& key, auto member, const auto& form) {
+    each_key(Of<Table>{}, [&](const Key& key, auto member, const auto& form) {
       const std::string full_path =
           path.empty() ? std::string{key.name} : path + "." + std::string{key.name};
       std::string default_text{key.default_text};

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
+
+#include "evenkeel/base/regex.h"
 
 namespace evenkeel::config_file {
 
@@ -20,32 +24,94 @@ void finish(Of<RespondConfig>, Node& node, RespondConfig& response) {
   if (response.status / 100 == 3) {
     status->fail(
         fmt::format("{} sends clients elsewhere, and 'respond' cannot say where", response.status),
-        "take a status from 200 to 299 or from 400 to 599");
+        fmt::format("write redirect: {{to: URL, status: {}}}", response.status));
   }
   const bool is_bodiless = response.status == 204 || response.status == 205;
   if (is_bodiless && !response.body.empty())
     status->fail(fmt::format("{} has no body", response.status), "remove 'body', or take 200");
 }
 
-void finish(Of<RouteConfig>, Node& node, RouteConfig& route) {
-  if (route.name.empty()) route.name = name_of(route.match);
-  if (!node.has("pool") && !node.has("split") && !node.has("respond")) {
-    node.fail_missing(node.path(), "has no target",
-                      "add 'pool: NAME', 'split: {NAME: SHARE, ...}' or 'respond: {status: 503}'");
+void finish(Of<RedirectConfig>, Node& node, RedirectConfig& redirect) {
+  const auto status = node.child("status");
+  if (status && redirect.status > 303 && redirect.status < 307)
+    status->fail(fmt::format("{} does not redirect", redirect.status),
+                 "take 301, 302, 303, 307 or 308");
+}
+
+void finish(Of<RewriteConfig>, Node& node, RewriteConfig& rewrite) {
+  const bool has_regex = node.has("regex");
+  const int ways = int{node.has("strip_prefix")} + int{node.has("prefix")} + int{has_regex};
+  if (ways != 1) {
+    return node.fail(ways == 0 ? "says nothing of the new path" : "says the new path twice",
+                     "write one of strip_prefix, prefix and regex");
   }
-  if (!node.has("respond")) return;
+  if (has_regex != node.has("to")) {
+    return node.fail("'regex' and 'to' are written together",
+                     has_regex ? "add 'to'" : "remove 'to', or add 'regex'");
+  }
+  if (rewrite.regex.empty()) return;
+  const Regex regex(rewrite.regex);
+  if (!regex.problem().empty()) return;  // reported
+  if (regex.problem_of_replacement(rewrite.to).empty()) return;
+  node.child("to")->fail("names a group that 'regex' does not have, or has another backslash",
+                         "write \\1 for the first group, and \\\\ for a backslash");
+}
+
+void finish(Of<CorsConfig>, Node& node, CorsConfig& cors) {
+  if (!cors.credentials || std::ranges::find(cors.origins, "*") == cors.origins.end()) return;
+  node.child("credentials")
+      ->fail("pages of any origin could act with the cookies of their visitors",
+             "name the origins, or remove 'credentials'");
+}
+
+namespace {
+
+constexpr std::array<const char*, 4> ends = {"pool", "split", "respond", "redirect"};
+
+// True if the path ends in what stands for any rest.
+bool is_open_ended(const std::string& path) { return path.empty() || path.ends_with("/**"); }
+
+// Refuses what is about requests to pools.
+void check_own_answer(Node& node, const RouteConfig& route, const char* answer) {
   const auto refuse = [&](const char* key, bool is_given) {
+    if (key == std::string_view(answer)) return;
     if (const auto child = node.child(key); child && is_given)
-      child->fail("no pool gets the requests of a route with 'respond'",
-                  fmt::format("remove '{}' or 'respond'", key));
+      child->fail(fmt::format("no pool gets the requests of a route with '{}'", answer),
+                  fmt::format("remove '{}' or '{}'", key, answer));
   };
-  refuse("pool", true);
-  refuse("split", true);
+  for (const char* const end : ends) refuse(end, true);
   refuse("sticky", route.sticky != StickyConfig{});
   refuse("slo", route.slo != SloConfig{});
   refuse("priority", route.priority.has_value());
   refuse("retry", route.retry.has_value());
   refuse("model_list", route.model_list != ModelListRule::automatic);
+  refuse("rewrite", route.rewrite.has_value());
+  refuse("request_headers", !route.request_headers.empty());
+}
+
+}  // namespace
+
+void finish(Of<RouteConfig>, Node& node, RouteConfig& route) {
+  if (route.name.empty()) route.name = name_of(route.match);
+  if (std::ranges::none_of(ends, [&](const char* end) { return node.has(end); })) {
+    node.fail_missing(node.path(), "has no target",
+                      "add 'pool: NAME', 'split: {NAME: SHARE, ...}', 'respond: {status: 503}' or "
+                      "'redirect: {to: URL}'");
+  }
+  if (node.has("respond")) {
+    check_own_answer(node, route, "respond");
+  } else if (node.has("redirect")) {
+    check_own_answer(node, route, "redirect");
+  }
+  if (is_open_ended(route.match.path)) return;
+  if (route.redirect && route.redirect->to.ends_with("/**"))
+    node.child("redirect")
+        ->fail("its '/**' stands for that of 'match.path', which has none",
+               "end match.path in '/**', or remove it here");
+  if (route.rewrite && !route.rewrite->prefix.empty())
+    node.child("rewrite")->fail(
+        "'prefix' replaces what 'match.path' has before its '/**', and it has none",
+        "end match.path in '/**', or take 'regex'");
 }
 
 namespace {
@@ -101,14 +167,15 @@ void extend_schema(Of<Config>, Tree& schema) {
   schema.put("anyOf", Tree::list({has("pools"), has("routes")}));
 }
 
-// Requires `pool`, a `split` or `respond`; beside `pool`, a split names labels.
+// Requires `pool`, a `split`, `respond` or `redirect`; beside `pool`, a split names labels.
 void extend_schema(Of<RouteConfig>, Tree& schema) {
   Tree labels = Tree::map({{"propertyNames", Tree::map({{"pattern", Tree::text("=")}})}});
   Tree pool = has("pool");
   pool.put("properties", Tree::map({{"split", std::move(labels)}}));
   Tree split = has("split");
   split.put("not", has("pool"));
-  schema.put("oneOf", Tree::list({std::move(pool), std::move(split), has("respond")}));
+  schema.put("oneOf",
+             Tree::list({std::move(pool), std::move(split), has("respond"), has("redirect")}));
 }
 
 std::string name_of(const RouteMatch& match) {
@@ -121,7 +188,8 @@ std::string name_of(const RouteMatch& match) {
     }
     return name;
   }
-  std::string name = match.host + (match.path.empty() ? "/**" : match.path);
+  const std::string& path = match.path.empty() ? match.path_regex : match.path;
+  std::string name = match.host + (path.empty() ? "/**" : path);
   for (const std::string& model : match.model) name += ' ' + model;
   for (const std::string& task : match.task) name += ' ' + task;
   return name;

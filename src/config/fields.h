@@ -29,7 +29,7 @@ inline void finish(Of<TokenBounds>, Node& node, TokenBounds& range) {
   if (range.max != 0 && range.max < range.min) node.fail("'max' is below 'min'");
 }
 
-void each_key(Of<RouteMatch>, const auto& visit) {
+void each_condition_on_heads(const auto& visit) {
   using T = RouteMatch;
   visit(Key{"host",
             "Host name of the request, without port: `api.example.com`, or `*.example.com` for "
@@ -42,9 +42,19 @@ void each_key(Of<RouteMatch>, const auto& visit) {
             "dot segments and repeated slashes, and `%7E` is `~`.",
             "any"},
         &T::path, TextForm{"a path", check_path_pattern, "^/"});
+  visit(Key{"path_regex",
+            "Regular expression of RE2 that matches all of the path, as `path` compares it: "
+            "`/v[12]/(chat|embeddings)/.*`.",
+            "any"},
+        &T::path_regex, TextForm{"a regular expression", check_path_regex});
   visit(
       Key{"header", "Header fields that the request must have, with exactly these values.", "any"},
       &T::header, TextMapForm{"a mapping of header fields to values", check_header_name});
+  visit(Key{"query",
+            "Parameters that the query must have: `{tier: gold}`. In values `*` stands for any "
+            "text, so `{tier: \"*\"}` asks for the parameter alone. Compared decoded.",
+            "any"},
+        &T::query, TextMapForm{"a mapping of parameters to values", check_not_empty});
   visit(
       Key{"method", "Methods, such as `POST` or `[GET, HEAD]`.", "any"}, &T::method,
       TextOrListForm{{TextForm{"a method", check_method}, "a method or a list of methods", false}});
@@ -55,6 +65,34 @@ void each_key(Of<RouteMatch>, const auto& visit) {
         &T::grpc,
         TextOrListForm{{TextForm{"a gRPC service", check_grpc_name},
                         "a gRPC service or a list of gRPC services", false}});
+  visit(Key{"client",
+            "Networks or addresses of clients, as the `trusted_proxies` of the listener name them.",
+            "any"},
+        &T::client, ListForm<NetworkForm>{{}, "a list of networks", false});
+  visit(Key{"listener", "Listeners that the request came in by, by name.", "any"}, &T::listener,
+        TextOrListForm{{TextForm{"the name of a listener", check_not_empty},
+                        "a name of a listener or a list of names", false}});
+}
+
+// The conditions in `not`.
+struct Exclusion;
+void each_key(Of<Exclusion>, const auto& visit) { each_condition_on_heads(visit); }
+
+inline void finish(Of<Exclusion>, Node& node, RouteMatch& match) {
+  if (match == RouteMatch{}) node.fail("has no condition, so that no request would match");
+}
+
+void each_key(Of<RouteMatch>, const auto& visit) {
+  using T = RouteMatch;
+  each_condition_on_heads(visit);
+  visit(
+      Key{"not",
+          "Requests that do not match: those that meet all of these conditions, or all conditions "
+          "of one mapping of a list.",
+          "none"},
+      &T::none_of,
+      MapOrListForm<StructForm<RouteMatch, Exclusion>>{
+          {{}, "a mapping of conditions or a list of mappings", false}});
   visit(Key{"model",
             "Names of models, in which `*` stands for any text: `llama-*`, and `\\*` for a star. "
             "This and the following keys are about the body of a request, which is read before the "
@@ -94,9 +132,119 @@ void each_key(Of<RespondConfig>, const auto& visit) {
         TextForm{"a media type", check_field_value});
 }
 
+void finish(Of<RedirectConfig>, Node& node, RedirectConfig& redirect);
+
+void each_key(Of<RedirectConfig>, const auto& visit) {
+  using T = RedirectConfig;
+  visit(Key{"to",
+            "URL or path that clients are sent to: `https://new.example.org/v2`. At its end, `/**` "
+            "stands for what the `/**` of `match.path` matched; `https://$host/**` is the same "
+            "host and path over TLS. The query is kept, unless there is one here.",
+            required},
+        &T::to, TextForm{"a URL or a path", check_redirect, "^(/|https?://)"});
+  visit(Key{"status", "301, 302, 303, 307 or 308. With 307 and 308 the method stays."}, &T::status,
+        IntegerForm<int>{301, 308});
+}
+
+void finish(Of<RewriteConfig>, Node& node, RewriteConfig& rewrite);
+
+void each_key(Of<RewriteConfig>, const auto& visit) {
+  using T = RewriteConfig;
+  visit(Key{"strip_prefix",
+            "Segments removed from the beginning of the path: with `/team-a`, `/team-a/v1/models` "
+            "becomes `/v1/models`. Other paths stay.",
+            "this, `prefix` or `regex`"},
+        &T::strip_prefix, TextForm{"a path", check_path_prefix, "^/"});
+  visit(Key{"prefix", "Replaces what `match.path` has before its `/**`.",
+            "this, `strip_prefix` or `regex`"},
+        &T::prefix, TextForm{"a path", check_path_prefix, "^/"});
+  visit(Key{"regex",
+            "Regular expression of RE2: the first part of the path that it matches is replaced by "
+            "`to`.",
+            "this, `prefix` or `strip_prefix`"},
+        &T::regex, TextForm{"a regular expression", check_regex});
+  visit(Key{"to",
+            "What `regex` is replaced by: `\\1` to `\\9` for its groups, `\\0` for all that it "
+            "matches.",
+            "required with `regex`"},
+        &T::to, TextForm{"a text", check_not_empty});
+}
+
+// The keys of FieldEdits, in requests and in responses.
+struct RequestEdits;
+struct ResponseEdits;
+
+void each_edit(TextForm::Check check_value, const auto& visit) {
+  using T = FieldEdits;
+  visit(Key{"set", "Fields and their values, in place of those that are there.", "none"}, &T::set,
+        TextMapForm{"a mapping of header fields to values", check_edited_field, check_value});
+  visit(Key{"add", "Fields and their values, beside those that are there.", "none"}, &T::add,
+        TextMapForm{"a mapping of header fields to values", check_edited_field, check_value});
+  visit(Key{"remove", "Names of fields.", "none"}, &T::remove,
+        TextOrListForm{{TextForm{"the name of a header field", check_edited_field},
+                        "a name or a list of names", false}});
+}
+void each_key(Of<RequestEdits>, const auto& visit) { each_edit(check_request_value, visit); }
+void each_key(Of<ResponseEdits>, const auto& visit) { each_edit(check_response_value, visit); }
+
+void finish(Of<CorsConfig>, Node& node, CorsConfig& cors);
+
+void each_key(Of<CorsConfig>, const auto& visit) {
+  using T = CorsConfig;
+  visit(Key{"origins",
+            "Origins of the pages: `https://chat.example.org`, `https://*.example.org` for all "
+            "below it, or `\"*\"` for any.",
+            required},
+        &T::origins,
+        TextOrListForm{
+            {TextForm{"an origin", check_origin}, "an origin or a list of origins", false}});
+  visit(
+      Key{"methods", "Methods that pages may use.", "any"}, &T::methods,
+      TextOrListForm{{TextForm{"a method", check_method}, "a method or a list of methods", false}});
+  visit(Key{"headers", "Header fields that pages may set.", "any"}, &T::headers,
+        TextOrListForm{{header_name, "a name or a list of names", false}});
+  visit(Key{"credentials",
+            "Whether pages may send cookies and client certificates. `authorization` that a script "
+            "sets needs none of this."},
+        &T::credentials, FlagForm{});
+  visit(Key{"max_age", "How long browsers may keep the answer to a preflight. 0s: as they like."},
+        &T::max_age, DurationForm{0ms, 24h});
+}
+
 // The default name of a route: "api.example.com/v1/**", or "api.example.com/package.Service/*" if
 // it matches only gRPC.
 std::string name_of(const RouteMatch& match);
+
+// What a route answers itself, and what it changes.
+void each_answer_and_change(const auto& visit) {
+  using T = RouteConfig;
+  visit(Key{"redirect",
+            "Where evenkeel sends clients, such as `{to: \"https://new.example.org/**\"}`; no pool "
+            "gets the requests.",
+            "this, `pool`, `split` or `respond`"},
+        &T::redirect, OptionalForm<StructForm<RedirectConfig>>{});
+  visit(
+      Key{"rewrite",
+          "Another path for backends than the client's. Routes match the client's path; the query "
+          "stays.",
+          "none"},
+      &T::rewrite, OptionalForm<StructForm<RewriteConfig>>{});
+  visit(Key{"request_headers",
+            "What is changed in the header fields that backends get. Values may have `$client`, "
+            "`$tenant`, `$route` and the like.",
+            "nothing"},
+        &T::request_headers, StructForm<FieldEdits, RequestEdits>{});
+  visit(Key{"response_headers",
+            "What is changed in the header fields that clients get, from backends and from "
+            "evenkeel itself.",
+            "nothing"},
+        &T::response_headers, StructForm<FieldEdits, ResponseEdits>{});
+  visit(Key{"cors",
+            "Which pages of other origins may use the route. evenkeel answers their preflights; "
+            "backends' own answers to them are replaced.",
+            "pages of any origin may read evenkeel's own answers"},
+        &T::cors, OptionalForm<StructForm<CorsConfig>>{});
+}
 
 void each_key(Of<RouteConfig>, const auto& visit) {
   using T = RouteConfig;
@@ -105,19 +253,20 @@ void each_key(Of<RouteConfig>, const auto& visit) {
   visit(
       Key{"match", "Conditions on the request; an absent condition matches every request.", "all"},
       &T::match, StructForm<RouteMatch>{});
-  visit(Key{"pool", "The pool that gets the requests.", "this, `split` or `respond`"}, &T::targets,
-        SingleTargetForm{});
+  visit(Key{"pool", "The pool that gets the requests.", "this, `split`, `respond` or `redirect`"},
+        &T::targets, SingleTargetForm{});
   visit(Key{"split",
             "Pools with their shares: `{stable: 95, canary: 5}`. With `pool`: backends of that "
             "pool, by their labels: `{version=v7: 95, version=v8: 5}`. The shares need not add up "
             "to 100. A conversation stays in its pool or version (`sticky`).",
-            "this, `pool` or `respond`"},
+            "this, `pool`, `respond` or `redirect`"},
         &T::targets, SplitForm{});
   visit(Key{"respond",
             "The response that evenkeel itself gives, such as `{status: 503, body: soon}`; no pool "
             "gets the requests.",
-            "this, `pool` or `split`"},
+            "this, `pool`, `split` or `redirect`"},
         &T::respond, OptionalForm<StructForm<RespondConfig>>{});
+  each_answer_and_change(visit);
   visit(Key{"sticky",
             "What tells the conversation of a request to `split`: a header field, else, in an "
             "inspected body, the session that it names or the beginning of the prompt. Requests "

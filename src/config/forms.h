@@ -359,6 +359,18 @@ std::optional<ValidationError> check_session_source(std::string& value);
 std::optional<ValidationError> check_backend_host(std::string& value);
 std::optional<ValidationError> check_host_pattern(std::string& value);
 std::optional<ValidationError> check_path_pattern(std::string& value);
+std::optional<ValidationError> check_path_regex(std::string& value);
+std::optional<ValidationError> check_regex(std::string& value);
+// A path without wildcards and without a final slash, brought to its normal form.
+std::optional<ValidationError> check_path_prefix(std::string& value);
+// A URL or a path that clients are sent to; `/**` at its end, and `$host` in it.
+std::optional<ValidationError> check_redirect(std::string& value);
+// The name of a field that routes may set, add or remove.
+std::optional<ValidationError> check_edited_field(std::string& value);
+// The value of a field, with $NAME for what is known of a request, or also of its answer.
+std::optional<ValidationError> check_request_value(std::string& value);
+std::optional<ValidationError> check_response_value(std::string& value);
+std::optional<ValidationError> check_origin(std::string& value);
 std::optional<ValidationError> check_grpc_name(std::string& value);
 std::optional<ValidationError> check_model_name(std::string& value);
 // What each has limits of its own: tenant, key, model, address or header:NAME.

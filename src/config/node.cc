@@ -28,6 +28,7 @@ bool fits(Shape shape, const Tree& tree) {
     case Shape::map: return tree.kind == Tree::Kind::map;
     case Shape::scalar_or_map: return tree.is_scalar() || tree.kind == Tree::Kind::map;
     case Shape::scalar_or_list: return tree.is_scalar() || tree.kind == Tree::Kind::list;
+    case Shape::map_or_list: return tree.kind == Tree::Kind::map || tree.kind == Tree::Kind::list;
   }
   return false;
 }

@@ -37,7 +37,7 @@ struct ParseContext {
 };
 
 // What kind of value a key takes, in YAML's terms.
-enum class Shape { scalar, list, map, scalar_or_map, scalar_or_list };
+enum class Shape { scalar, list, map, scalar_or_map, scalar_or_list, map_or_list };
 
 // A key that a struct has, as far as reading its mapping needs to know.
 struct KnownKey {

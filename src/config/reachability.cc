@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/glob.h"
+#include "evenkeel/base/regex.h"
 
 namespace evenkeel::config_file {
 namespace {
@@ -24,6 +25,8 @@ std::vector<std::string_view> segments_of(std::string_view path) {
 
 bool matches_every_path(std::string_view path) { return path.empty() || path == "/**"; }
 
+}  // namespace
+
 bool path_covers(const std::string& first, const std::string& second) {
   if (matches_every_path(first)) return true;
   if (second.empty()) return false;
@@ -39,6 +42,50 @@ bool path_covers(const std::string& first, const std::string& second) {
     const bool same = a[i] == "*" ? !b[i].empty() : a[i] == b[i];  // "*" matches no empty segment
     if (!same) return false;
   }
+}
+
+namespace {
+
+// True if all paths of the second match are of the first, as far as that is known of expressions.
+bool regex_covers(const RouteMatch& first, const RouteMatch& second) {
+  if (first.path_regex.empty() || first.path_regex == second.path_regex) return true;
+  const bool is_one_path = !second.path.empty() && second.path.find('*') == std::string::npos;
+  return is_one_path && Regex(first.path_regex).matches(second.path);
+}
+
+bool queries_cover(const std::map<std::string, std::string>& first,
+                   const std::map<std::string, std::string>& second) {
+  return std::ranges::all_of(first, [&](const auto& wanted) {
+    const auto found = second.find(wanted.first);
+    return found != second.end() && matches_glob(wanted.second, found->second);
+  });
+}
+
+// True if each network of the second list lies in one of the first.
+bool clients_cover(const std::vector<Network>& first, const std::vector<Network>& second) {
+  if (first.empty()) return true;
+  const auto is_covered = [&](const Network& network) {
+    return std::ranges::any_of(first, [&](const Network& each) {
+      return each.prefix_bits <= network.prefix_bits && each.contains(network.first);
+    });
+  };
+  return !second.empty() && std::ranges::all_of(second, is_covered);
+}
+
+bool listeners_cover(const std::vector<std::string>& first,
+                     const std::vector<std::string>& second) {
+  if (first.empty()) return true;
+  return !second.empty() && std::ranges::all_of(second, [&](const std::string& name) {
+    return std::ranges::find(first, name) != first.end();
+  });
+}
+
+// True if the second match excludes what the first one does, in the same words.
+bool exclusions_cover(const RouteMatch& first, const RouteMatch& second) {
+  return std::ranges::all_of(first.none_of, [&](const RouteMatch& each) {
+    return std::ranges::any_of(second.none_of,
+                               [&](const RouteMatch& other) { return covers(other, each); });
+  });
 }
 
 bool host_covers(const std::string& first, const std::string& second) {
@@ -174,7 +221,10 @@ bool covers(const RouteMatch& first, const RouteMatch& second) {
         return std::ranges::find(first.method, method) != first.method.end();
       }));
   return headers_cover && methods_cover && host_covers(first.host, second.host) &&
-         path_covers(first.path, second.path) && calls_cover(first.grpc, second.grpc);
+         path_covers(first.path, second.path) && calls_cover(first.grpc, second.grpc) &&
+         regex_covers(first, second) && queries_cover(first.query, second.query) &&
+         clients_cover(first.client, second.client) &&
+         listeners_cover(first.listener, second.listener) && exclusions_cover(first, second);
 }
 
 void CoverIndex::add(std::size_t route, const RouteMatch& match) {

@@ -13,6 +13,9 @@ namespace evenkeel::config_file {
 // True if `first` matches every request that `second` matches.
 bool covers(const RouteMatch& first, const RouteMatch& second);
 
+// True if the `path` of a match takes all paths that another one does; empty: any path.
+bool path_covers(const std::string& first, const std::string& second);
+
 // Finds the route that hides a later one, without comparing each pair: a route is found by one
 // thing that it asks for and that few others do, such as a header field or a segment of its path.
 class CoverIndex {

@@ -253,6 +253,43 @@ void check_fallbacks(const Config& config, std::unordered_set<std::string>& used
   check_fallback_cycles(config, pools, context);
 }
 
+void check_match_listeners(const Config& config, const std::string& path, const RouteMatch& match,
+                           ParseContext& context) {
+  for (const auto& [place, name] : items_of(path + ".listener", match.listener)) {
+    const auto found = std::ranges::find(config.listeners, name, &ListenerConfig::name);
+    if (found != config.listeners.end()) continue;
+    std::vector<std::string> names;
+    for (const ListenerConfig& each : config.listeners) names.push_back(each.name);
+    const bool is_list = context.marks.contains(place);
+    context.add(is_list ? place : path + ".listener",
+                fmt::format("there is no listener '{}'", name),
+                list_of("the listeners are", names));
+  }
+}
+
+// True if what the redirect leads to comes to the same route, as far as paths tell.
+bool leads_to_itself(const RouteConfig& route) {
+  const RouteMatch& match = route.match;
+  if (!route.redirect || !route.redirect->to.starts_with('/')) return false;
+  if (!match.query.empty() || !match.path_regex.empty() || !match.none_of.empty()) return false;
+  return path_covers(match.path, route.redirect->to.substr(0, route.redirect->to.find('?')));
+}
+
+void check_matches_and_redirects(const Config& config, ParseContext& context) {
+  for (const auto& [path, route] : items_of("routes", config.routes)) {
+    if (context.report.has_problem(path)) continue;
+    check_match_listeners(config, path + ".match", route.match, context);
+    for (const auto& [place, each] : items_of(path + ".match.not", route.match.none_of)) {
+      const bool is_list = context.marks.contains(place);
+      check_match_listeners(config, is_list ? place : path + ".match.not", each, context);
+    }
+    if (leads_to_itself(route)) {
+      context.add(path + ".redirect.to", "leads clients to the same route again",
+                  "write another path, or a URL with another host");
+    }
+  }
+}
+
 void check_reachability(const Config& config, ParseContext& context) {
   CoverIndex index;
   for (std::size_t route = 0; route < config.routes.size(); ++route) {
@@ -315,6 +352,7 @@ void check_routes(const Config& config, ParseContext& context) {
                  "add a route to it, or remove it");
   }
   check_splits(config, context);
+  check_matches_and_redirects(config, context);
   check_reachability(config, context);
   warn_of_exact_paths(config, context);
 }

@@ -377,9 +377,15 @@ struct RouteMatch {
   // Segment by segment: text matches itself, `*` any one segment, a last `**` all the rest or
   // nothing: /v1/** matches /v1, /v1/ and /v1/models. Without wildcard: exactly this path.
   std::string path;
+  std::string path_regex;                     // of RE2; matches all of the path; empty: any
   std::map<std::string, std::string> header;  // lower-case name -> exact value
+  std::map<std::string, std::string> query;   // name -> glob of the value
   std::vector<std::string> method;            // any of these, upper case
   std::vector<std::string> grpc;  // calls of any of these: "package.Service" or one "/Method" of it
+  std::vector<Network> client;    // any of these, as trusted proxies name the client
+  std::vector<std::string> listener;  // names: any of these
+  // `not`: none of these may match. They have no conditions on the body, and no `not` of their own.
+  std::vector<RouteMatch> none_of;
   // Conditions on the body, which is read before the route is chosen. They match no request whose
   // body cannot be read.
   std::vector<std::string> model;            // names, or globs with '*': any of these
@@ -390,8 +396,15 @@ struct RouteMatch {
   bool looks_into_body() const {
     return !model.empty() || !task.empty() || prompt_tokens || max_tokens;
   }
-  bool operator==(const RouteMatch&) const = default;
+  // True if the match depends on the head of a request otherwise than by host, path, call, method
+  // and header fields.
+  bool has_rare_conditions() const {
+    return !path_regex.empty() || !query.empty() || !client.empty() || !listener.empty() ||
+           !none_of.empty();
+  }
+  bool operator==(const RouteMatch&) const;
 };
+inline bool RouteMatch::operator==(const RouteMatch&) const = default;
 
 struct RouteTarget {
   std::string pool;
@@ -429,16 +442,65 @@ enum class AuthRule {
   required,
 };
 
+// The redirect that evenkeel itself answers the requests of a route with.
+struct RedirectConfig {
+  // An absolute URL, whose host may be `$host`, or a path. At its end, `/**` is what `/**` of
+  // `match.path` stands for. The query is kept, unless there is one here.
+  std::string to;
+  int status = 308;  // 301, 302, 303, 307 or 308
+
+  bool operator==(const RedirectConfig&) const = default;
+};
+
+// What backends get in place of the client's path. One of the first three is given.
+struct RewriteConfig {
+  std::string strip_prefix;  // "/team-a": removed from paths that begin with it
+  std::string prefix;        // "/v2": replaces what `match.path` says before its `/**`
+  std::string regex;         // of RE2: what it matches first is replaced by `to`
+  std::string to;            // with \1 to \9 for groups, \0 for all
+
+  bool operator==(const RewriteConfig&) const = default;
+};
+
+// What a route changes in header fields. Names are in lower case; values may have `$client` and the
+// like.
+struct FieldEdits {
+  std::map<std::string, std::string> set;  // in place of all fields of the name
+  std::map<std::string, std::string> add;
+  std::vector<std::string> remove;
+
+  bool empty() const { return set.empty() && add.empty() && remove.empty(); }
+  bool operator==(const FieldEdits&) const = default;
+};
+
+// Which pages of other origins may use a route.
+struct CorsConfig {
+  // "https://chat.example.org", "https://*.example.org": any below it, or "*": any origin. Never
+  // empty.
+  std::vector<std::string> origins;
+  std::vector<std::string> methods;   // empty: whatever is asked for
+  std::vector<std::string> headers;   // lower case; empty: whatever is asked for
+  bool credentials = false;           // never with the origin "*"
+  milliseconds max_age{10 * 60'000};  // of the answer to a preflight; 0: not told
+
+  bool operator==(const CorsConfig&) const = default;
+};
+
 // First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several; with `pool: x` and
 // `split: {version=v7: 95, version=v8: 5}` they are parts of one pool.
 struct RouteConfig {
   std::string name;  // for logs and metrics; unless given, host and path as written ("/v1/**")
   RouteMatch match;
   // The pools, with their shares. Never all of weight 0 in a loaded file, and only empty with
-  // `respond`.
+  // `respond` or `redirect`.
   std::vector<RouteTarget> targets;
-  std::optional<RespondConfig> respond;  // instead of a target
-  std::optional<RetryRules> retry;       // instead of the pool's
+  std::optional<RespondConfig> respond;    // instead of a target
+  std::optional<RedirectConfig> redirect;  // instead of a target
+  std::optional<RewriteConfig> rewrite;
+  FieldEdits request_headers;       // of what backends get
+  FieldEdits response_headers;      // of what clients get, from backends and from evenkeel
+  std::optional<CorsConfig> cors;   // none: evenkeel's own answers are for pages of any origin
+  std::optional<RetryRules> retry;  // instead of the pool's
   ModelListRule model_list = ModelListRule::automatic;
   StickyConfig sticky;  // only read with several targets
   SloConfig slo;        // instead of the pool's
@@ -446,6 +508,8 @@ struct RouteConfig {
   std::optional<Priority> priority;
   std::optional<AuthRule> auth;  // none: required, if the file has `auth`
 
+  // True if evenkeel itself answers its requests.
+  bool answers_itself() const { return respond || redirect; }
   bool operator==(const RouteConfig&) const = default;
 };
 
