@@ -48,7 +48,7 @@ std::vector<Mismatch> mismatches_of(const Config& config, const HypotheticalRequ
     if (api != nullptr) asked.task = api->task;
     request.info.inference->rest_unread = true;
   }
-  return Router(config.routes).mismatches(request);
+  return Router(config.routes, &config.listeners).mismatches(request);
 }
 
 JsonValue candidate_document(const PickCandidate& candidate) {

@@ -155,13 +155,17 @@ void add_request(Lines& lines, const JsonValue& request) {
   add_fact(lines, "attempts", attempts_text(request));
 }
 
+std::string mismatch_text(const JsonValue& mismatch) {
+  if (mismatch.is_null()) return "takes it now, or by its header fields";
+  return mismatch.text() == "not" ? "meets its `not`" : "other " + mismatch.text();
+}
+
 void add_routes(Lines& lines, const JsonValue& routes) {
   std::string text;
   for (const JsonValue& route : routes.items()) {
     if (!text.empty()) text += ", ";
-    text += fmt::format("{} ({})", printable(route["route"].text()),
-                        route["mismatch"].is_null() ? "takes it now, or by its header fields"
-                                                    : "other " + route["mismatch"].text());
+    text +=
+        fmt::format("{} ({})", printable(route["route"].text()), mismatch_text(route["mismatch"]));
   }
   add_fact(lines, "routes", text);
 }

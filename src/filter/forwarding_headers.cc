@@ -129,6 +129,16 @@ const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& liste
   return trusted ? &*listener : nullptr;
 }
 
+std::optional<IpBytes> client_of(const Request& request,
+                                 const std::vector<ListenerConfig>* listeners) {
+  const RequestIdentity& identity = request.info.identity;
+  const ListenerConfig* const trusting =
+      listeners == nullptr ? nullptr : trusting_listener(*listeners, identity);
+  if (trusting == nullptr) return parse_ip(identity.client);
+  const auto client = forwarded_client(request.fields, trusting->trusted_proxies);
+  return parse_ip(client ? *client : identity.client);
+}
+
 void ForwardingHeadersFilter::identify_client(Request& request,
                                               const std::vector<Network>& trusted_proxies) {
   RequestIdentity& identity = request.info.identity;

@@ -53,6 +53,17 @@ std::string model_in_path(const Request& request) {
   return path ? evenkeel::model_in_path(request.method, *path) : std::string();
 }
 
+/// The target that backends get; the client's where that is refused later.
+std::string_view backend_target(const Request& request, const PathRewrites& rewrites,
+                                std::string& storage) {
+  const PathRewrite* const rewrite = rewrites.find(request.info.identity);
+  if (rewrite == nullptr) return request.path;
+  auto target = rewrite->target_of(request.path);
+  if (!target || target->empty()) return request.path;
+  storage = std::move(*target);
+  return storage;
+}
+
 /// The estimate for all of a body of which only a part was read. Most bytes of one with images are
 /// theirs.
 std::uint64_t scaled(std::uint64_t tokens, const InferenceRequest& asked, std::uint64_t read,
@@ -104,8 +115,11 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
   const bool readable = request.info.identity.routing.reads_body && request.body != nullptr &&
                         request.upgrade.empty();
   if (!readable || request.info.inference != nullptr) return next.handle(request);
+  std::string rewritten;
+  const std::string_view target =
+      rewrites_ == nullptr ? request.path : backend_target(request, *rewrites_, rewritten);
   std::string storage;
-  auto path = normalised_path(request.path, storage);
+  auto path = normalised_path(target, storage);
   if (!path) return next.handle(request);
   RequestHead head = head_of(request, *path);
   // Only a server that decodes slashes serves such a path: MLServer does, and to Triton all of

@@ -25,6 +25,15 @@ bool adds_usage(const PoolConfig& pool) {
   return inspects(pool) && pool.stream_usage == StreamUsage::automatic && may_give;
 }
 
+/// True if a route for which `has(route)` holds leads to the pool.
+template <class Has>
+bool leads_to(const PlanPool& pool, const Config& config, const Has& has) {
+  return std::ranges::any_of(config.routes, [&](const RouteConfig& route) {
+    return has(route) && std::ranges::find(route.targets, pool.config.name, &RouteTarget::pool) !=
+                             route.targets.end();
+  });
+}
+
 /// True if backends get other values in their bodies than clients gave.
 bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.empty(); }
 
@@ -35,30 +44,16 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
                          QuotaStore* quota_store, const WorkerContext& worker, std::uint64_t seed,
                          const PlacementNeeds& needs, bool reads_bodies, AccessTable* access,
                          Handler& placing)
-    : access_log_(worker.recorder),
+    : path_rewrites_(path_rewrites_of(config.routes)),
+      response_fields_(config.routes),
+      cors_(config.routes),
+      access_log_(worker.recorder),
       grpc_(worker.loop),
-      forwarding_headers_(seed, config.listeners) {
-  const auto in_front_of = [this](Handler& next, Filter& filter) {
-    return &stages_.emplace_back(filter, next);
-  };
+      forwarding_headers_(seed, config.listeners),
+      request_fields_(config.routes),
+      path_rewrite_(path_rewrites_) {
   if (access != nullptr) admission_.emplace(access->filter(), *access);
-  for (PlanPool& pool : pools.list()) {
-    pool.first = pool.forwarder;
-    // Rewrite: values of the body that only this pool's backends are to see.
-    if (rewrites(pool.config)) {
-      pool.first = in_front_of(*pool.first,
-                               rewrites_.emplace_back(pool.config.model, adds_usage(pool.config)));
-    }
-    // Fallback: the other pool gets the body as the client sent it, and changes it in its own way.
-    if (pool.fallback != nullptr) {
-      pool.first =
-          &fallbacks_.emplace_back(*pool.first, *pool.fallback, worker.models, worker.metrics());
-    }
-    pool.entry = pool.first;
-    // Admission: the route and the model are known; once for each request, so not in front of
-    // pools that others fall back to.
-    if (admission_) pool.entry = in_front_of(*pool.first, *admission_);
-  }
+  for (PlanPool& pool : pools.list()) build(config, pool, worker);
   first_ = &placing;
   if (reads_bodies) {
     // Answer: what models report is counted for the pool that answers, whatever the route.
@@ -71,9 +66,11 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
     first_ = in_front_of(*first_, limits_.emplace(config, *pool_set.limit_use(), quota_store));
   if (reads_bodies) {
     // Body: what a request asks of a model is known where its route, pool or backend is chosen.
-    first_ = in_front_of(*first_, inspect_.emplace(worker.metrics(), pool_set.token_estimates(),
-                                                   inspection_options(config), worker.held_bodies,
-                                                   needs, worker.windows));
+    first_ =
+        in_front_of(*first_, inspect_.emplace(worker.metrics(), pool_set.token_estimates(),
+                                              inspection_options(config), worker.held_bodies, needs,
+                                              worker.windows,
+                                              path_rewrites_.empty() ? nullptr : &path_rewrites_));
   }
   // Auth: a request without a credential must not make us read its body, nor get a hint.
   if (access != nullptr) first_ = in_front_of(*first_, access->filter());
@@ -84,8 +81,40 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
   first_ = in_front_of(*first_, forwarding_headers_);
   // gRPC: whatever fails behind this filter, a gRPC client gets a status before its deadline.
   first_ = in_front_of(*first_, grpc_);
-  // Outermost: every request is answered, counted and logged, whatever fails behind this filter.
+  // Log: every request is answered, counted and logged, whatever fails behind this filter.
   first_ = in_front_of(*first_, access_log_);
+  // Pages: also those of other origins that a route names may read the errors that the log answers.
+  if (cors_.is_needed()) first_ = in_front_of(*first_, cors_);
+  // Fields of the response: outermost, so that every answer has those of its route, and the last
+  // word is the file's.
+  if (response_fields_.is_needed()) first_ = in_front_of(*first_, response_fields_);
+}
+
+/// The part of the list for one pool, and for the routes to it.
+void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContext& worker) {
+  pool.first = pool.forwarder;
+  // Rewrite: values of the body that only this pool's backends are to see.
+  if (rewrites(pool.config)) {
+    pool.first = in_front_of(*pool.first,
+                             rewrites_.emplace_back(pool.config.model, adds_usage(pool.config)));
+  }
+  // Fallback: the other pool gets the body as the client sent it, and changes it in its own way.
+  if (pool.fallback != nullptr) {
+    pool.first =
+        &fallbacks_.emplace_back(*pool.first, *pool.fallback, worker.models, worker.metrics());
+  }
+  pool.entry = pool.first;
+  // Path: behind what places the request, by the client's path; once, also where a pool falls back
+  // to another.
+  if (leads_to(pool, config, [](const RouteConfig& route) { return route.rewrite.has_value(); }))
+    pool.entry = in_front_of(*pool.entry, path_rewrite_);
+  // Fields of the request: where its route is known, and its path is still the client's.
+  if (leads_to(pool, config,
+               [](const RouteConfig& route) { return !route.request_headers.empty(); }))
+    pool.entry = in_front_of(*pool.entry, request_fields_);
+  // Admission: the route and the model are known; once for each request, so not in front of pools
+  // that others fall back to.
+  if (admission_) pool.entry = in_front_of(*pool.entry, *admission_);
 }
 
 bool rewrites_alike(const PoolConfig& one, const PoolConfig& other) {

@@ -8,11 +8,14 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access_log.h"
 #include "evenkeel/filter/auth.h"
+#include "evenkeel/filter/cors.h"
+#include "evenkeel/filter/field_edits.h"
 #include "evenkeel/filter/forwarding_headers.h"
 #include "evenkeel/filter/grpc.h"
 #include "evenkeel/filter/inspect.h"
 #include "evenkeel/filter/limits.h"
 #include "evenkeel/filter/observe.h"
+#include "evenkeel/filter/path_rewrite.h"
 #include "evenkeel/filter/rewrite.h"
 #include "evenkeel/filter/trace.h"
 #include "evenkeel/http/message.h"
@@ -23,8 +26,8 @@
 
 namespace evenkeel {
 
-/// The filters of every request, in front of the handler that places it, and those of each pool, in
-/// front of its forwarder. Thread: the worker's.
+/// The filters of every request, in front of the handler that places it, those of routes, in front
+/// of their pools, and those of each pool, in front of its forwarder. Thread: the worker's.
 class FilterChain {
  public:
   /// Sets PlanPool::first and PlanPool::entry. `reads_bodies`: some requests are read before they
@@ -50,6 +53,14 @@ class FilterChain {
     Handler& next;
   };
 
+  void build(const Config& config, PlanPool& pool, const WorkerContext& worker);
+  Handler* in_front_of(Handler& next, Filter& filter) {
+    return &stages_.emplace_back(filter, next);
+  }
+
+  const PathRewrites path_rewrites_;
+  ResponseFieldsFilter response_fields_;
+  CorsFilter cors_;
   AccessLogFilter access_log_;
   GrpcFilter grpc_;
   ForwardingHeadersFilter forwarding_headers_;
@@ -58,6 +69,8 @@ class FilterChain {
   std::optional<InspectFilter> inspect_;
   std::optional<ObserveFilter> observe_;
   std::optional<LimitsFilter> limits_;
+  RequestFieldsFilter request_fields_;
+  PathRewriteFilter path_rewrite_;
   std::deque<RewriteFilter> rewrites_;
   std::deque<Fallback> fallbacks_;
   std::deque<Stage> stages_;

@@ -1,9 +1,11 @@
 #include "proxy/model_reach.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/host.h"
+#include "evenkeel/base/regex.h"
 #include "evenkeel/inference/api_paths.h"
 #include "evenkeel/proxy/router.h"
 
@@ -77,6 +79,8 @@ ModelReach::Paths ModelReach::paths_of(const RouteMatch& match) {
       match.method.empty() || std::ranges::find(match.method, "POST") != match.method.end();
   if (!posts) return 0;
   const PathPattern pattern(match.path.empty() ? "/**" : match.path);
+  std::optional<Regex> regex;
+  if (!match.path_regex.empty()) regex.emplace(match.path_regex);
   Paths paths = 0;
   for (std::size_t i = 0; i < model_paths().size(); ++i) {
     const std::string_view path = model_paths()[i].path;
@@ -85,7 +89,8 @@ ModelReach::Paths ModelReach::paths_of(const RouteMatch& match) {
                          (is_call && std::ranges::any_of(match.grpc, [&](std::string_view call) {
                             return path.substr(1).starts_with(call);
                           }));
-    if (of_kind && pattern.matches(path)) paths |= Paths{1} << i;
+    if (of_kind && pattern.matches(path) && (!regex || regex->matches(path)))
+      paths |= Paths{1} << i;
   }
   return paths;
 }
@@ -123,7 +128,11 @@ ModelReach::Pools ModelReach::pools_for(Api api, std::string_view authority,
     if (!matches) continue;
     add_pools(config_.routes[number], found);
     pools.by_body |= match.looks_into_body();
-    const bool always = !match.looks_into_body() && (fields != nullptr || match.header.empty());
+    // Other conditions may hold for another request of the same client.
+    const bool has_others = !match.query.empty() || !match.client.empty() ||
+                            !match.listener.empty() || !match.none_of.empty();
+    const bool always =
+        !match.looks_into_body() && !has_others && (fields != nullptr || match.header.empty());
     if (always) left &= ~paths_[number];
     if (left == 0) break;
   }

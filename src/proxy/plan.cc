@@ -181,10 +181,10 @@ Task<Result<Response>> Plan::answer_without_pool(Request& request) {
       if (is_grpc(request)) {
         return Result<Response>(Error{.fault = Fault::no_route,
                                       .side = Side::client,
-                                      .detail = "the route of this call has a fixed response, "
-                                                "which is none to a gRPC call"});
+                                      .detail = "the route of this call answers it over "
+                                                "HTTP, which is none to a gRPC call"});
       }
-      return Result<Response>(routes_->fixed_response(request));
+      return routes_->fixed_response(request);
     case RouteState::shed:
       return Result<Response>(Error{.fault = Fault::out_of_memory,
                                     .detail = "too little memory is left (limits.memory)"});

@@ -22,7 +22,7 @@ struct PlanPool {
   std::uint32_t index = 0;  ///< of LabelIndex
   Forwarder* forwarder = nullptr;
   Handler* first = nullptr;            ///< of its filters, in front of the forwarder
-  Handler* entry = nullptr;            ///< for requests that a route sends here: `first`, or before
+  Handler* entry = nullptr;            ///< where routes lead: their own filters in front of `first`
   const PlanPool* fallback = nullptr;  ///< null: none
   bool reads_bodies =
       false;             ///< true if it inspects requests, or a pool that it falls back to does

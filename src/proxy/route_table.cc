@@ -47,7 +47,7 @@ void add_answering_pools(std::uint32_t route, const PlanPool* pool, LabelIndex& 
 
 RouteTable::RouteTable(const Config& config, const PlanPools& pools, LabelUses& label_uses,
                        LabelIndex& label_index, std::uint64_t seed)
-    : router_(config.routes), rng_(seed) {
+    : router_(config.routes, &config.listeners), rng_(seed) {
   pin_models(config, pools, label_index);
   for (const PlanPool& pool : pools.list()) {
     max_call_ = std::max<Duration>(max_call_, pool.config.timeouts.grpc_deadline);
@@ -69,7 +69,9 @@ void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, La
               .index = label_uses.route(config.name),
               .grpc_only = !config.match.grpc.empty(),
               .priority = config.priority,
+              .may_answer = config.answers_itself() || config.cors,
               .respond = config.respond ? &*config.respond : nullptr,
+              .redirect = config.redirect ? std::optional<Redirect>(config) : std::nullopt,
               .targets = {},
               .sticky_header = config.sticky.header,
               .salt = hash_of(config.name)};
@@ -118,17 +120,24 @@ void RouteTable::route_by_body(Request& request) {
 }
 
 bool RouteTable::takes_fixed_response(Request& request, std::size_t route) const {
-  if (routes_[route].respond == nullptr) [[likely]]
+  if (!routes_[route].may_answer) [[likely]]
     return false;
+  if (!has_fixed_response(route) && preflighted_method(request).empty()) return false;
   request.info.identity.routing = {.state = RouteState::fixed,
                                    .route = static_cast<std::uint32_t>(route)};
   name_route(request.info.identity, route);
   return true;
 }
 
-Response RouteTable::fixed_response(const Request& request) const {
-  const RespondConfig& config = *routes_[request.info.identity.routing.route].respond;
+Result<Response> RouteTable::fixed_response(const Request& request) const {
+  const Route& route = routes_[request.info.identity.routing.route];
+  if (route.redirect) return route.redirect->answer(request);
   Response response;
+  if (route.respond == nullptr) {
+    response.status = 204;  // to a preflight
+    return response;
+  }
+  const RespondConfig& config = *route.respond;
   response.status = config.status;
   response.fields.add("content-type", response.fields.keep(config.content_type));
   allow_origin(request, response);

@@ -16,6 +16,7 @@
 #include "evenkeel/proxy/router.h"
 #include "evenkeel/stats/label_index.h"
 #include "proxy/plan_pools.h"
+#include "proxy/redirect.h"
 
 namespace evenkeel {
 
@@ -45,10 +46,13 @@ class RouteTable final : public PlacementNeeds {
   const PlanPool& pool_of(const Routing& routing) const {
     return *routes_[routing.route].targets[routing.target].pool;
   }
-  bool has_fixed_response(std::size_t route) const { return routes_[route].respond != nullptr; }
-  /// The response to a request of a route that has a fixed one. REQUIRES: `routing` is of this
-  /// table, and fixed.
-  Response fixed_response(const Request& request) const;
+  bool has_fixed_response(std::size_t route) const {
+    return routes_[route].respond != nullptr || routes_[route].redirect;
+  }
+  /// The response to a request that evenkeel answers itself: a fixed one, a redirect, or the answer
+  /// to a preflight, to which CorsFilter adds the fields. REQUIRES: `routing` is of this table, and
+  /// fixed.
+  Result<Response> fixed_response(const Request& request) const;
   /// Why the request has no route.
   RouteRefusal refusal_of(const Request& request) const { return router_.refusal_of(request); }
 
@@ -72,7 +76,9 @@ class RouteTable final : public PlacementNeeds {
     bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
     bool renames = false;         // backends may get another name of the model than clients gave
     std::optional<Priority> priority;
-    const RespondConfig* respond;  // instead of targets; null: it has some
+    bool may_answer;               // itself: it has `respond` or `redirect`, or answers preflights
+    const RespondConfig* respond;  // instead of targets; null: none
+    std::optional<Redirect> redirect;  // instead of targets
     std::vector<Target> targets;
     std::string_view sticky_header;  // of a split: see conversation_of
     std::uint64_t salt;              // of a split: see split_point
@@ -84,7 +90,7 @@ class RouteTable final : public PlacementNeeds {
 
   void add_route(const RouteConfig& config, const PlanPools& pools, LabelUses& label_uses,
                  LabelIndex& label_index);
-  /// True if the route has a fixed response; the request then goes to no pool.
+  /// True if the route answers the request itself, which then goes to no pool.
   bool takes_fixed_response(Request& request, std::size_t route) const;
   void put_in(Request& request, const Place& place) const;
   Place place_on(std::size_t route, const Request& request);

@@ -4,8 +4,13 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/glob.h"
 #include "evenkeel/base/host.h"
 #include "evenkeel/base/path.h"
+#include "evenkeel/base/query.h"
+#include "evenkeel/base/regex.h"
+#include "evenkeel/filter/forwarding_headers.h"
+#include "evenkeel/http/cors.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/inference/request_reader.h"
 #include "proxy/body_match.h"
@@ -72,6 +77,13 @@ HeadClaims claims_of(const Request& request, std::string_view path, bool has_bod
   if (claims.model.empty()) claims.model = model_in_query(request.path);
   return claims;
 }
+
+constexpr const char* other_fields_wanted = "those with its host and path want other header fields";
+constexpr const char* unmet_by_body = "none takes what its body asks for";
+constexpr const char* no_host_and_path = "none has this host and path";
+constexpr const char* other_conditions =
+    "those with its host and path have conditions that it does not meet: `evenkeel ctl explain` "
+    "names them";
 
 /// Text of a client that goes into a message.
 std::string_view shortened(std::string_view text) {
@@ -144,21 +156,77 @@ bool PathPattern::matches(std::string_view path) const {
   return at_end || open_ended_;
 }
 
-Router::Router(const std::vector<RouteConfig>& routes) {
-  for (const RouteConfig& route : routes) {
-    const RouteMatch& match = route.match;
-    Rule rule{.host = match.host, .methods = match.method};
-    if (!match.path.empty() && match.path != "/**") rule.path.emplace(match.path);
-    for (const auto& [name, value] : match.header) rule.fields.emplace_back(name, value);
-    for (const std::string& call : match.grpc) {
-      const bool whole_service = call.find('/') == std::string::npos;
-      rule.calls.push_back('/' + call + (whole_service ? "/" : ""));
+/// Conditions that few routes have.
+struct Router::RareConditions {
+  std::optional<Regex> path;
+  std::vector<std::pair<std::string, std::string>> query;  // names, and globs of values
+  std::vector<Network> clients;
+  std::vector<std::string> listeners;
+  std::vector<Rule> excluded;
+  const std::vector<ListenerConfig>* all_listeners;
+
+  Mismatch mismatch_of(const Request& request, std::string_view path_text) const {
+    if (!query.empty() && !has_query(request)) return Mismatch::query;
+    if (!listeners.empty() &&
+        std::ranges::find(listeners, request.info.identity.listener) == listeners.end()) {
+      return Mismatch::listener;
     }
-    rule.always = rule.host.empty() && !rule.path && rule.fields.empty() && rule.methods.empty() &&
-                  rule.calls.empty();
-    rule.responds = route.respond.has_value();
-    if (match.looks_into_body()) rule.body = std::make_shared<const BodyMatch>(match);
-    rules_.push_back(std::move(rule));
+    if (!clients.empty() && !has_client(request)) return Mismatch::client;
+    const bool is_excluded = std::ranges::any_of(
+        excluded, [&](const Rule& rule) { return rule.matches(request, path_text); });
+    return is_excluded ? Mismatch::excluded : Mismatch::none;
+  }
+
+ private:
+  bool has_query(const Request& request) const {
+    return std::ranges::all_of(query, [&](const auto& wanted) {
+      return any_parameter(request.path, [&](std::string_view name, std::string_view value) {
+        return name == wanted.first && matches_glob(wanted.second, value);
+      });
+    });
+  }
+  bool has_client(const Request& request) const {
+    const auto client = client_of(request, all_listeners);
+    return client && std::ranges::any_of(clients, [&](const Network& network) {
+             return network.contains(*client);
+           });
+  }
+};
+
+Router::Rule Router::rule_of(const RouteMatch& match,
+                             const std::vector<ListenerConfig>* listeners) {
+  Rule rule{.host = match.host, .methods = match.method};
+  if (!match.path.empty() && match.path != "/**") rule.path.emplace(match.path);
+  for (const auto& [name, value] : match.header) rule.fields.emplace_back(name, value);
+  for (const std::string& call : match.grpc) {
+    const bool whole_service = call.find('/') == std::string::npos;
+    rule.calls.push_back('/' + call + (whole_service ? "/" : ""));
+  }
+  if (match.has_rare_conditions()) {
+    auto rare = std::make_shared<RareConditions>();
+    if (!match.path_regex.empty()) rare->path.emplace(match.path_regex);
+    rare->query.assign(match.query.begin(), match.query.end());
+    rare->clients = match.client;
+    rare->listeners = match.listener;
+    for (const RouteMatch& each : match.none_of) {
+      rare->excluded.push_back(rule_of(each, listeners));
+    }
+    rare->all_listeners = listeners;
+    rule.rare = std::move(rare);
+  }
+  rule.has_details = !rule.fields.empty() || rule.rare != nullptr;
+  rule.always = rule.host.empty() && !rule.path && !rule.has_details && rule.methods.empty() &&
+                rule.calls.empty();
+  return rule;
+}
+
+Router::Router(const std::vector<RouteConfig>& routes,
+               const std::vector<ListenerConfig>* listeners) {
+  for (const RouteConfig& route : routes) {
+    Rule& rule = rules_.emplace_back(rule_of(route.match, listeners));
+    rule.responds = route.answers_itself();
+    rule.answers_preflights = route.cors.has_value();
+    if (route.match.looks_into_body()) rule.body = std::make_shared<const BodyMatch>(route.match);
   }
   if (rules_.size() <= max_rules_without_index) return;
   auto index = std::make_shared<RouteIndex>();
@@ -176,14 +244,24 @@ inline bool Router::Rule::has_path(const Request& request, std::string_view path
 }
 
 inline bool Router::Rule::has_method(const Request& request) const {
-  return methods.empty() ||
-         std::find(methods.begin(), methods.end(), request.method) != methods.end();
+  const auto takes = [this](std::string_view method) {
+    return std::find(methods.begin(), methods.end(), method) != methods.end();
+  };
+  if (methods.empty() || takes(request.method)) return true;
+  return answers_preflights && takes(preflighted_method(request));
 }
 
 bool Router::Rule::matches(const Request& request, std::string_view path_text) const {
   if (always) return true;
   return has_host(request) && has_path(request, path_text) && has_method(request) &&
-         has_fields(request);
+         has_details_of(request, path_text);
+}
+
+Mismatch Router::Rule::mismatch_in_details(const Request& request,
+                                           std::string_view path_text) const {
+  if (rare != nullptr && rare->path && !rare->path->matches(path_text)) return Mismatch::path;
+  if (!has_fields(request)) return Mismatch::header;
+  return rare == nullptr ? Mismatch::none : rare->mismatch_of(request, path_text);
 }
 
 inline bool Router::Rule::has_fields(const Request& request) const {
@@ -303,6 +381,10 @@ std::string_view to_string(Mismatch mismatch) {
     case Mismatch::host: return "host";
     case Mismatch::path: return "path";
     case Mismatch::header: return "header";
+    case Mismatch::query: return "query";
+    case Mismatch::client: return "client";
+    case Mismatch::listener: return "listener";
+    case Mismatch::excluded: return "not";
     case Mismatch::method: return "method";
     case Mismatch::body: return "body";
   }
@@ -318,7 +400,8 @@ std::vector<Mismatch> Router::mismatches(const Request& request) const {
   const auto mismatch_of = [&](const Rule& rule) {
     if (!rule.has_host(request)) return Mismatch::host;
     if (!rule.has_path(request, path)) return Mismatch::path;
-    if (!rule.has_fields(request)) return Mismatch::header;
+    const Mismatch details = rule.mismatch_in_details(request, path);
+    if (details != Mismatch::none) return details;
     if (!rule.has_method(request)) return Mismatch::method;
     const bool takes_body =
         rule.body == nullptr ||
@@ -344,6 +427,7 @@ RouteRefusal Router::refusal_of(const Request& request) const {
 
   bool has_host = false;
   bool has_path = false;
+  bool only_fields = true;  // of their details, they look at header fields alone
   bool has_head = false;
   bool depends_on_model = false;
   bool takes_model = false;
@@ -353,8 +437,11 @@ RouteRefusal Router::refusal_of(const Request& request) const {
     if (!rule.has_host(request)) return false;
     has_host = true;
     if (!rule.has_path(request, path)) return false;
+    const Mismatch details = rule.mismatch_in_details(request, path);
+    if (details == Mismatch::path) return false;
     has_path = true;
-    if (!rule.has_fields(request)) return false;
+    only_fields &= rule.rare == nullptr;
+    if (details != Mismatch::none) return false;
     if (rule.has_method(request)) {
       has_head = true;
       depends_on_model |= rule.body->depends_on_model();
@@ -374,20 +461,18 @@ RouteRefusal Router::refusal_of(const Request& request) const {
   const std::string no_route =
       fmt::format("no route for {} {} of host {}: ", shortened(request.method), shortened(path),
                   request.authority.empty() ? "(none)" : shortened(request.authority));
-  if (has_head) {
-    return {.error = refused(Fault::no_route, no_route + "none takes what its body asks for" +
-                                                  conditions_text(info))};
-  }
+  if (has_head)
+    return {.error = refused(Fault::no_route, no_route + unmet_by_body + conditions_text(info))};
   if (!methods.empty()) {
     const std::string allow = fmt::format("{}", fmt::join(methods, ", "));
     return {.error = refused(Fault::method_not_allowed, no_route + "there, routes take " + allow),
             .allow = allow};
   }
-  const char* const reason =
-      has_path           ? "those with its host and path want other header fields"
-      : !has_host        ? index_ == nullptr ? "none has this host" : "none has this host and path"
-      : is_grpc(request) ? "none with its host takes this call"
-                         : "none with its host has this path";
+  const char* const reason = has_path ? (only_fields ? other_fields_wanted : other_conditions)
+                             : !has_host
+                                 ? (index_ == nullptr ? "none has this host" : no_host_and_path)
+                             : is_grpc(request) ? "none with its host takes this call"
+                                                : "none with its host has this path";
   return {.error = refused(Fault::no_route, no_route + reason)};
 }
 

@@ -72,6 +72,124 @@ TEST(Router, SaysWhatEachRouteLacks) {
   EXPECT_EQ(words, (std::vector<std::string>{"host", "path", "method", "header", "body", "none"}));
 }
 
+/// The first of these matches that a request meets; nothing: none does.
+std::optional<std::size_t> first_of(const std::vector<RouteMatch>& matches, const Request& request,
+                                    const std::vector<ListenerConfig>* listeners = nullptr) {
+  std::vector<RouteConfig> routes;
+  for (const RouteMatch& match : matches) routes.push_back({.match = match});
+  const auto choice = Router(routes, listeners).route(request);
+  return choice ? std::optional(choice->index) : std::nullopt;
+}
+
+TEST(Router, MatchesParametersOfTheQuery) {
+  const auto matches = [](std::string_view target, const char* name, const char* value) {
+    const Request request{.method = "GET", .path = target};
+    return first_of({{.query = {{name, value}}}}, request).has_value();
+  };
+  EXPECT_TRUE(matches("/?tier=gold", "tier", "gold"));
+  EXPECT_TRUE(matches("/?a&tier=gold&b", "tier", "gold"));
+  EXPECT_TRUE(matches("/?tier=silver&tier=gold", "tier", "gold"));
+  EXPECT_TRUE(matches("/?tie%72=g%6fld", "tier", "gold"));
+  EXPECT_TRUE(matches("/?a+b=c%20d", "a b", "c d"));
+  EXPECT_TRUE(matches("/?tier", "tier", "*"));
+  EXPECT_TRUE(matches("/?tier", "tier", ""));
+  EXPECT_TRUE(matches("/?tier=g=ld", "tier", "g=*"));
+  EXPECT_FALSE(matches("/?tier=golden", "tier", "gold"));
+  EXPECT_FALSE(matches("/?tiers=gold", "tier", "*"));
+  EXPECT_FALSE(matches("/", "tier", "*"));
+  EXPECT_FALSE(matches("/?", "tier", "*"));
+}
+
+TEST(Router, MatchesPathsByExpressionsOfAllOfThem) {
+  const auto matches = [](std::string_view target, const char* regex) {
+    const Request request{.method = "GET", .path = target};
+    return first_of({{.path_regex = regex}}, request).has_value();
+  };
+  EXPECT_TRUE(matches("/v1/a?b", "/v[12]/.*"));
+  EXPECT_TRUE(matches("//v1/%61", "/v[12]/a"));
+  EXPECT_FALSE(matches("/v3/a", "/v[12]/.*"));
+  EXPECT_FALSE(matches("/x/v1/a", "/v[12]/.*"));
+}
+
+TEST(Router, MatchesClientsAsTrustedProxiesNameThem) {
+  std::string why;
+  const RouteMatch inner{.client = {*parse_network("10.0.0.0/8", why)}};
+  const std::vector<ListenerConfig> listeners{
+      {.name = "public", .trusted_proxies = {*parse_network("192.0.2.1", why)}}};
+  const auto matches = [&](std::string_view peer, std::string_view forwarded) {
+    Request request{.method = "GET", .path = "/"};
+    request.info.identity = {.listener = "public", .client = peer};
+    request.fields.add("x-forwarded-for", forwarded);
+    return first_of({inner}, request, &listeners).has_value();
+  };
+  EXPECT_TRUE(matches("192.0.2.1", "10.1.2.3"));
+  EXPECT_TRUE(matches("10.1.2.3", "11.0.0.1"));
+  EXPECT_FALSE(matches("192.0.2.1", "11.0.0.1"));
+  EXPECT_FALSE(matches("192.0.2.2", "10.1.2.3"));
+}
+
+TEST(Router, MatchesWhatNoneOfItsExclusionsDoes) {
+  const RouteMatch match{
+      .path = "/v1/**",
+      .none_of = {{.path = "/v1/admin/**"}, {.method = {"PUT"}, .listener = {"public"}}}};
+  const auto matches = [&](std::string_view method, std::string_view path,
+                           std::string_view listener) {
+    Request request{.method = method, .path = path};
+    request.info.identity.listener = listener;
+    return first_of({match}, request).has_value();
+  };
+  EXPECT_TRUE(matches("GET", "/v1/a", "public"));
+  EXPECT_TRUE(matches("PUT", "/v1/a", "inner"));
+  EXPECT_FALSE(matches("PUT", "/v1/a", "public"));
+  EXPECT_FALSE(matches("GET", "/v1/admin/a", "inner"));
+}
+
+TEST(Router, NamesTheRareConditionThatARequestDoesNotMeet) {
+  std::vector<RouteConfig> routes(6);
+  routes[0].match = {.path_regex = "/y"};
+  routes[1].match = {.query = {{"a", "b"}}};
+  routes[2].match = {.listener = {"inner"}};
+  std::string why;
+  routes[3].match = {.client = {*parse_network("10.0.0.0/8", why)}};
+  routes[4].match = {.none_of = {{.path = "/x"}}};
+  routes[5].match = {.path_regex = "/x"};
+  Request request{.method = "GET", .path = "/x"};
+  request.info.identity = {.listener = "public", .client = "192.0.2.1"};
+
+  std::vector<std::string> words;
+  for (const Mismatch each : Router(routes).mismatches(request)) {
+    words.emplace_back(to_string(each));
+  }
+  EXPECT_EQ(words,
+            (std::vector<std::string>{"path", "query", "listener", "client", "not", "none"}));
+  routes.pop_back();
+  EXPECT_NE(Router(routes).refusal_of(request).error.detail.find("ctl explain"), std::string::npos);
+}
+
+TEST(Router, TakesPreflightsForTheMethodThatAPageAsksFor) {
+  std::vector<RouteConfig> routes(1);
+  routes[0].match = {.method = {"POST"}};
+  Request request{.method = "OPTIONS", .path = "/"};
+  request.fields.add("origin", "https://a.test");
+  request.fields.add("access-control-request-method", "POST");
+
+  EXPECT_FALSE(Router(routes).route(request));
+  routes[0].cors = CorsConfig{.origins = {"*"}};
+  EXPECT_TRUE(Router(routes).route(request));
+}
+
+TEST(Router, FindsRareConditionsAmongManyRoutes) {
+  std::vector<RouteConfig> routes(100);
+  for (std::size_t i = 0; i < routes.size(); ++i)
+    routes[i].match.path = "/" + std::to_string(i) + "/**";
+  routes[70].match = {.path_regex = "/5./x"};
+  const Router router(routes);
+  EXPECT_EQ(router.route({.method = "GET", .path = "/80/x"})->index, 80U);
+  EXPECT_EQ(router.route({.method = "GET", .path = "/51/x"})->index, 51U);
+  EXPECT_FALSE(router.route({.method = "GET", .path = "/500/x"}));
+  EXPECT_EQ(router.route({.method = "GET", .path = "/5a/x"})->index, 70U);
+}
+
 TEST(Router, GivesAFixedResponseOnlyToRequestsThatNameItsModel) {
   std::vector<RouteConfig> routes(2);
   routes[0].match = {.model = {"old"}};

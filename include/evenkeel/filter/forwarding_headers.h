@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "evenkeel/base/host.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
@@ -14,6 +16,11 @@ namespace evenkeel {
 /// The listener of a request whose peer is one of the listener's trusted proxies; else null.
 const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& listeners,
                                         const RequestIdentity& identity);
+
+/// The client of a request, as a trusted proxy of its listener names it, in front of the filter and
+/// behind it. Null: no listener trusts any. Nothing: it has no address.
+std::optional<IpBytes> client_of(const Request& request,
+                                 const std::vector<ListenerConfig>* listeners);
 
 /// Removes forged fields, sets true ones, and finds the address of the client. Never waits.
 ///

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "evenkeel/filter/held_bodies.h"
+#include "evenkeel/filter/path_rewrite.h"
 #include "evenkeel/filter/replay_body.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/request_reader.h"
@@ -42,14 +43,17 @@ class InspectFilter final : public Filter {
   };
 
   /// `windows`: what reading zstd may take; null: anything.
+  /// `rewrites`: bodies are read as those of the path that backends get. Null: no route has any.
   InspectFilter(WorkerMetrics& metrics, const TokenEstimates& estimates, Options options,
-                HeldBodies& held_bodies, const PlacementNeeds& placement, WindowBudget* windows)
+                HeldBodies& held_bodies, const PlacementNeeds& placement, WindowBudget* windows,
+                const PathRewrites* rewrites)
       : metrics_(metrics),
         estimates_(estimates),
         options_(options),
         held_bodies_(held_bodies),
         placement_(placement),
-        windows_(windows) {}
+        windows_(windows),
+        rewrites_(rewrites) {}
 
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
@@ -75,6 +79,7 @@ class InspectFilter final : public Filter {
   HeldBodies& held_bodies_;
   const PlacementNeeds& placement_;
   WindowBudget* const windows_;
+  const PathRewrites* const rewrites_;
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// Finds the route of a request by host, path, header fields, method and gRPC call. The first match
+// Finds the route of a request by the conditions on its head, then on its body. The first match
 // wins.
 #pragma once
 
@@ -51,7 +51,18 @@ struct RouteRefusal {
 };
 
 /// The first condition of a route that a request does not meet.
-enum class Mismatch : std::uint8_t { none, host, path, header, method, body };
+enum class Mismatch : std::uint8_t {
+  none,
+  host,
+  path,
+  header,
+  query,
+  client,
+  listener,
+  excluded,  ///< it meets the conditions in `not`
+  method,
+  body,
+};
 
 /// The stable word, such as "host".
 std::string_view to_string(Mismatch mismatch);
@@ -66,7 +77,9 @@ struct PossibleRoutes {
 /// thread.
 class Router {
  public:
-  explicit Router(const std::vector<RouteConfig>& routes);
+  /// `listeners`: those whose trusted proxies name clients; outlives the router. Null: none.
+  explicit Router(const std::vector<RouteConfig>& routes,
+                  const std::vector<ListenerConfig>* listeners = nullptr);
 
   /// The first route that matches by the request's head. Conditions on the body hold for a request
   /// that has none to be read, but those on the model must hold for the one that its head names.
@@ -87,22 +100,31 @@ class Router {
   RouteRefusal refusal_of(const Request& request) const;
 
  private:
+  struct RareConditions;
   struct Rule {
     std::string host;  // empty: any; "*.x": any name below x
     std::optional<PathPattern> path;
     std::vector<std::pair<std::string, std::string>> fields;
     std::vector<std::string> methods;
-    std::vector<std::string> calls;         // "/package.Service/" or "/package.Service/Method"
-    std::shared_ptr<const BodyMatch> body;  // null: any
+    std::vector<std::string> calls;              // "/package.Service/" or "/package.Service/Method"
+    std::shared_ptr<const RareConditions> rare;  // on the rest of the head; null: none
+    std::shared_ptr<const BodyMatch> body;       // null: any
     bool always = false;
-    bool responds = false;  // itself, without a backend
+    bool has_details = false;  // conditions that are looked at last: `fields` and `rare`
+    bool responds = false;     // itself, without a backend
+    bool answers_preflights = false;
 
     bool matches(const Request& request, std::string_view path_text) const;
     bool has_host(const Request& request) const;
     bool has_path(const Request& request, std::string_view path_text) const;
     bool has_method(const Request& request) const;
+    bool has_details_of(const Request& request, std::string_view path_text) const {
+      return !has_details || mismatch_in_details(request, path_text) == Mismatch::none;
+    }
+    Mismatch mismatch_in_details(const Request& request, std::string_view path_text) const;
     bool has_fields(const Request& request) const;
   };
+  static Rule rule_of(const RouteMatch& match, const std::vector<ListenerConfig>* listeners);
 
   template <class Matches>
   std::optional<std::size_t> lowest(const Request& request, std::string_view path,

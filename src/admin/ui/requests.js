@@ -123,11 +123,17 @@ function ending(request) {
   return [el("p", {}, `${request.status} ${why} after ${seconds(request.duration_seconds)}; attempts: ${attemptsOf(request)}`)];
 }
 
+/** What kept a route from taking a request; null: nothing. */
+function reasonOf(mismatch) {
+  if (!mismatch) return "takes it";
+  return mismatch === "not" ? "meets its not" : `other ${mismatch}`;
+}
+
 /** The routes that were looked at, with what kept each from taking the request. */
 function routesOf(routes) {
   if (!routes?.length) return [];
   return [el("ol", {className: "routes"}, ...routes.map(({route, mismatch}) =>
-    el("li", {}, el("b", {}, route), mismatch ? `: other ${mismatch}` : ": takes it")))];
+    el("li", {}, el("b", {}, route), `: ${reasonOf(mismatch)}`)))];
 }
 
 /** What a picker has chosen, or would. */
