@@ -231,10 +231,10 @@ bool Draft::add_route(RouteConfig route, int line) {
     return false;
   }
   // Behind an answer that may be removed, the same match leads to its pool again.
-  const std::string_view kind = route.respond ? "answer " : "pool ";
+  const std::string_view kind = route.answers_itself() ? "answer " : "pool ";
   if (matches_.insert(std::string(kind) + text_of(route.match)).second) {
     config.routes.push_back(std::move(route));
-  } else if (!route.respond) {
+  } else if (!route.answers_itself()) {
     note(line, "left out: a route that an earlier one takes whole");
   }
   return true;

@@ -304,8 +304,9 @@ HaproxyRules& HaproxyImport::rules_of_pool(const std::string& section) {
 void HaproxyImport::add_use(const HaproxyUse& use, const HaproxySection& frontend,
                             std::vector<PlacedRoute>& routes) {
   PlacedRoute placed{.route = {.match = use.match}, .line = use.line, .closes = use.closes};
-  if (use.answer) {
+  if (use.answer || use.redirect) {
     placed.route.respond = use.answer;
+    placed.route.redirect = use.redirect;
     routes.push_back(std::move(placed));
     return;
   }
@@ -323,6 +324,7 @@ void HaproxyImport::add_use(const HaproxyUse& use, const HaproxySection& fronten
       PlacedRoute refusal{.line = each.line, .closes = true};
       refusal.route.match = both_or_first(use.match, each.match);
       refusal.route.respond = each.answer;
+      refusal.route.redirect = each.redirect;
       routes.push_back(std::move(refusal));
     }
   }

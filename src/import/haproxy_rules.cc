@@ -1,11 +1,13 @@
 #include "import/haproxy_rules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/utf8.h"
+#include "import/redirects.h"
 
 namespace evenkeel::import {
 namespace {
@@ -70,6 +72,29 @@ RespondConfig answer_of(const HaproxyLine& line, Effect effect, bool is_said) {
   return answer;
 }
 
+/// Adds the routes of a redirection; false if it is none, or one that routes cannot say.
+bool add_redirects(const HaproxyLine& line, const std::vector<RouteMatch>& matches,
+                   HaproxyRules& rules) {
+  const auto word = std::ranges::find(line.words, "redirect");
+  if (word == line.words.end() || word + 1 == line.words.end()) return false;
+  const bool has_options = std::ranges::any_of(line.words, [](const std::string& each) {
+    return each == "drop-query" || each == "set-cookie" || each == "clear-cookie";
+  });
+  if (has_options) return false;
+  const std::string_view kind = *(word + 1);
+  const auto code = parse_count(behind(line, "code"));
+  std::vector<HaproxyUse> uses;
+  for (const RouteMatch& match : matches) {
+    auto redirect = haproxy_redirect(kind, behind(line, kind), static_cast<int>(code.value_or(302)),
+                                     match.path);
+    if (!redirect) return false;
+    uses.push_back({.match = match, .line = line.line, .redirect = std::move(redirect)});
+  }
+  if (rules.answers.size() + uses.size() > max_routes) return false;
+  std::ranges::move(uses, std::back_inserter(rules.answers));
+  return true;
+}
+
 void read_rule(Draft& draft, HaproxyLine& line, HaproxyRules& rules) {
   const Effect effect = effect_of(line);
   if (effect == Effect::none) return;
@@ -91,6 +116,7 @@ void read_rule(Draft& draft, HaproxyLine& line, HaproxyRules& rules) {
     wide = line.words[condition] == "if" ? rules.conditions.read_wide(words)
                                          : WideReading{.is_said = false};
   }
+  if (wide.is_said && !wide.leaves_rest && add_redirects(line, wide.matches, rules)) return;
   const RespondConfig answer = answer_of(line, effect, wide.is_said);
   std::string why = "the route line-" + std::to_string(line.line) + " answers " +
                     std::to_string(answer.status) + " in its place";

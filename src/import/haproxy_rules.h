@@ -15,8 +15,9 @@ struct HaproxyUse {
   RouteMatch match;
   std::string section;  ///< that they go to; of an `answer`: went to
   int line = 0;
-  std::optional<RespondConfig> answer;  ///< evenkeel's own, in place of a section
-  bool closes = false;                  ///< stands for what routes cannot say
+  std::optional<RespondConfig> answer;          ///< evenkeel's own, in place of a section
+  bool closes = false;                          ///< stands for what routes cannot say
+  std::optional<RedirectConfig> redirect = {};  ///< in place of `answer`
 };
 
 struct HaproxyRules {

@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/utf8.h"
+#include "import/redirects.h"
 
 namespace evenkeel::import {
 namespace {
@@ -184,8 +185,17 @@ RouteConfig NginxLocations::returned(const NginxReach& reach, NginxDirective& di
   RouteConfig route = answer({.path = reach.path}, left_out_status);
   const bool redirects = !status || (*status > 300 && *status < 309 && directive.words.size() > 2);
   if (redirects) {
+    // Without a status, it is 302.
+    const std::string_view url = status ? directive.words[2] : directive.argument();
+    auto redirect = nginx_redirect(url, static_cast<int>(status.value_or(302)), reach.path);
+    if (redirect) {
+      route.respond.reset();
+      route.redirect = std::move(redirect);
+      return route;
+    }
     draft_.leave_out(directive.line, directive.words,
-                     "a redirection: evenkeel answers 501 in its place");
+                     "a redirection that `redirect` of a route cannot say: evenkeel answers 501 in "
+                     "its place");
     return route;
   }
   const bool speaks = *status >= 200 && *status < 600 && *status != 444;  // 444: nginx hangs up

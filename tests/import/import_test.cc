@@ -65,6 +65,8 @@ std::vector<std::string> routes(const Config& config) {
     for (const std::string& model : each.match.model) text += " " + model;
     for (const RouteTarget& target : each.targets) text += " > " + target.pool;
     if (each.respond) text += " = " + std::to_string(each.respond->status);
+    if (each.redirect)
+      text += " -> " + std::to_string(each.redirect->status) + ' ' + each.redirect->to;
     found.push_back(text);
   }
   return found;
@@ -188,9 +190,9 @@ TEST(ImportNginx, AnswersInPlaceOfWhatItLeavesOut) {
       location /.git/ { internal; }
       location /old { return 301 https://b.com; }
     })");
-  EXPECT_THAT(routes(config),
-              ElementsAre("/health = 200", "/admin/** = 403", " = 501", "/metrics/** = 403",
-                          "/embed/** = 501", "/.git/** = 403", "/old/** = 501", " > a"));
+  EXPECT_THAT(routes(config), ElementsAre("/health = 200", "/admin/** = 403", " = 501",
+                                          "/metrics/** = 403", "/embed/** = 501", "/.git/** = 403",
+                                          "/old/** -> 301 https://b.com", " > a"));
   EXPECT_EQ(config.routes[0].respond->body, "ok");
   const Config plain = imported(ImportFormat::nginx, R"(
     server { listen 80;
@@ -204,7 +206,7 @@ TEST(ImportNginx, AnswersInPlaceOfWhatItLeavesOut) {
     })");
   EXPECT_THAT(routes(plain),
               ElementsAre("/v1/private/** = 403", "/metrics/** = 403", "/embed/** = 501",
-                          "/.git/** = 403", "/old/** = 501", "/v1/** > a", " > a"));
+                          "/.git/** = 403", "/old/** -> 301 https://b.com", "/v1/** > a", " > a"));
 }
 
 TEST(ImportNginx, ClosesWhatAccessRulesProtect) {
@@ -455,6 +457,35 @@ TEST(ImportHaproxy, AnswersWhatRulesRefuse) {
               ElementsAre("/y/** = 501", "/b/** > b", " > a"));
   EXPECT_THAT(kept("use_backend gone if { path_beg /y/ }"),
               ElementsAre("/y/** = 501", "/b/** > b", " > a"));
+}
+
+TEST(ImportNginx, RedirectsWhereItsUrlsCanBeSaid) {
+  const auto kept = [](const std::string& location) {
+    return routes(imported(ImportFormat::nginx, "server { listen 80; " + location +
+                                                    " location / { proxy_pass http://a; } }"))
+        .front();
+  };
+  EXPECT_EQ(kept("location /old/ { return 301 https://b.test$request_uri; }"),
+            "/old/** -> 301 https://b.test/old/**");
+  EXPECT_EQ(kept("location /old/ { return 308 https://$host$request_uri; }"),
+            "/old/** -> 308 https://$host/old/**");
+  EXPECT_EQ(kept("location = /old { return 302 /new; }"), "/old -> 302 /new");
+  EXPECT_EQ(kept("location = /old { return https://b.test/new$is_args$args; }"),
+            "/old -> 302 https://b.test/new");
+  EXPECT_EQ(kept("location /old/ { return 301 $scheme://b.test/; }"), "/old/** = 501");
+  EXPECT_EQ(kept("location /old/ { return 301 https://b.test/$1; }"), "/old/** = 501");
+}
+
+TEST(ImportHaproxy, RedirectsWhereItsUrlsCanBeSaid) {
+  const auto kept = [](const std::string& rule) {
+    return routes(imported(ImportFormat::haproxy, haproxy(' ' + rule + "\n default_backend a\n")))
+        .front();
+  };
+  EXPECT_EQ(kept("http-request redirect location https://b.test/x code 301 if { path /old }"),
+            "/old -> 301 https://b.test/x");
+  EXPECT_EQ(kept("redirect prefix https://b.test if { path_beg /old/ }"),
+            "/old/** -> 302 https://b.test/old/**");
+  EXPECT_EQ(kept("http-request redirect location /%[path] if { path /old }"), "/old = 501");
 }
 
 TEST(ImportHaproxy, RedirectedAddressesAreNotServed) {
