@@ -29,9 +29,9 @@ constexpr std::chrono::milliseconds exit_patience{500};
 
 constexpr std::array<std::string_view, 4> names_of_levels{"debug", "info", "warning", "error"};
 constexpr std::array<std::string_view, subsystem_count> names{
-    "access_log", "admin",   "affinity", "dns",    "health", "limits", "listener",
-    "outlier",    "polling", "process",  "reload", "state",  "tls",    "tracing"};
-static_assert(names[static_cast<std::size_t>(Subsystem::tracing)] == "tracing");
+    "access_log", "admin",   "affinity", "dns",   "health", "limits",  "listener", "outlier",
+    "polling",    "process", "reload",   "state", "tls",    "tracing", "usage"};
+static_assert(names[static_cast<std::size_t>(Subsystem::usage)] == "usage");
 
 /// The value whose name this is, by its place among the names.
 template <class Value, std::size_t N>

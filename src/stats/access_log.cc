@@ -37,6 +37,8 @@ constexpr std::chrono::minutes report_interval{1};
 constexpr milliseconds no_timeout = milliseconds::max();
 /// Stands for a place that the worker has not told yet: where lines for the next destination begin.
 constexpr std::uint64_t unknown_begin = std::numeric_limits<std::uint64_t>::max();
+/// How much memory of written usage records is returned to the kernel at a time.
+constexpr std::size_t released_at_once = 1024UL * 1024;
 constexpr const char* kept = "lines are kept in memory, and lost once that is full";
 
 /// Waits while `word` holds `value`, at most for the timeout.
@@ -57,8 +59,12 @@ void futex_wake_all(std::atomic<Word>& word) {
 
 }  // namespace
 
-AccessLogRing::AccessLogRing(AccessLog& log, std::size_t capacity)
-    : log_(log), capacity_(std::bit_ceil(std::max<std::size_t>(capacity, 4096))) {
+AccessLogRing::AccessLogRing(AccessLog& log, std::size_t capacity, std::size_t released_bytes)
+    : log_(log),
+      capacity_(
+          std::bit_ceil(std::max<std::size_t>(capacity, released_bytes == 0 ? 4096 : 4 * 4096))),
+      released_bytes_(std::min(released_bytes, capacity_ / 4)),
+      room_(capacity_ - released_bytes_) {
   void* memory = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) out_of_memory();
@@ -72,10 +78,10 @@ AccessLogRing::~AccessLogRing() { munmap(bytes_, capacity_); }
 bool AccessLogRing::append(std::string_view line) {
   const std::uint64_t position = worker_.end.load(std::memory_order_relaxed);
   const std::uint64_t end = position + line.size();
-  if (end - worker_.known_begin > capacity_) [[unlikely]] {
+  if (end - worker_.known_begin > room_) [[unlikely]] {
     // Acquire: the writer has read what is overwritten.
     worker_.known_begin = writer_.begin.load(std::memory_order_acquire);
-    if (end - worker_.known_begin > capacity_) {
+    if (end - worker_.known_begin > room_) {
       worker_.dropped.add();
       return false;
     }
@@ -115,6 +121,19 @@ void AccessLogRing::copy(std::uint64_t position, std::string_view line) {
   }
 }
 
+/// What precedes `until` is written, and may be overwritten. Thread: the writer's.
+void AccessLogRing::advance(std::uint64_t until) {
+  if (released_bytes_ != 0) {
+    // The worker fills no more than `room_`, so that it is not in the part in which `begin` is.
+    std::uint64_t part = writer_.begin.load(std::memory_order_relaxed) & ~(released_bytes_ - 1);
+    for (; part + released_bytes_ <= until; part += released_bytes_) {
+      madvise(bytes_ + (part & (capacity_ - 1)), released_bytes_, MADV_DONTNEED);
+    }
+  }
+  // Release: the bytes are read before the worker may overwrite them.
+  writer_.begin.store(until, std::memory_order_release);
+}
+
 /// True if the ring is more than half full, so that the writer should not nap. Sets `recheck_at` to
 /// the position from which the answer may be another.
 bool AccessLogRing::more_than_half_full() {
@@ -127,7 +146,7 @@ bool AccessLogRing::more_than_half_full() {
 
 Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, unsigned workers,
                                                    Options options) {
-  auto destination = AccessLogDestination::open(path);
+  auto destination = AccessLogDestination::open(path, options.purpose);
   if (!destination) return std::move(destination.error());
   return std::unique_ptr<AccessLog>(new AccessLog(std::move(*destination), workers, options));
 }
@@ -136,11 +155,12 @@ AccessLog::AccessLog(AccessLogDestination destination, unsigned workers, Options
     : path_(destination.path_), options_(options) {
   adopt(std::move(destination));
   for (unsigned i = 0; i < workers; ++i) {
-    rings_.push_back(std::make_unique<AccessLogRing>(*this, options_.ring_bytes));
+    rings_.push_back(std::make_unique<AccessLogRing>(*this, options_.ring_bytes,
+                                                     keeps_records() ? released_at_once : 0));
   }
   const SignalsBlocked blocked;  // inherited by the thread
   writer_ = std::thread(&AccessLog::run, this);
-  pthread_setname_np(writer_.native_handle(), "access-log");
+  pthread_setname_np(writer_.native_handle(), keeps_records() ? "usage" : "access-log");
 }
 
 AccessLog::~AccessLog() {
@@ -153,7 +173,7 @@ AccessLog::~AccessLog() {
 
 Result<Done> AccessLog::reopen() {
   if (path_ == "stdout" || path_ == "stderr") return Done();
-  auto opened = AccessLogDestination::open(path_);
+  auto opened = AccessLogDestination::open(path_, options_.purpose);
   if (!opened) return std::move(opened.error());
   hand_to_writer(std::move(*opened));
   return Done();
@@ -202,6 +222,10 @@ void AccessLog::run() {
     adopt_reopened();
     const Outcome outcome = drain();
     stuck_ = outcome == Outcome::stuck;
+    if (keeps_records()) {
+      sync_if_due();
+      report_dropped();
+    }
     rounds_.fetch_add(1, std::memory_order_release);
     futex_wake_all(rounds_);
     switch (outcome) {
@@ -212,7 +236,11 @@ void AccessLog::run() {
       case Outcome::stuck: sleep(State::napping, retry); break;
       case Outcome::nothing:
         nap_ = max_nap;
-        sleep(State::asleep, no_timeout);
+        if (unsynced_) {
+          sleep(State::napping, max_nap);
+        } else {
+          sleep(State::asleep, no_timeout);
+        }
         break;
     }
   }
@@ -230,20 +258,26 @@ milliseconds AccessLog::next_nap() const {
 }
 
 /// Writes what is left before the thread ends. Waits for a slow reader, but not for a full disk,
-/// nor for a syslog that is away.
+/// nor for a syslog that is away; usage records wait for a disk too.
 void AccessLog::close_down() {
   const Instant deadline = Clock::now() + options_.close_deadline;
   for (const auto& ring : rings_) ring->begin_destination();  // no worker appends any more
   for (adopt_reopened(); !empty(); adopt_reopened()) {
     stuck_ = drain() == Outcome::stuck;
     const bool is_hopeless = stuck_ && errno != EAGAIN && !may_adopt();
-    if (is_hopeless || Clock::now() >= deadline) break;
+    if ((is_hopeless && !keeps_records()) || Clock::now() >= deadline) break;
+    if (is_hopeless) std::this_thread::sleep_for(max_nap);
   }
+  sync();
   const std::uint64_t lost = dropped_.value();
   for (const auto& ring : rings_) discard(*ring, ring->worker_.end.load(std::memory_order_acquire));
   if (const std::uint64_t left = dropped_.value() - lost; left > 0) {
-    log::access_log.warning("the last " + std::to_string(left) +
-                            " lines of the access log are lost");
+    const std::string count = "the last " + std::to_string(left);
+    if (keeps_records()) {
+      log::usage.error(count + " usage records are lost: the disk did not take them");
+    } else {
+      log::access_log.warning(count + " lines of the access log are lost");
+    }
   }
 }
 
@@ -277,12 +311,52 @@ AccessLog::Outcome AccessLog::drain(AccessLogRing& ring) {
     }
     if (failure_reported_) [[unlikely]]
       report_success();
-    begin += static_cast<std::uint64_t>(written);
-    partial_ring_ = ring.bytes_[(begin - 1) & (ring.capacity_ - 1)] == '\n' ? nullptr : &ring;
-    // Release: the bytes are read before the worker may overwrite them.
-    ring.writer_.begin.store(begin, std::memory_order_release);
+    std::uint64_t reached = begin + static_cast<std::uint64_t>(written);
+    if (keeps_records()) {
+      written_.add(count_records(ring, begin, reached));
+    } else {
+      partial_ring_ = ring.ends_line(reached) ? nullptr : &ring;
+    }
+    begin = reached;
+    ring.advance(begin);
   }
   return Outcome::some;
+}
+
+/// How many records were written from `begin` to `end`, which is moved to the end of the last whole
+/// one: what was cut is written again as a whole.
+std::uint64_t AccessLog::count_records(const AccessLogRing& ring, std::uint64_t begin,
+                                       std::uint64_t& end) {
+  while (end != begin && !ring.ends_line(end)) {
+    --end;
+    line_torn_ = true;
+  }
+  if (!unsynced_) sync_at_ = Clock::now() + options_.sync_interval;
+  unsynced_ = true;
+  std::uint64_t count = 0;
+  for (std::uint64_t i = begin; i != end; ++i) count += ring.ends_line(i + 1) ? 1 : 0;
+  return count;
+}
+
+void AccessLog::sync_if_due() {
+  if (unsynced_ && Clock::now() >= sync_at_) sync();
+}
+
+/// Waits until the disk has what was written.
+void AccessLog::sync() {
+  if (!std::exchange(unsynced_, false)) return;
+  const bool is_file = fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS;
+  if (!is_file) report_failure(errno, "the last records may not be on the disk");
+}
+
+/// Reports that usage records were lost, once a minute.
+void AccessLog::report_dropped() {
+  const std::uint64_t lost = dropped();
+  const Instant now = Clock::now();
+  if (lost == reported_dropped_ || now < next_dropped_report_) return;
+  next_dropped_report_ = now + report_interval;
+  log::usage.error(std::to_string(lost - std::exchange(reported_dropped_, lost)) +
+                   " usage records are lost: the memory for those that wait for the disk is full");
 }
 
 long AccessLog::write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end) {
@@ -317,15 +391,19 @@ bool AccessLog::finish_partial_line() {
 
 /// Handles a write that failed with errno. `some`: go on; `stuck`: retry later.
 AccessLog::Outcome AccessLog::failed(AccessLogRing& ring, std::uint64_t end) {
-  if (errno == ENOSPC || errno == EDQUOT || (syslog_ && errno != EAGAIN)) {
+  if (!keeps_records() && (errno == ENOSPC || errno == EDQUOT || (syslog_ && errno != EAGAIN))) {
     report_failure(errno, kept);
     return Outcome::stuck;
   }
-  if (errno == EAGAIN) {
+  if (errno == EAGAIN && !keeps_records()) {
     pollfd wanted{.fd = fd_, .events = POLLOUT, .revents = 0};
     const int ready = poll(&wanted, 1, static_cast<int>(reader_wait.count()));
     if (ready == 0) errno = EAGAIN;
     return ready == 0 ? Outcome::stuck : Outcome::some;
+  }
+  if (keeps_records()) {
+    report_failure(errno, "records are kept in memory, and lost once that is full");
+    return Outcome::stuck;
   }
   report_failure(errno, "lines are lost");
   discard(ring, end);  // EPIPE and the like are permanent
@@ -339,6 +417,12 @@ void AccessLog::report_failure(int error, const char* effect) {
   if (now < next_report_) return;
   next_report_ = now + report_interval;
   failure_reported_ = true;
+  if (keeps_records()) {
+    log::usage.error(std::string("usage records cannot be written: ") + std::strerror(error) +
+                     "; " + effect);
+    errno = error;
+    return;
+  }
   const std::string place = syslog_ ? syslog_->path() + ": " : std::string();
   log::access_log.warning("the access log cannot be written: " + place + std::strerror(error) +
                           "; " + effect);
@@ -360,6 +444,7 @@ AccessLog::Outcome AccessLog::drop_line(AccessLogRing& ring, std::uint64_t begin
 
 void AccessLog::report_success() {
   failure_reported_ = false;
+  if (keeps_records()) return log::usage.info("usage records are written again");
   log::access_log.info("the access log is written again");
 }
 
@@ -367,7 +452,7 @@ void AccessLog::report_success() {
 void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
   const std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
   for (std::uint64_t i = begin; i != until; ++i) {
-    if (ring.bytes_[i & (ring.capacity_ - 1)] == '\n') dropped_.add();
+    if (ring.ends_line(i + 1)) dropped_.add();
   }
   if (partial_ring_ == &ring && until != begin) {
     partial_ring_ = nullptr;
@@ -388,13 +473,14 @@ void AccessLog::adopt_reopened() {
     }
     discard(*partial_ring_, until);
   }
-  line_torn_ = false;
+  sync();
   ::close(fd_);
   adopt(std::move(*next));
 }
 
 void AccessLog::adopt(AccessLogDestination destination) {
   fd_ = destination.fd_.take();
+  line_torn_ = destination.is_torn_;
   socket_ = is_socket(fd_);
   syslog_.reset();
   const auto path = syslog_path(destination.path_);

@@ -44,17 +44,30 @@ int open_path(const std::string& path) {
   return open_file(path.c_str());
 }
 
-Error cannot_open(const std::string& path) {
+Error cannot_open(const std::string& path, LogPurpose purpose) {
+  const char* const what = purpose == LogPurpose::usage ? "file of usage records " : "access log ";
   return {.fault = Fault::internal,
-          .detail = "cannot open access log " + path + ": " + std::strerror(errno)};
+          .detail = std::string("cannot open ") + what + path + ": " + std::strerror(errno)};
+}
+
+/// True if the file does not end with a whole line, or that cannot be read.
+bool is_torn(const std::string& path) {
+  const OwnedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  struct stat status{};
+  if (fd.get() < 0 || fstat(fd.get(), &status) != 0) return true;
+  if (status.st_size == 0) return false;
+  char last = 0;
+  return pread(fd.get(), &last, 1, status.st_size - 1) != 1 || last != '\n';
 }
 
 }  // namespace
 
-Result<AccessLogDestination> AccessLogDestination::open(std::string path) {
-  const int fd = open_path(path);
-  if (fd < 0) return cannot_open(path);
-  return AccessLogDestination(std::move(path), fd);
+Result<AccessLogDestination> AccessLogDestination::open(std::string path, LogPurpose purpose) {
+  const bool is_usage = purpose == LogPurpose::usage;
+  const int fd = is_usage ? open_file(path.c_str()) : open_path(path);
+  if (fd < 0) return cannot_open(path, purpose);
+  const bool torn = is_usage && is_torn(path);
+  return AccessLogDestination(std::move(path), fd, torn);
 }
 
 }  // namespace evenkeel

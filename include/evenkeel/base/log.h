@@ -34,8 +34,9 @@ enum class Subsystem : std::uint8_t {
   state,  ///< the state file
   tls,
   tracing,
+  usage,  ///< records for billing
 };
-inline constexpr std::size_t subsystem_count = 14;
+inline constexpr std::size_t subsystem_count = 15;
 
 /// One event.
 struct Entry {
@@ -105,6 +106,7 @@ inline constexpr Logger reload{Subsystem::reload};
 inline constexpr Logger state{Subsystem::state};
 inline constexpr Logger tls{Subsystem::tls};
 inline constexpr Logger tracing{Subsystem::tracing};
+inline constexpr Logger usage{Subsystem::usage};
 
 /// Writes lines as they are, without time and level, in order with the others. Thread: any.
 void print(std::string_view lines);

@@ -1,5 +1,6 @@
 // Writes the access log: one ring buffer per worker, and one thread that writes all of them to a
-// file, a pipe, a terminal or a syslog. No worker waits for I/O.
+// file, a pipe, a terminal or a syslog. No worker waits for I/O. Usage records are written in the
+// same way to a file of their own.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,9 @@ class SyslogSocket;
 /// The lines of one worker that wait for the writer. The kernel allocates its memory on first use.
 class AccessLogRing {
  public:
-  AccessLogRing(AccessLog& log, std::size_t capacity);
+  /// `released_bytes`: how much of its memory is returned to the kernel at a time, once it is
+  /// written; 0: none is.
+  AccessLogRing(AccessLog& log, std::size_t capacity, std::size_t released_bytes = 0);
   AccessLogRing(const AccessLogRing&) = delete;
   AccessLogRing& operator=(const AccessLogRing&) = delete;
   ~AccessLogRing();
@@ -42,6 +45,8 @@ class AccessLogRing {
  private:
   friend class AccessLog;
   void copy(std::uint64_t position, std::string_view line);
+  void advance(std::uint64_t until);
+  bool ends_line(std::uint64_t end) const { return bytes_[(end - 1) & (capacity_ - 1)] == '\n'; }
   bool more_than_half_full();
   std::size_t line_size(std::uint64_t begin, std::uint64_t end) const;
 
@@ -60,7 +65,14 @@ class AccessLogRing {
   AccessLog& log_;
   char* bytes_;
   std::size_t capacity_;  // a power of two
+  const std::size_t released_bytes_;
+  /// How much of it lines may fill: less than all of it, so that what is returned to the kernel is
+  /// not written meanwhile.
+  const std::size_t room_;
 };
+
+/// What lines are written for. `usage`: each is worth money.
+enum class LogPurpose : std::uint8_t { access_log, usage };
 
 /// A file, pipe, terminal or socket that is open for an access log. Closes it unless a log takes
 /// it.
@@ -68,13 +80,17 @@ class AccessLogDestination {
  public:
   /// `path`: "stdout", "stderr", "syslog", "syslog:SOCKET", or a file, which is created or appended
   /// to. A syslog need not listen yet. May block. Thread: any.
-  static Result<AccessLogDestination> open(std::string path);
+  /// For usage records: a file.
+  static Result<AccessLogDestination> open(std::string path,
+                                           LogPurpose purpose = LogPurpose::access_log);
 
  private:
   friend class AccessLog;
-  AccessLogDestination(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  AccessLogDestination(std::string path, int fd, bool is_torn)
+      : path_(std::move(path)), fd_(fd), is_torn_(is_torn) {}
   std::string path_;
   OwnedFd fd_;
+  bool is_torn_;  // the file may end with an incomplete line
 };
 
 /// The access log. Without traffic its thread sleeps and has no timer.
@@ -82,12 +98,26 @@ class AccessLogDestination {
 /// While a disk is full the rings keep their lines, and the write is repeated. Lines for a pipe
 /// without a reader (EPIPE) are lost. A syslog that is away is looked for again. Every lost line is
 /// counted. That lines cannot be written is reported in the daemon's log, once.
+///
+/// Usage records are kept in memory whatever the error, until that memory is full; only whole ones
+/// are written, and synced to the disk within a second. A file that ends with half a line, because
+/// a disk was full or a process was killed, goes on with a new line. That records are lost is
+/// reported once a minute.
 class AccessLog {
  public:
   struct Options {
     std::size_t ring_bytes = 1024 * 1024;  ///< per worker; rounded up to a power of two
     std::chrono::milliseconds close_deadline{
         2'000};  ///< how long the destructor waits for a slow reader
+    LogPurpose purpose = LogPurpose::access_log;
+    std::chrono::milliseconds sync_interval{500};  ///< of usage records
+    /// What usage records need: memory for a disk that is full or away for a while, which is taken
+    /// only then.
+    static Options for_usage() {
+      return {.ring_bytes = 32UL * 1024 * 1024,
+              .close_deadline = std::chrono::milliseconds(5'000),
+              .purpose = LogPurpose::usage};
+    }
   };
 
   /// `path`: as AccessLogDestination::open takes it.
@@ -115,6 +145,8 @@ class AccessLog {
   bool flush(std::chrono::milliseconds timeout);
   /// Lines lost so far. Thread: any.
   std::uint64_t dropped() const;
+  /// Usage records that are in the file. Thread: any.
+  std::uint64_t written() const { return written_.value(); }
 
  private:
   friend class AccessLogRing;
@@ -128,6 +160,11 @@ class AccessLog {
   long write(AccessLogRing& ring, std::uint64_t begin, std::uint64_t end);
   long send_line(std::string_view front, std::string_view back);
   bool finish_partial_line();
+  std::uint64_t count_records(const AccessLogRing& ring, std::uint64_t begin, std::uint64_t& end);
+  bool keeps_records() const { return options_.purpose == LogPurpose::usage; }
+  void sync_if_due();
+  void sync();
+  void report_dropped();
   Outcome failed(AccessLogRing& ring, std::uint64_t end);
   void report_failure(int error, const char* effect);
   void report_success();
@@ -164,6 +201,11 @@ class AccessLog {
   std::atomic<bool> closing_{false};
   std::atomic<std::uint32_t> rounds_{0};  // of the writer; flush waits for them
   Counter dropped_;                       // lines that the writer lost
+  Counter written_;                       // usage records
+  bool unsynced_ = false;                 // the file has records that may not be on the disk
+  Instant sync_at_{};
+  std::uint64_t reported_dropped_ = 0;
+  Instant next_dropped_report_{};
   std::thread writer_;
 };
 
