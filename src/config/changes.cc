@@ -204,6 +204,7 @@ std::vector<std::string> takeover_changes(const Config& before, const Config& af
   const auto is_off = [](const Config& config) { return config.access_log.path == "off"; };
   if (before.workers != after.workers) keys.emplace_back("workers");
   if (is_off(before) != is_off(after)) keys.emplace_back("access_log");
+  if (before.usage.is_on() != after.usage.is_on()) keys.emplace_back("usage");
   return keys;
 }
 

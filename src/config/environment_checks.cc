@@ -145,6 +145,8 @@ void check_named_files(const Config& config, ParseContext& context) {
                    "create its folder and let this user write to it, or what the daemon learns "
                    "is lost with it",
                    context);
+  check_named_file(FileUse::usage, "usage.path", config.usage.path,
+                   "create its folder and let this user write to it", context);
   const bool to_syslog = syslog_path(config.access_log.path).has_value();
   check_named_file(FileUse::access_log, "access_log.path", config.access_log.path,
                    to_syslog ? "name the socket of the local syslog or journal: syslog:PATH"

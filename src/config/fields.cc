@@ -153,7 +153,8 @@ void finish(Of<RateLimitConfig>, Node& node, RateLimitConfig& config) {
 void finish(Of<Config>, Node& node, Config& config) {
   if (config.routes.empty()) config.routes = implied_routes(config);
   check_limits(node, config);
-  for (PoolConfig& pool : config.pools) pool.inspect |= limits_need_bodies(config);
+  const bool is_metered = config.usage.is_on() || limits_need_bodies(config);
+  for (PoolConfig& pool : config.pools) pool.metered = is_metered;
   if (!config.pools.empty() || !config.routes.empty()) return;
   if (const auto pools = node.child("pools")) {
     if (pools->is_list()) pools->fail("is empty, at least one is needed");

@@ -15,6 +15,9 @@ namespace evenkeel::config_file {
 
 using namespace std::chrono_literals;
 
+// The price of a million tokens.
+inline const RatioForm token_price{0, 1e6};
+
 inline OptionalForm<EnumForm<Priority>> priority_form() {
   return {{"priority", {"interactive", "standard", "batch"}}};
 }
@@ -336,6 +339,52 @@ void each_key(Of<AccessLogConfig>, const auto& visit) {
 void finish(Of<AccessLogConfig>, Node& node, AccessLogConfig& log);
 void extend_schema(Of<AccessLogConfig>, Tree& schema);
 
+void each_key(Of<ModelPrice>, const auto& visit) {
+  using T = ModelPrice;
+  visit(Key{"input", "A million tokens of prompts."}, &T::input, token_price);
+  visit(Key{"output", "A million tokens of output."}, &T::output, token_price);
+  visit(Key{"cached_input", "A million tokens of prompts that the engine found in its cache.",
+            "`input`"},
+        &T::cached_input, OptionalForm<RatioForm>{token_price});
+}
+
+void finish(Of<ModelPrice>, Node& node, ModelPrice& price);
+
+// Prices by the names of models, in the order of the file.
+struct ModelPricesForm {
+  using Value = std::vector<ModelPrice>;
+  static constexpr Shape shape = Shape::map;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value* omit) const;
+  Tree schema() const;
+  std::string type() const { return "mapping of models to prices"; }
+  std::string range() const { return {}; }
+  void add_reference_rows(ReferenceRows& rows, const std::string& path) const {
+    StructForm<ModelPrice>{}.add_reference_rows(rows, path + ".MODEL");
+  }
+};
+
+void each_key(Of<UsageConfig>, const auto& visit) {
+  using T = UsageConfig;
+  visit(Key{"path",
+            "The file, to which records are appended; SIGUSR1 reopens it. Requests and responses "
+            "of all pools are inspected then.",
+            "none"},
+        &T::path, file_path);
+  visit(Key{"source", "What records have as their `source`.", "`evenkeel/` and the host's name"},
+        &T::source, TextForm{"a text", check_not_empty});
+  visit(Key{"prices",
+            "What models cost, by their names, in which `*` stands for any text: `{llama-*: "
+            "{input: 0.6, output: 1.8}}`. The first that matches the name that the client gave "
+            "counts, else the first that matches the name that the backend got. Records have no "
+            "cost without one.",
+            "none"},
+        &T::prices, ModelPricesForm{});
+}
+
+void finish(Of<UsageConfig>, Node& node, UsageConfig& usage);
+
 void each_key(Of<LogConfig>, const auto& visit) {
   using T = LogConfig;
   visit(Key{"level",
@@ -587,6 +636,10 @@ void each_key(Of<Config>, const auto& visit) {
         &T::auth, OptionalForm<StructForm<AuthConfig>>{});
   visit(Key{"access_log", "One log line per request."}, &T::access_log,
         StructForm<AccessLogConfig>{});
+  visit(Key{"usage",
+            "One record per request that reached a model, for billing: a CloudEvent as a line of "
+            "JSON."},
+        &T::usage, StructForm<UsageConfig>{});
   visit(Key{"log", "The daemon's own log, on stderr."}, &T::log, StructForm<LogConfig>{});
   visit(Key{"tracing", "Spans of requests, for a collector of traces."}, &T::tracing,
         StructForm<TracingConfig>{});

@@ -64,9 +64,8 @@ std::optional<std::string> absence_of_syslog(const std::string& path) {
   return std::string("cannot be reached: ") + std::strerror(errno);
 }
 
-std::optional<std::string> access_log_error(const std::string& path) {
-  if (const auto syslog = syslog_path(path)) return syslog_error(*syslog);
-  if (path == "stdout" || path == "stderr" || path == "off") return std::nullopt;
+/// The error of a file to which lines are appended.
+std::optional<std::string> log_file_error(const std::string& path) {
   const auto cannot_open = [](int error) {
     return std::string("cannot be opened: ") + std::strerror(error);
   };
@@ -81,6 +80,20 @@ std::optional<std::string> access_log_error(const std::string& path) {
   const int error = folder_error(path);
   if (error != 0) return cannot_open(error);
   return std::nullopt;
+}
+
+std::optional<std::string> access_log_error(const std::string& path) {
+  if (const auto syslog = syslog_path(path)) return syslog_error(*syslog);
+  if (path == "stdout" || path == "stderr" || path == "off") return std::nullopt;
+  return log_file_error(path);
+}
+
+/// The error of the file of usage records, which must be able to keep them.
+std::optional<std::string> usage_file_error(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+    return "is not a regular file";
+  return log_file_error(path);
 }
 
 /// The state file's error: a new file replaces it, in its folder; the next start must read it.
@@ -132,6 +145,7 @@ std::optional<std::string> named_file_error(FileUse use, const std::string& path
     case FileUse::api_key: return detail_of(read_api_key(path));
     case FileUse::admin_token: return detail_of(read_admin_token(path));
     case FileUse::access_log: return access_log_error(path);
+    case FileUse::usage: return usage_file_error(path);
     case FileUse::syslog: return absence_of_syslog(path);
     case FileUse::state: return state_file_error(path);
   }

@@ -68,6 +68,16 @@ TEST_F(NamedFiles, AnAccessLogNeedsAFolderAndIsNotCreated) {
   EXPECT_THAT(error(path("old.log/new.log")), Optional(HasSubstr("Not a directory")));
 }
 
+TEST_F(NamedFiles, UsageRecordsNeedAFile) {
+  const auto error = [](const std::string& path) { return named_file_error(FileUse::usage, path); };
+  EXPECT_EQ(error(path("new.jsonl")), std::nullopt);
+  EXPECT_EQ(error(write("old.jsonl", "line\n")), std::nullopt);
+
+  EXPECT_THAT(error(path("none/new.jsonl")), Optional(HasSubstr("No such file")));
+  EXPECT_THAT(error(path("")), Optional(HasSubstr("Is a directory")));
+  EXPECT_THAT(error("/dev/null"), Optional(HasSubstr("is not a regular file")));
+}
+
 TEST_F(NamedFiles, APipeIsNotOpened) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
 

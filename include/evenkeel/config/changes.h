@@ -18,8 +18,8 @@ namespace evenkeel {
 // the two are equal.
 std::vector<std::string> describe_changes(const Config& before, const Config& after);
 
-// The keys whose differences a running process cannot apply: "workers", "access_log". Another
-// process has to take over for them.
+// The keys whose differences a running process cannot apply: "workers", "access_log", "usage".
+// Another process has to take over for them.
 std::vector<std::string> takeover_changes(const Config& before, const Config& after);
 
 // How many bytes the tables take that a reload allocates in full before the former ones are freed:

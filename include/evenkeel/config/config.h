@@ -336,6 +336,7 @@ struct PoolConfig {
   BackendProtocol protocol = BackendProtocol::http1;  // unless the file says: default_protocol
   std::vector<std::string> models;                    // names that this pool serves
   bool inspect = false;  // request bodies and responses are read; see `inspects(pool)`
+  bool metered = false;  // no key: true if the file has `usage`
   std::string model;     // in place of the client's name of the model; empty: that stays
   StreamUsage stream_usage = StreamUsage::automatic;
   PickerConfig picker;
@@ -642,6 +643,26 @@ struct TracingConfig {
   bool operator==(const TracingConfig&) const = default;
 };
 
+// What the tokens of a model cost, per million, in whatever currency.
+struct ModelPrice {
+  std::string model;  // its name, in which `*` stands for any text
+  double input = 0;
+  double output = 0;
+  std::optional<double> cached_input;  // of the prompt, found in the engine's cache; none: as input
+
+  bool operator==(const ModelPrice&) const = default;
+};
+
+// One record per request that reached a model, for billing.
+struct UsageConfig {
+  std::string path;                // of the file; empty: none is written
+  std::string source;              // of the records; empty: evenkeel/ and the name of the host
+  std::vector<ModelPrice> prices;  // the first whose model matches counts
+
+  bool is_on() const { return !path.empty(); }
+  bool operator==(const UsageConfig&) const = default;
+};
+
 struct ShutdownConfig {
   milliseconds drain{120'000};  // longest wait for requests in flight
   milliseconds delay{0};        // /readyz returns 503 for this long before listeners close
@@ -694,6 +715,7 @@ struct Config {
   std::optional<SharedStateConfig> shared_state;
   std::optional<AuthConfig> auth;  // none: requests without a credential are served too
   AccessLogConfig access_log;
+  UsageConfig usage;
   LogConfig log;
   TracingConfig tracing;
   DnsConfig dns;

@@ -1,0 +1,58 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "config/test_environment.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string pools = "pools: [{name: a, backends: [127.0.0.1:1]}]\n";
+
+TEST(ConfigOfUsage, IsOffWithoutAFile) {
+  const LoadResult off = read(pools);
+  EXPECT_FALSE(off.config.usage.is_on());
+  EXPECT_FALSE(inspects(off.config.pools[0]));
+
+  const LoadResult on = read(pools + "usage: {path: usage.jsonl}\n");
+  EXPECT_TRUE(on.config.usage.is_on());
+  EXPECT_TRUE(inspects(on.config.pools[0])) << "tokens are in bodies";
+}
+
+TEST(ConfigOfUsage, KeepsPricesInTheOrderOfTheFile) {
+  const LoadResult loaded = read(pools +
+                                 "usage:\n"
+                                 "  path: usage.jsonl\n"
+                                 "  prices:\n"
+                                 "    zeta-*: {input: 0.6, output: 1.8, cached_input: 0.1}\n"
+                                 "    '*': {output: 2}\n"
+                                 "    alpha: {input: 0.000001}\n");
+
+  ASSERT_TRUE(loaded.ok()) << testing::PrintToString(lines_of(loaded.problems));
+  EXPECT_THAT(loaded.config.usage.prices,
+              ElementsAre(ModelPrice{"zeta-*", 0.6, 1.8, 0.1}, ModelPrice{"*", 0, 2, {}},
+                          ModelPrice{"alpha", 0.000001, 0, {}}));
+  const LoadResult again = read(print_config(loaded.config, false));
+  EXPECT_EQ(again.config, loaded.config) << print_config(loaded.config, false);
+}
+
+TEST(ConfigOfUsage, RefusesWhatCannotBeBilled) {
+  const auto problems = [](const std::string& usage) {
+    return problems_of(pools + "usage: {" + usage + "}\n");
+  };
+  EXPECT_THAT(problems("source: gw1"), ElementsAre(HasSubstr("missing key 'path'")));
+  EXPECT_THAT(problems("path: x, prices: {m: {input: -1}}"),
+              ElementsAre(HasSubstr("usage.prices.m.input: -1 is out of range")));
+  EXPECT_THAT(problems("path: x, prices: {m: {input: 0.0000001}}"),
+              ElementsAre(HasSubstr("'input' has more than six decimals")));
+  EXPECT_THAT(problems("path: x, prices: {m: {imput: 1}}"),
+              ElementsAre(HasSubstr("did you mean 'input'?")));
+  EXPECT_THAT(problems("path: x, prices: [m]"), ElementsAre(HasSubstr("expected a mapping")));
+}
+
+}  // namespace
+}  // namespace evenkeel
