@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/host.h"
+#include "evenkeel/filter/usage.h"
 #include "evenkeel/http/cors.h"
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/http/status.h"
@@ -141,8 +142,17 @@ class RecordedBody final : public Body {
 
 }  // namespace
 
-RequestRecorder::RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring)
-    : loop_(loop), worker_metrics_(worker_metrics), ring_(ring), rng_(std::random_device{}()) {}
+RequestRecorder::RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring,
+                                 AccessLogRing* usage_ring)
+    : loop_(loop), worker_metrics_(worker_metrics), ring_(ring), rng_(std::random_device{}()) {
+  if (usage_ring != nullptr) usage_ = std::make_unique<UsageRecorder>(*usage_ring, random_seed());
+}
+
+RequestRecorder::~RequestRecorder() = default;
+
+void RequestRecorder::set_usage(const UsageConfig& config) {
+  if (usage_ != nullptr) usage_->configure(config);
+}
 
 void RequestRecorder::set_log(const AccessLogConfig& config) {
   line_.set_layout(access_log_layout(config.format, config.fields));
@@ -223,6 +233,11 @@ void RequestRecorder::record_end(const Target& target, const RequestInfo& info) 
                                        : worker_metrics_.recent_failures(),
                   target, info, ended, status);
   }
+  if (usage_ != nullptr && inference != nullptr) [[unlikely]]
+    usage_->record(info, {.time = wall_time_.at(ended),
+                          .duration = ended - timings.started,
+                          .status = status,
+                          .aborted = is_aborted(outcome, status)});
   write(target, info, ended, status, exports);
 }
 

@@ -138,6 +138,7 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& hea
                                               Handler& next) {
   complete_head(head, request.fields);
   request.info.inference = std::make_unique<InferenceInfo>();
+  if (options_.reads_usage) request.fields.remove("accept-encoding");
   const ApiPath* const known = api_path_of(head.path);
   WindowShare windows{.budget = windows_};
   if (!head.content_encoding.empty()) windows.client = client_key(request.info.identity);

@@ -41,8 +41,9 @@ RewriteFilter::RewriteFilter(std::string_view model, bool adds_usage)
 
 Task<Result<Response>> RewriteFilter::handle(Request& request, Handler& next) {
   if (request.info.inference == nullptr || request.body == nullptr) return next.handle(request);
-  const InferenceInfo& info = *request.info.inference;
+  InferenceInfo& info = *request.info.inference;
   if (!quoted_model_.empty()) {
+    info.served_model = model_;
     if (auto obstacle = obstacle_of(info, model_)) return Result<Response>(std::move(*obstacle));
   }
   auto edits = edits_of(info);
@@ -77,6 +78,7 @@ Task<Result<Response>> RewriteFilter::rewrite(Request& request, std::vector<Body
   auto response = co_await next.handle(request);
   if (response) co_return response;
   info.wants_usage = info.usage_added = false;
+  info.served_model = {};
   body.rewind();  // if it cannot be, no other pool gets it: see Fallback
   request.body = body.release();
   co_return response;

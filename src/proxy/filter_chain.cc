@@ -14,7 +14,8 @@ InspectFilter::Options inspection_options(const Config& config) {
     if (route.retry) kept = std::max(kept, route.retry->replay_bytes);
   }
   return {.max_body_bytes = inspected,
-          .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes}};
+          .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes},
+          .reads_usage = config.usage.is_on()};
 }
 
 /// True if clients may get usage that they did not ask for, where the engine gives it. With

@@ -336,7 +336,7 @@ struct PoolConfig {
   BackendProtocol protocol = BackendProtocol::http1;  // unless the file says: default_protocol
   std::vector<std::string> models;                    // names that this pool serves
   bool inspect = false;  // request bodies and responses are read; see `inspects(pool)`
-  bool metered = false;  // no key: true if the file has `usage`
+  bool metered = false;  // no key: true if the file has `usage`, or limits that go by bodies
   std::string model;     // in place of the client's name of the model; empty: that stays
   StreamUsage stream_usage = StreamUsage::automatic;
   PickerConfig picker;

@@ -1,6 +1,8 @@
 // Counts every request when it ends, and writes its line to the access log.
 #pragma once
 
+#include <memory>
+
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
@@ -11,6 +13,8 @@
 #include "evenkeel/stats/worker_metrics.h"
 
 namespace evenkeel {
+
+class UsageRecorder;
 
 /// Counts and logs the requests of one worker. Thread: the worker's.
 class RequestRecorder {
@@ -23,8 +27,12 @@ class RequestRecorder {
     const Fields* fields = nullptr;  ///< its header; null: not known
   };
 
-  /// `ring` null: no access log.
-  RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring);
+  /// `ring` null: no access log; `usage_ring` null: no usage records.
+  RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring,
+                  AccessLogRing* usage_ring = nullptr);
+  RequestRecorder(const RequestRecorder&) = delete;
+  RequestRecorder& operator=(const RequestRecorder&) = delete;
+  ~RequestRecorder();
 
   /// Records requests that are dropped from now on with the fault `draining`, not `client_gone`.
   void start_draining() { draining_ = true; }
@@ -42,6 +50,8 @@ class RequestRecorder {
   void refused(const Target& target, const RequestInfo& info);
   /// Which requests get a line from now on, and how it is written.
   void set_log(const AccessLogConfig& config);
+  /// How usage records are written from now on.
+  void set_usage(const UsageConfig& config);
 
  private:
   void record_recent(RecentRequests& requests, const Target& target, const RequestInfo& info,
@@ -61,6 +71,7 @@ class RequestRecorder {
   Loop& loop_;
   WorkerMetrics& worker_metrics_;
   AccessLogRing* ring_;
+  std::unique_ptr<UsageRecorder> usage_;  // null: off
   bool draining_ = false;
   bool logs_all_ = true;
   double sample_ = 1;  // of requests that neither failed nor were slow

@@ -40,6 +40,7 @@ class InspectFilter final : public Filter {
   struct Options {
     std::uint64_t max_body_bytes;
     ReplayBody::Limits held;
+    bool reads_usage = false;  ///< true if responses must not be compressed, so that they are read
   };
 
   /// `windows`: what reading zstd may take; null: anything.

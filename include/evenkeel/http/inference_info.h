@@ -151,6 +151,9 @@ struct InferenceInfo : Pooled {
   /// habit.
   bool keeps_null_usage = false;
   bool wants_id = false;  ///< true if the id of the response is read
+  /// The name of the model that backends get, of the pool that has the request; empty: as the
+  /// client gave it. Valid as long as the plan.
+  std::string_view served_model;
   InferenceResponse response;
   std::unique_ptr<ResponseListener> listener;  ///< null: none
   /// Why no backend got it, for a client that may know: the field `x-evenkeel-decision` of the

@@ -1,0 +1,134 @@
+#include "evenkeel/filter/usage.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "evenkeel/base/glob.h"
+#include "evenkeel/http/request_id.h"
+#include "evenkeel/inference/token_estimates.h"
+#include "evenkeel/stats/usage_record.h"
+
+namespace evenkeel {
+namespace {
+
+std::string default_source() {
+  std::array<char, 256> host{};
+  const bool known = gethostname(host.data(), host.size() - 1) == 0 && host[0] != '\0';
+  return std::string("evenkeel/") + (known ? host.data() : "localhost");
+}
+
+/// True if the output of this is text, so that its tokens can be estimated.
+bool has_text_output(InferenceTask task) {
+  return task == InferenceTask::chat || task == InferenceTask::completion;
+}
+
+/// Output of which the engine has counted no tokens: an event of a stream counts as one, four bytes
+/// of another body too.
+std::uint64_t estimated_output(const RequestInfo& info) {
+  const std::uint32_t events = info.inference->response.output_events;
+  if (events > 0) return events;
+  if (info.inference->request.stream) return 0;
+  return static_cast<std::uint64_t>(static_cast<double>(info.outcome.bytes_out) /
+                                    TokenEstimates::default_bytes_per_token);
+}
+
+std::uint64_t millionths(double price) {
+  return static_cast<std::uint64_t>(std::llround(price * 1e6));
+}
+
+}  // namespace
+
+BilledTokens billed_tokens(const RequestInfo& info, bool aborted) {
+  const InferenceRequest& asked = info.inference->request;
+  const InferenceResponse& response = info.inference->response;
+  const RequestOutcome& outcome = info.outcome;
+  const bool answered = outcome.status >= 200 && outcome.status < 300;
+  // The backend was at work on the prompt until its client left.
+  const bool left =
+      outcome.status == 0 && outcome.fault.value_or(Fault::client_gone) == Fault::client_gone;
+  const bool estimates = (answered || left) && asked.task != InferenceTask::infer;
+  BilledTokens tokens{.cached = response.cached_tokens};
+  if (response.prompt_tokens) {
+    tokens.input = *response.prompt_tokens;
+  } else if (estimates) {
+    tokens.input = asked.estimated_prompt_tokens;
+    tokens.estimated = true;
+  }
+  const std::uint64_t counted = response.completion_tokens.value_or(0);
+  tokens.output = counted;
+  const bool has_usage = response.completion_tokens && !aborted;
+  if (has_usage || !estimates || !has_text_output(asked.task)) return tokens;
+  // A stream that broke may have told its usage at its beginning.
+  tokens.output = std::max(counted, answered ? estimated_output(info) : 0);
+  tokens.estimated |= !response.completion_tokens || tokens.output > counted;
+  return tokens;
+}
+
+void UsageRecorder::configure(const UsageConfig& config) {
+  ring_.begin_destination();
+  source_ = config.source.empty() ? default_source() : config.source;
+  prices_.clear();
+  for (const ModelPrice& each : config.prices) {
+    prices_.push_back({.model = each.model,
+                       .input = millionths(each.input),
+                       .output = millionths(each.output),
+                       .cached_input = millionths(each.cached_input.value_or(each.input))});
+  }
+}
+
+void UsageRecorder::record(const RequestInfo& info, const End& end) {
+  const InferenceInfo& inference = *info.inference;
+  const bool reached_backend = info.timings.head_sent != Instant{};
+  if (inference.request.task == InferenceTask::other || !reached_backend) return;
+  const BilledTokens tokens = billed_tokens(info, end.aborted);
+  const RequestIdText id = make_request_id(rng_);
+  const std::string_view asked = inference.request.model;
+  const std::size_t attempts = info.outcome.attempts.size();
+  UsageRecord record{
+      .time = end.time,
+      .id = {id.data(), id.size()},
+      .source = source_,
+      .request_id = info.identity.request_id,
+      .tenant = info.identity.tenant.name,
+      .key = {},
+      .model = asked,
+      .served_model = inference.served_model.empty() ? asked : inference.served_model,
+      .pool = info.identity.pool,
+      .route = info.identity.route,
+      .backend = info.outcome.backend,
+      .status = end.status,
+      .input_tokens = tokens.input,
+      .output_tokens = tokens.output,
+      .cached_tokens = tokens.cached,
+      .estimated = tokens.estimated,
+      .aborted = end.aborted,
+      .retries = attempts > 1 ? attempts - 1 : 0,
+      .duration = end.duration};
+  if (const Price* price = price_of(inference)) record.cost = cost_of(tokens, *price);
+  UsageBuffer buffer;
+  ring_.append(format_usage(record, buffer));
+}
+
+/// The price by the name that the client gave, else by the one that the backend got; null: none.
+const UsageRecorder::Price* UsageRecorder::price_of(const InferenceInfo& inference) const {
+  for (const std::string_view name :
+       {std::string_view(inference.request.model), inference.served_model}) {
+    if (name.empty()) continue;
+    for (const Price& each : prices_) {
+      if (matches_glob(each.model, name)) return &each;
+    }
+  }
+  return nullptr;
+}
+
+Amount UsageRecorder::cost_of(const BilledTokens& tokens, const Price& price) {
+  const std::uint64_t cached = std::min(tokens.cached.value_or(0), tokens.input);
+  return Amount::of_tokens(tokens.input - cached, price.input) +
+         Amount::of_tokens(cached, price.cached_input) +
+         Amount::of_tokens(tokens.output, price.output);
+}
+
+}  // namespace evenkeel
