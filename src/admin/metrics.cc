@@ -44,6 +44,12 @@ void add_daemon(MetricsPage& page, const RuntimeView& view) {
   page.add({}, seconds_of(view.runtime.control_loop->take_max_iteration_time()));
   page.counters("evenkeel_access_log_dropped_total", "Access log lines that were lost.");
   page.add({}, access_log == nullptr ? 0 : access_log->dropped());
+  if (const AccessLog* const usage_log = view.runtime.usage_log) {
+    page.counters("evenkeel_usage_records_total", "Usage records that were written to the file.");
+    page.add({}, usage_log->written());
+    page.counters("evenkeel_usage_dropped_total", "Usage records that were lost.");
+    page.add({}, usage_log->dropped());
+  }
   page.counters("evenkeel_log_dropped_total", "Lines of the daemon's own log that were lost.");
   page.add({}, log::dropped_lines());
   page.gauges("evenkeel_config_last_reload_successful", "1 when the last reload was accepted.");

@@ -108,6 +108,7 @@ class Daemon {
   void note_cpu_quota(const Config& config, unsigned workers);
   RuntimeAccess runtime_access();
   Result<Done> open_access_log(const AccessLogConfig& config, unsigned workers);
+  Result<Done> open_usage_log(const UsageConfig& config, unsigned workers);
   Result<int> bind_admin(const Address& address);
   Result<Done> take_over(const Config& config);
   Result<Done> start_admin();
@@ -140,6 +141,7 @@ class Daemon {
   MemoryGuard memory_guard_{loop_, status_};
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
+  std::unique_ptr<AccessLog> usage_log_;  // null: off
   std::optional<TraceExporter> trace_exporter_;
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
@@ -178,6 +180,7 @@ Daemon::~Daemon() {
   // end: on a dead mount, for example.
   upgrade_.reset();
   access_log_.reset();
+  usage_log_.reset();
   std::quick_exit(exit_code_);
 }
 
@@ -209,11 +212,13 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
 
   auto opened = open_access_log(config.access_log, workers);
   if (!opened) return failure("access_log.path", std::move(opened.error()));
+  opened = open_usage_log(config.usage, workers);
+  if (!opened) return failure("usage.path", std::move(opened.error()));
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
   trace_exporter_.emplace(*metrics_registry_, status_.snapshot()->version);
-  workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), memory_guard_.pressure(),
-                   !cpu_limit_.is_below(workers));
+  workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), usage_log_.get(),
+                   memory_guard_.pressure(), !cpu_limit_.is_below(workers));
   reloader_.emplace(
       Reloader::Process{.loop = loop_,
                         .inherited = inherited_,
@@ -222,6 +227,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                         .status = status_,
                         .environment = daemon_environment(),
                         .access_log = access_log_.get(),
+                        .usage_log = usage_log_.get(),
                         .trace_exporter = &*trace_exporter_,
                         .take_over = [this](Binary which) { return take_over_by(which); },
                         .takeover_obstacle = takeover_obstacle(program_),
@@ -258,6 +264,7 @@ RuntimeAccess Daemon::runtime_access() {
   return {.status = &status_,
           .metrics_registry = metrics_registry_.get(),
           .access_log = access_log_.get(),
+          .usage_log = usage_log_.get(),
           .loops = workers_->loops(),
           .control_loop = &loop_,
           .connections = [this] { return workers_->connections(); },
@@ -312,6 +319,14 @@ Result<Done> Daemon::open_access_log(const AccessLogConfig& config, unsigned wor
   auto opened = AccessLog::open(config.path, workers);
   if (!opened) return std::move(opened.error());
   access_log_ = std::move(*opened);
+  return Done{};
+}
+
+Result<Done> Daemon::open_usage_log(const UsageConfig& config, unsigned workers) {
+  if (!config.is_on()) return Done{};
+  auto opened = AccessLog::open(config.path, workers, AccessLog::Options::for_usage());
+  if (!opened) return std::move(opened.error());
+  usage_log_ = std::move(*opened);
   return Done{};
 }
 
@@ -425,9 +440,14 @@ Task<void> Daemon::watch_signals() {
 }
 
 void Daemon::reopen_logs() {
-  if (access_log_ == nullptr) return;
-  auto reopened = access_log_->reopen();
-  if (!reopened) log::access_log.error("access log not reopened: " + reopened.error().detail);
+  if (access_log_ != nullptr) {
+    auto reopened = access_log_->reopen();
+    if (!reopened) log::access_log.error("access log not reopened: " + reopened.error().detail);
+  }
+  if (usage_log_ == nullptr) return;
+  auto reopened = usage_log_->reopen();
+  if (!reopened)
+    log::usage.error("usage records go on in the old file: " + reopened.error().detail);
 }
 
 void Daemon::end_by_signal(pid_t sender) {

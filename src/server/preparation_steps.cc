@@ -66,6 +66,7 @@ bool names_file(const Config& config, FileUse use, const std::string& path) {
     case FileUse::admin_token: return config.admin.token_file == path;
     case FileUse::access_log:
     case FileUse::syslog: return config.access_log.path == path;
+    case FileUse::usage: return config.usage.path == path;
     case FileUse::state: return config.state_file == path;
     case FileUse::api_key: break;
   }
@@ -171,17 +172,19 @@ Environment without_other_files(Environment environment, std::shared_ptr<const C
 }
 
 BuiltParts build_parts(const Config& config, const BuildInputs& inputs, const PoolSet* active,
-                       const std::vector<std::string>& hosts,
-                       const std::optional<std::string>& access_log) {
+                       const std::vector<std::string>& hosts, const LogPaths& logs) {
   BuiltParts parts{.pool_set = PoolSet::build(config, inputs, active),
                    .admin_tls = inputs.reload_files ? load_admin_tls(config.admin) : AdminTls(),
                    .listener_hosts = resolve_listener_hosts(hosts),
-                   .access_log = {}};
+                   .access_log = {},
+                   .usage_log = {}};
   if (inputs.reload_files) {
     if (config.auth) parts.key_file = version_of(config.auth->keys.file);  // or an older one
     parts.keys = read_api_keys(config);
   }
-  if (access_log) parts.access_log.emplace(AccessLogDestination::open(*access_log));
+  if (logs.access_log) parts.access_log.emplace(AccessLogDestination::open(*logs.access_log));
+  if (logs.usage)
+    parts.usage_log.emplace(AccessLogDestination::open(*logs.usage, LogPurpose::usage));
   return parts;
 }
 

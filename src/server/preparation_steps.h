@@ -64,14 +64,19 @@ struct BuiltParts {
   Result<AdminTls> admin_tls;
   ListenerHosts listener_hosts;
   std::optional<Result<AccessLogDestination>> access_log;
+  std::optional<Result<AccessLogDestination>> usage_log;
   KeyTable::Built keys = {};  ///< empty: they were not read
   std::optional<FileVersion> key_file = {};
 };
 
-/// Reads certificates and keys, resolves names. `hosts`: of listeners. `access_log`: where it is to
-/// be written from now on; empty: it stays. Thread: any.
+/// Where logs are to be written from now on; empty: they stay.
+struct LogPaths {
+  std::optional<std::string> access_log;
+  std::optional<std::string> usage;
+};
+
+/// Reads certificates and keys, resolves names. `hosts`: of listeners. Thread: any.
 BuiltParts build_parts(const Config& config, const BuildInputs& inputs, const PoolSet* active,
-                       const std::vector<std::string>& hosts,
-                       const std::optional<std::string>& access_log);
+                       const std::vector<std::string>& hosts, const LogPaths& logs);
 
 }  // namespace evenkeel

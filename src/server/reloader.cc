@@ -136,11 +136,15 @@ std::vector<std::string> Reloader::socket_hosts(const Config& next) const {
   return hosts;
 }
 
-/// Where the access log is to be written from now on; empty: it stays.
-std::optional<std::string> Reloader::new_access_log(const Config& next) const {
-  const bool moves = process_.access_log != nullptr && config_ != nullptr &&
-                     next.access_log.path != config_->access_log.path;
-  return moves ? std::optional(next.access_log.path) : std::nullopt;
+/// Where logs are to be written from now on.
+LogPaths Reloader::new_logs(const Config& next) const {
+  LogPaths paths;
+  if (config_ == nullptr) return paths;
+  if (process_.access_log != nullptr && next.access_log.path != config_->access_log.path)
+    paths.access_log = next.access_log.path;
+  if (process_.usage_log != nullptr && next.usage.path != config_->usage.path)
+    paths.usage = next.usage.path;
+  return paths;
 }
 
 Task<PreparedReload> Reloader::prepare(ReadConfig read) {
@@ -170,8 +174,8 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
   change.weights =
       config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*next, *config_);
   auto build = [next, active = pool_set_, inputs = build_inputs(*next, change.weights, true),
-                hosts = socket_hosts(*next), access_log = new_access_log(*next)] {
-    return build_parts(*next, inputs, active.get(), hosts, access_log);
+                hosts = socket_hosts(*next), logs = new_logs(*next)] {
+    return build_parts(*next, inputs, active.get(), hosts, logs);
   };
   BuiltParts parts = co_await building_thread().run(std::move(build));
   if (!parts.pool_set) co_return refused("", parts.pool_set.error());
@@ -189,6 +193,11 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
     auto& access_log = *parts.access_log;
     if (!access_log) co_return refused("access_log.path", access_log.error());
     change.access_log.emplace(std::move(*access_log));
+  }
+  if (parts.usage_log) {
+    auto& usage_log = *parts.usage_log;
+    if (!usage_log) co_return refused("usage.path", usage_log.error());
+    change.usage_log.emplace(std::move(*usage_log));
   }
   auto admin_listener = open_admin(*next, parts.listener_hosts);
   if (!admin_listener) co_return refused("admin.address", admin_listener.error());
@@ -277,6 +286,7 @@ PreparationThread& Reloader::locking_thread() {
   return *locking_;
 }
 
+// Long: what changes, in the order in which it may.
 Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   preparation_.lower_priority();
   if (config_ != nullptr && config_->dns.servers != change.config->dns.servers)
@@ -291,6 +301,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     close_unused_sockets();
   }
   if (change.access_log) process_.access_log->switch_to(std::move(*change.access_log));
+  if (change.usage_log) process_.usage_log->switch_to(std::move(*change.usage_log));
   if (!change.hash.empty()) apply_log_config(config_->log);
   if (process_.trace_exporter != nullptr) process_.trace_exporter->apply(config_->tracing);
   dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);

@@ -48,6 +48,7 @@ struct PreparedChange {
   std::shared_ptr<const VariablesUsed> variables;  ///< meaningful only with a `hash`
   AdminTls admin_tls;                              ///< meaningful only with a `hash`
   std::optional<AccessLogDestination> access_log;  ///< empty: it stays as it is
+  std::optional<AccessLogDestination> usage_log;   ///< likewise
   OwnedFd admin_listener;                          ///< none: it stays as it is
   std::shared_ptr<const KeyTable> keys;            ///< null: they stay as they are
   std::optional<FileVersion> key_file;             ///< that they were read from
@@ -81,6 +82,7 @@ class Reloader final : public Control {
     RuntimeStatusPublisher& status;
     Environment environment;                  ///< for reading files
     AccessLog* access_log = nullptr;          ///< null: off
+    AccessLog* usage_log = nullptr;           ///< null: off
     TraceExporter* trace_exporter = nullptr;  ///< null: spans are not exported
     /// Starts another process, and hands over to it. REQUIRES: no change runs meanwhile.
     std::function<Task<Result<Done>>(Binary)> take_over = nullptr;
@@ -188,7 +190,7 @@ class Reloader final : public Control {
   bool shares_admin_port(const Config& next, const Endpoint& endpoint) const;
   Result<Done> check_admin(const Config& next, const ListenerHosts& hosts) const;
   std::vector<std::string> socket_hosts(const Config& next) const;
-  std::optional<std::string> new_access_log(const Config& next) const;
+  LogPaths new_logs(const Config& next) const;
   ActiveFile active_file() const { return {config_, variables_}; }
   BuildInputs build_inputs(const Config& config, const OperatorOverrides::Weights& weights,
                            bool reload_files);

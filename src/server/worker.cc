@@ -39,7 +39,8 @@ int compute_fd_reserve_threshold() {
 }  // namespace
 
 Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
-               const MemoryPressureLevel& memory_pressure, bool may_busy_poll)
+               AccessLogRing* usage_ring, const MemoryPressureLevel& memory_pressure,
+               bool may_busy_poll)
     : index_(index),
       may_busy_poll_(may_busy_poll),
       fd_reserve_threshold_(compute_fd_reserve_threshold()),
@@ -47,7 +48,7 @@ Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing*
       worker_metrics_(metrics_registry.worker_metrics(index)),
       memory_pressure_(memory_pressure),
       held_bodies_(loop_, worker_metrics_.replay(), &memory_pressure),
-      recorder_(loop_, worker_metrics_, ring) {}
+      recorder_(loop_, worker_metrics_, ring, usage_ring) {}
 
 Worker::~Worker() {
   stop();
@@ -61,6 +62,7 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
                    std::shared_ptr<const KeyTable> keys) {
   loop_.set_busy_polling(may_busy_poll_ && config->busy_polling);
   recorder_.set_log(config->access_log);
+  recorder_.set_usage(config->usage);
   auto next = std::make_shared<Plan>(
       std::move(config), std::move(pool_set),
       WorkerContext{loop_, metrics_registry_, index_, recorder_, held_bodies_, &memory_pressure_,

@@ -28,7 +28,8 @@ class Worker final {
  public:
   /// `memory_pressure`: of the process; outlives the worker.
   Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
-         const MemoryPressureLevel& memory_pressure, bool may_busy_poll = true);
+         AccessLogRing* usage_ring, const MemoryPressureLevel& memory_pressure,
+         bool may_busy_poll = true);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();

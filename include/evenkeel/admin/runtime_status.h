@@ -114,6 +114,7 @@ struct RuntimeAccess {
   const RuntimeStatusPublisher* status = nullptr;
   MetricsRegistry* metrics_registry = nullptr;  ///< its const functions: any thread
   const AccessLog* access_log = nullptr;        ///< null: off; `dropped()`: any thread
+  const AccessLog* usage_log = nullptr;         ///< null: off; its const functions: any thread
   std::vector<Loop*> loops;                     ///< one per worker
   Loop* control_loop = nullptr;
   std::function<std::uint64_t()> connections;       ///< open on all workers; any thread
