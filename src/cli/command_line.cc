@@ -130,6 +130,7 @@ void add_verbs(CLI::App& app, Invocation& invocation) {
   add_load_verb(app, invocation);
   add_demo_verb(app, invocation);
   add_replay_verb(app, invocation);
+  add_usage_verb(app, invocation);
   add_import_verb(app, invocation);
   add_key_verb(app, invocation);
   add_explain_verb(app, invocation);

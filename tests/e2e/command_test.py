@@ -218,7 +218,7 @@ class Usage(case.Case):
 
     def test_help_lists_every_verb_and_every_verb_has_help(self):
         listed = command("--help").stdout
-        for verb in ("run", "check", "config", "quick", "ctl", "top", "sim", "load", "demo", "replay", "completion",
+        for verb in ("run", "check", "config", "quick", "ctl", "top", "sim", "load", "demo", "replay", "usage", "completion",
                      "version"):
             self.assertRegex(listed, rf"(?m)^  {verb} +[A-Z]")
             ended = command(verb, "--help")

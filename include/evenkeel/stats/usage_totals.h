@@ -56,6 +56,7 @@ class UsageTotals {
     std::optional<Duration> until;  ///< earlier ones
   };
   explicit UsageTotals(Options options) : options_(std::move(options)) {}
+  UsageTotals(UsageTotals&&) = default;
 
   /// Reads a file of records, which may be a gzip file; "-": standard input. What could be read
   /// counts, whatever the error.
