@@ -16,7 +16,7 @@ namespace evenkeel::config_file {
 using namespace std::chrono_literals;
 
 // The price of a million tokens.
-inline const RatioForm token_price{0, 1e6};
+inline const RatioForm token_price{0, 100'000};
 
 inline OptionalForm<EnumForm<Priority>> priority_form() {
   return {{"priority", {"interactive", "standard", "batch"}}};
