@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/rfc3339.h"
+#include "evenkeel/filter/usage.h"
 #include "evenkeel/http/status.h"
 
 namespace evenkeel {
@@ -27,49 +28,52 @@ TokenUse estimate_of(const Request& request, const OutputEstimates& outputs) {
   return {.input = bytes / bytes_per_token};
 }
 
-/// What an answered request has used, as far as it has been answered.
-TokenUse used_by(const RequestInfo& info) {
-  if (info.inference == nullptr) {
-    return {.input = info.outcome.bytes_in / bytes_per_token,
-            .output = info.outcome.bytes_out / bytes_per_token};
+/// Settles what a request has used when it is destroyed, however the request ends.
+class Meter {
+ public:
+  Meter(const RequestInfo& info, OutputEstimates& outputs, std::unique_ptr<Reservation> reservation)
+      : info_(&info), outputs_(&outputs), reservation_(std::move(reservation)) {}
+  Meter(Meter&&) noexcept = default;
+  Meter& operator=(Meter&&) = delete;
+  ~Meter() {
+    const bool reached_backend = info_->timings.head_sent != Instant{};
+    if (reservation_ == nullptr || !reached_backend) return;
+    reservation_->set_used(used());
+    if (info_->inference == nullptr) return;
+    if (const auto& counted = info_->inference->response.completion_tokens)
+      outputs_->learn(info_->inference->request, *counted);
   }
-  const InferenceRequest& request = info.inference->request;
-  const InferenceResponse& response = info.inference->response;
-  TokenUse used{.input = response.prompt_tokens.value_or(request.estimated_prompt_tokens),
-                .output = response.completion_tokens.value_or(response.output_events)};
-  // An answer without usage, which is no stream.
-  if (used.output == 0 && !response.completion_tokens && OutputEstimates::are_of(request.task))
-    used.output = info.outcome.bytes_out / bytes_per_token;
-  return used;
-}
 
-/// The body of an answer that may have tokens. Its destructor settles what they take.
+  /// The request has used no tokens.
+  void discard() { reservation_.reset(); }
+
+ private:
+  TokenUse used() const {
+    if (info_->inference == nullptr) {
+      return {.input = info_->outcome.bytes_in / bytes_per_token,
+              .output = info_->outcome.bytes_out / bytes_per_token};
+    }
+    const bool aborted = info_->inference->response.finish_reason.empty();
+    const BilledTokens billed = billed_tokens(*info_, aborted);
+    return {.input = billed.input, .output = billed.output};
+  }
+
+  const RequestInfo* info_;
+  OutputEstimates* outputs_;
+  std::unique_ptr<Reservation> reservation_;
+};
+
+/// The body of an answer that may have tokens.
 class MeteredBody final : public Body {
  public:
-  MeteredBody(BodyPtr body, const RequestInfo& info, OutputEstimates& outputs,
-              std::unique_ptr<Reservation> reservation)
-      : reservation_(std::move(reservation)),
-        info_(info),
-        outputs_(outputs),
-        body_(std::move(body)) {}
-  MeteredBody(const MeteredBody&) = delete;
-  MeteredBody& operator=(const MeteredBody&) = delete;
-  ~MeteredBody() override {
-    body_.reset();  // it may still count
-    reservation_->set_used(used_by(info_));
-    if (info_.inference == nullptr) return;
-    if (const auto& counted = info_.inference->response.completion_tokens)
-      outputs_.learn(info_.inference->request, *counted);
-  }
+  MeteredBody(BodyPtr body, Meter meter) : meter_(std::move(meter)), body_(std::move(body)) {}
 
   Task<Result<Chunk>> read() override { return body_->read(); }
   std::optional<std::uint64_t> length() const override { return body_->length(); }
   Block take_block() override { return body_->take_block(); }
 
  private:
-  const std::unique_ptr<Reservation> reservation_;
-  const RequestInfo& info_;
-  OutputEstimates& outputs_;
+  Meter meter_;  // dropped after the body, which may still count
   BodyPtr body_;
 };
 
@@ -193,17 +197,22 @@ Result<Response> LimitsFilter::refuse(Request& request, const LimitRefusal& refu
   return response;
 }
 
-/// A response that fails, or that no backend has made, has used no tokens.
 Task<Result<Response>> LimitsFilter::serve(Request& request,
                                            std::unique_ptr<Reservation> reservation,
                                            Handler& next) {
+  const Reservation& taken = *reservation;
+  Meter meter(request.info, use_.outputs, std::move(reservation));
   auto response = co_await next.handle(request);
-  if (!response) co_return response;
-  add_standings(*response, *reservation, error_format_of(request));
-  const bool has_tokens = response->status < 300 && !request.info.outcome.backend.empty();
-  if (response->body == nullptr || !has_tokens) co_return response;
-  response->body = std::make_unique<MeteredBody>(std::move(response->body), request.info,
-                                                 use_.outputs, std::move(reservation));
+  if (!response) {
+    meter.discard();
+    co_return response;
+  }
+  add_standings(*response, taken, error_format_of(request));
+  if (response->status >= 300 || response->body == nullptr) {
+    meter.discard();
+    co_return response;
+  }
+  response->body = std::make_unique<MeteredBody>(std::move(response->body), std::move(meter));
   co_return response;
 }
 

@@ -10,6 +10,7 @@
 #include "evenkeel/http/request_id.h"
 #include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/stats/usage_record.h"
+#include "evenkeel/tenancy/output_estimates.h"
 
 namespace evenkeel {
 namespace {
@@ -18,11 +19,6 @@ std::string default_source() {
   std::array<char, 256> host{};
   const bool known = gethostname(host.data(), host.size() - 1) == 0 && host[0] != '\0';
   return std::string("evenkeel/") + (known ? host.data() : "localhost");
-}
-
-/// True if the output of this is text, so that its tokens can be estimated.
-bool has_text_output(InferenceTask task) {
-  return task == InferenceTask::chat || task == InferenceTask::completion;
 }
 
 /// Output of which the engine has counted no tokens: an event of a stream counts as one, four bytes
@@ -37,6 +33,10 @@ std::uint64_t estimated_output(const RequestInfo& info) {
 
 std::uint64_t millionths(double price) {
   return static_cast<std::uint64_t>(std::llround(price * 1e6));
+}
+
+std::string_view key_of(const RequestTenant& tenant) {
+  return tenant.key == nullptr ? std::string_view() : std::string_view(tenant.key->id);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ BilledTokens billed_tokens(const RequestInfo& info, bool aborted) {
   const std::uint64_t counted = response.completion_tokens.value_or(0);
   tokens.output = counted;
   const bool has_usage = response.completion_tokens && !aborted;
-  if (has_usage || !estimates || !has_text_output(asked.task)) return tokens;
+  if (has_usage || !estimates || !OutputEstimates::are_of(asked.task)) return tokens;
   // A stream that broke may have told its usage at its beginning.
   tokens.output = std::max(counted, answered ? estimated_output(info) : 0);
   tokens.estimated |= !response.completion_tokens || tokens.output > counted;
@@ -93,7 +93,7 @@ void UsageRecorder::record(const RequestInfo& info, const End& end) {
       .source = source_,
       .request_id = info.identity.request_id,
       .tenant = info.identity.tenant.name,
-      .key = {},
+      .key = key_of(info.identity.tenant),
       .model = asked,
       .served_model = inference.served_model.empty() ? asked : inference.served_model,
       .pool = info.identity.pool,
