@@ -160,6 +160,17 @@ void check_named_files(const Config& config, ParseContext& context) {
   }
   check_named_file(FileUse::admin_token, "admin.token_file", config.admin.token_file,
                    "write a token to it, such as that of `openssl rand -hex 32`", context);
+  if (config.shared_state) {
+    check_named_file(FileUse::api_key, "shared_state.password_file",
+                     config.shared_state->password_file,
+                     "give a file that holds the server's password", context);
+  }
+  if (config.auth) {
+    for (const auto& [place, issuer] : items_of("auth.jwt", config.auth->jwt)) {
+      check_named_file(FileUse::key_set, place + ".jwks", issuer.jwks,
+                       "give a file with the issuer's JSON Web Key Set", context);
+    }
+  }
   for (const auto& [path, pool] : items_of("pools", config.pools)) {
     for (const auto& [place, backend] : items_of(path + ".backends", pool.backends)) {
       check_named_file(FileUse::api_key, place + ".api_key_file", backend.api_key_file,

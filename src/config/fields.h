@@ -586,9 +586,33 @@ void each_key(Of<KeysConfig>, const auto& visit) {
         &KeysConfig::file, file_path);
 }
 
+void each_key(Of<TokenIssuerConfig>, const auto& visit) {
+  using T = TokenIssuerConfig;
+  visit(Key{"issuer", "What its tokens have as `iss`.", required}, &T::issuer,
+        TextForm{"an issuer", check_not_empty});
+  visit(Key{"audience", "Names of this service: the `aud` of tokens has one of them.", required},
+        &T::audience,
+        TextOrListForm{{TextForm{"an audience", check_not_empty}, "a list of audiences", false}});
+  visit(Key{"jwks",
+            "File with the public keys of the issuer (a JSON Web Key Set), read at the start and "
+            "with each reload.",
+            required},
+        &T::jwks, TextForm{"the path of a file", check_key_set_path});
+  visit(Key{"tenant_claim",
+            "The claim that names the tenant, or lists several of which the first one in the file "
+            "counts; a dot leads into an object, as in `realm_access.team`."},
+        &T::tenant_claim, TextForm{"a claim", check_not_empty});
+  visit(Key{"leeway", "By how much the issuer's clock may differ."}, &T::leeway,
+        DurationForm{0ms, 10min});
+}
+
 void each_key(Of<AuthConfig>, const auto& visit) {
   visit(Key{"keys", "Where API keys are kept, besides `tenants[].keys_sha256`."}, &AuthConfig::keys,
         StructForm<KeysConfig>{});
+  visit(Key{"jwt",
+            "Issuers of signed tokens (JWT), which clients send as `authorization: Bearer TOKEN`.",
+            "none"},
+        &AuthConfig::jwt, ListForm<StructForm<TokenIssuerConfig>>{{}, "a list of issuers"});
 }
 
 void each_key(Of<Config>, const auto& visit) {
@@ -630,8 +654,8 @@ void each_key(Of<Config>, const auto& visit) {
             "none: each process on its own"},
         &T::shared_state, OptionalForm<StructForm<SharedStateConfig>>{});
   visit(Key{"auth",
-            "Present, also as `{}`: requests need an API key of a tenant, or a trusted proxy that "
-            "names one, unless their route says otherwise (`routes[].auth`).",
+            "Present, also as `{}`: requests need an API key or a token of a tenant, or a trusted "
+            "proxy that names one, unless their route says otherwise (`routes[].auth`).",
             "none: requests without a key are served too"},
         &T::auth, OptionalForm<StructForm<AuthConfig>>{});
   visit(Key{"access_log", "One log line per request."}, &T::access_log,

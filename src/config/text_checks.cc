@@ -131,6 +131,12 @@ std::optional<ValidationError> check_session_source(std::string& value) {
                          "session_id or sequence_id"};
 }
 
+std::optional<ValidationError> check_key_set_path(std::string& value) {
+  if (value.find("://") == value.npos) return check_not_empty(value);
+  return ValidationError{fmt::format("'{}' is a URL, which is not fetched", value),
+                         "fetch it to a file by a timer, and reload when that has changed"};
+}
+
 std::optional<ValidationError> check_limit_subject(std::string& value) {
   constexpr std::string_view header = "header:";
   constexpr auto words = std::to_array<std::string_view>({"tenant", "key", "model", "address"});

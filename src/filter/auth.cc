@@ -19,9 +19,13 @@ Error unauthorized(CredentialState state) {
   std::string detail;
   switch (state) {
     case CredentialState::accepted:
-    case CredentialState::missing: detail = "the request has no API key: "; break;
-    case CredentialState::unknown: detail = "the API key of the request is not known here: "; break;
-    case CredentialState::expired: detail = "the API key of the request has expired: "; break;
+    case CredentialState::missing: detail = "the request has no API key or token: "; break;
+    case CredentialState::unknown:
+      detail = "the API key or token of the request is not known here: ";
+      break;
+    case CredentialState::expired:
+      detail = "the API key or token of the request has expired: ";
+      break;
   }
   return {.fault = Fault::unauthorized, .side = Side::client, .detail = detail.append(how_to_send)};
 }

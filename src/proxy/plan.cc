@@ -75,7 +75,8 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   routes_ = std::make_unique<RouteTable>(*config_, *pools_, label_uses_,
                                          worker.metrics_registry.label_index(), rng());
   if (!config_->tenants.empty() || config_->auth) {
-    tenants_ = std::make_unique<Tenants>(*config_, label_uses_, std::move(keys));
+    tenants_ = std::make_unique<Tenants>(*config_, label_uses_, std::move(keys),
+                                         pool_set_->token_issuers());
   }
   if (config_->auth) access_ = std::make_unique<AccessTable>(*config_, *routes_, *tenants_);
   quotas_ = quotas_of(*pool_set_, worker, predecessor == nullptr ? nullptr : predecessor->quotas_);

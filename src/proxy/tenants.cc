@@ -1,9 +1,11 @@
 #include "proxy/tenants.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
+#include <utility>
+#include <variant>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/filter/forwarding_headers.h"
 #include "evenkeel/net/sha256.h"
@@ -42,13 +44,21 @@ std::string_view key_in(const Field& field) {
   return holds_key ? field.value() : std::string_view();
 }
 
+/// True if a key has the form of a signed token: three parts, of which the first one is JSON in
+/// Base64. No API key of ours has dots.
+bool is_token(std::string_view key) {
+  return key.starts_with("ey") && std::ranges::count(key, '.') == 2;
+}
+
 }  // namespace
 
-Tenants::Tenants(const Config& config, LabelUses& label_uses, std::shared_ptr<const KeyTable> keys)
+Tenants::Tenants(const Config& config, LabelUses& label_uses, std::shared_ptr<const KeyTable> keys,
+                 std::shared_ptr<const TokenIssuers> issuers)
     : listeners_(config.listeners),
       named_by_proxies_(std::any_of(
           config.listeners.begin(), config.listeners.end(),
           [](const ListenerConfig& listener) { return !listener.tenant_header.empty(); })),
+      issuers_(std::move(issuers)),
       seed_(random_seed()),
       seen_keys_(max_seen_keys) {
   std::uint32_t number = 0;
@@ -83,10 +93,11 @@ void Tenants::identify(Request& request) {
   RequestTenant& identified = request.info.identity.tenant;
   if (const auto* named = named_by_proxies_ ? named_by_proxy(request) : nullptr) {
     identified = *named;
-  } else if (const KeyTable::Key* const key = key_of(request)) {
-    identified = *of_keys_[key->tenant];
-    identified.key = key;
-    keep_too(request.info.plan, keys_);
+  } else if (const Credential* const credential = credential_of(request)) {
+    identified = *credential->tenant;
+    identified.by_token = credential->key == nullptr;
+    identified.key = credential->key;
+    if (credential->key != nullptr) keep_too(request.info.plan, keys_);
   } else {
     identified = none;
   }
@@ -106,7 +117,9 @@ CredentialState Tenants::state_of_keys(const Request& request) {
   for (const Field& field : request.fields) {
     const std::string_view text = key_in(field);
     if (text.empty()) continue;
-    if (find(text) != nullptr) return CredentialState::expired;
+    const Credential& credential = find(text);
+    if (credential.tenant != nullptr || credential.expires == expired)
+      return CredentialState::expired;
     state = CredentialState::unknown;
   }
   return state;
@@ -114,38 +127,59 @@ CredentialState Tenants::state_of_keys(const Request& request) {
 
 /// The table may have changed since the request was identified: its key is known by its id too.
 void Tenants::remove_credential(Request& request) {
-  const ApiKey* const accepted = request.info.identity.tenant.key;
-  if (accepted == nullptr) return;
+  const RequestTenant& tenant = request.info.identity.tenant;
+  if (tenant.key == nullptr && !tenant.by_token) return;
   request.fields.remove_if([&](const Field& field) {
     const std::string_view text = key_in(field);
     if (text.empty()) return false;
-    const KeyTable::Key* const key = find(text);
-    return key == accepted || key_id_of(sha256(text)) == accepted->id;
+    if (tenant.by_token) return is_token(text);
+    return find(text).key == tenant.key || key_id_of(sha256(text)) == tenant.key->id;
   });
 }
 
-/// The first key of the request that counts: it may have one for its backend too.
-const KeyTable::Key* Tenants::key_of(const Request& request) {
+/// The first credential of the request that counts: it may have one for its backend too. Null:
+/// none.
+const Tenants::Credential* Tenants::credential_of(const Request& request) {
   for (const Field& field : request.fields) {
     const std::string_view text = key_in(field);
     if (text.empty()) continue;
-    const KeyTable::Key* const key = find(text);
-    if (counts(key)) return key;
+    const Credential& credential = find(text);
+    if (credential.tenant != nullptr && unix_seconds() < credential.expires) return &credential;
   }
   return nullptr;
 }
 
-bool Tenants::counts(const KeyTable::Key* key) const {
-  if (key == nullptr || of_keys_[key->tenant] == nullptr) return false;
-  return !key->expires || !key->has_expired(std::chrono::system_clock::now());
-}
-
-/// Finds a key in the table, also one that has expired.
-const KeyTable::Key* Tenants::find(std::string_view key) {
+/// Finds a key in the table, or verifies a token; also one that has expired.
+const Tenants::Credential& Tenants::find(std::string_view key) {
   const WideHash key_hash = wide_hash_of(key, seed_);
   SeenKey& seen = seen_keys_[key_hash.low % seen_keys_.size()];
-  if (seen.key_hash != key_hash) seen = {.key_hash = key_hash, .key = keys_->find(sha256(key))};
-  return seen.key;
+  if (seen.key_hash != key_hash || seen.credential.expires == undecided)
+    seen = {.key_hash = key_hash, .credential = look_up(key)};
+  return seen.credential;
+}
+
+Tenants::Credential Tenants::look_up(std::string_view key) const {
+  const KeyTable::Key* const found = keys_->find(sha256(key));
+  if (found == nullptr) return issuers_ != nullptr && is_token(key) ? of_token(key) : Credential();
+  Credential credential{.key = found, .tenant = of_keys_[found->tenant]};
+  if (found->expires)
+    credential.expires = static_cast<double>(found->expires->time_since_epoch().count());
+  return credential;
+}
+
+Tenants::Credential Tenants::of_token(std::string_view token) const {
+  const auto verified = issuers_->verify(token, unix_seconds());
+  const auto* const claims = std::get_if<JwtClaims>(&verified);
+  if (claims == nullptr) {
+    const JwtRefusal refusal = std::get<JwtRefusal>(verified);
+    if (refusal == JwtRefusal::expired) return {.expires = expired};
+    return {.expires = refusal == JwtRefusal::not_yet_valid ? undecided : never_expires};
+  }
+  for (const std::string& name : claims->tenants) {
+    const auto found = tenants_.find(name);
+    if (found != tenants_.end()) return {.tenant = &found->second, .expires = claims->expires};
+  }
+  return {};
 }
 
 }  // namespace evenkeel

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -11,23 +12,27 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/auth.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/net/token_issuers.h"
 #include "evenkeel/stats/label_index.h"
 #include "evenkeel/tenancy/key_table.h"
 
 namespace evenkeel {
 
 /// Finds the tenant of a request: the one that a trusted proxy names (`tenant_header`), else the
-/// one whose API key it has. Of keys only hashes are known: SHA-256 in the table of keys, and of
-/// those that requests sent last a faster one with a random seed, beside what was found, so that a
-/// client's key is hashed with SHA-256 once and not for each request. A key that has expired or
-/// left the table counts no longer for the next request.
+/// one whose API key it has, or that a token of it names. Of keys only hashes are known: SHA-256 in
+/// the table of keys, and of those that requests sent last a faster one with a random seed, beside
+/// what was found, so that a client's key is hashed with SHA-256, and its token verified, once and
+/// not for each request. A key that has expired or left the table counts no longer for the next
+/// request, nor does a token that has expired.
 ///
 /// Thread: one worker's.
 class Tenants {
  public:
-  /// `config` outlives it. `keys`: null for those that the configuration has itself.
+  /// `config` outlives it. `keys`: null for those that the configuration has itself. `issuers`:
+  /// null: tokens do not count.
   Tenants(const Config& config, LabelUses& label_uses,
-          std::shared_ptr<const KeyTable> keys = nullptr);
+          std::shared_ptr<const KeyTable> keys = nullptr,
+          std::shared_ptr<const TokenIssuers> issuers = nullptr);
   Tenants(const Tenants&) = delete;
   Tenants& operator=(const Tenants&) = delete;
 
@@ -42,21 +47,32 @@ class Tenants {
   void remove_credential(Request& request);
 
  private:
+  static constexpr double never_expires = std::numeric_limits<double>::infinity();
+  static constexpr double expired = 0;
+  static constexpr double undecided = -1;  // to be verified again: it is not valid yet
+  /// What is known of an API key or a token.
+  struct Credential {
+    const KeyTable::Key* key = nullptr;     // null: it is none of the table
+    const RequestTenant* tenant = nullptr;  // null: none of the file
+    double expires = never_expires;         // seconds since 1970, or `expired` or `undecided`
+  };
   struct SeenKey {
     WideHash key_hash;
-    const KeyTable::Key* key = nullptr;
+    Credential credential;
   };
 
   const RequestTenant* named_by_proxy(const Request& request) const;
-  const KeyTable::Key* key_of(const Request& request);
-  const KeyTable::Key* find(std::string_view key);
-  bool counts(const KeyTable::Key* key) const;
+  const Credential* credential_of(const Request& request);
+  const Credential& find(std::string_view key);
+  Credential look_up(std::string_view key) const;
+  Credential of_token(std::string_view token) const;
 
   const std::vector<ListenerConfig>& listeners_;
   bool named_by_proxies_;
   std::map<std::string_view, RequestTenant> tenants_;  // by name
   std::shared_ptr<const KeyTable> keys_;
   std::vector<const RequestTenant*> of_keys_;  // by KeyTable::Key::tenant; null: not in the file
+  const std::shared_ptr<const TokenIssuers> issuers_;
   const std::uint64_t seed_;
   std::vector<SeenKey> seen_keys_;  // by key_hash
 };

@@ -68,8 +68,12 @@ bool names_file(const Config& config, FileUse use, const std::string& path) {
     case FileUse::syslog: return config.access_log.path == path;
     case FileUse::usage: return config.usage.path == path;
     case FileUse::state: return config.state_file == path;
+    case FileUse::key_set:
+      return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::jwks) !=
+                                config.auth->jwt.end();
     case FileUse::api_key: break;
   }
+  if (config.shared_state && config.shared_state->password_file == path) return true;
   return std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
     return std::ranges::find(pool.backends, path, &BackendConfig::api_key_file) !=
            pool.backends.end();

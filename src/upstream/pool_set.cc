@@ -200,6 +200,14 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
     if (!options) return std::move(options.error());
     pool_set->shared_state_ = std::move(*options);
   }
+  if (config.auth && !config.auth->jwt.empty()) {
+    pool_set->token_issuers_ = predecessor == nullptr ? nullptr : predecessor->token_issuers_;
+    if (build_inputs.reload_files || pool_set->token_issuers_ == nullptr) {
+      auto issuers = TokenIssuers::read(config.auth->jwt);
+      if (!issuers) return std::move(issuers.error());
+      pool_set->token_issuers_ = std::move(*issuers);
+    }
+  }
   for (const ListenerConfig& listener : config.listeners) {
     if (!listener.tls) continue;
     auto tls = tls_for(listener, build_inputs, predecessor);

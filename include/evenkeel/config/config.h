@@ -600,9 +600,21 @@ struct KeysConfig {
   bool operator==(const KeysConfig&) const = default;
 };
 
+// Tokens that an issuer has signed (JWT).
+struct TokenIssuerConfig {
+  std::string issuer;                 // `iss`
+  std::vector<std::string> audience;  // `aud` names one of them. Never empty
+  std::string jwks;                   // file with the issuer's public keys
+  std::string tenant_claim = "tenant";
+  milliseconds leeway{30'000};  // by which the issuer's clock may differ
+
+  bool operator==(const TokenIssuerConfig&) const = default;
+};
+
 // How clients prove whose their requests are.
 struct AuthConfig {
   KeysConfig keys;
+  std::vector<TokenIssuerConfig> jwt;
 
   bool operator==(const AuthConfig&) const = default;
 };

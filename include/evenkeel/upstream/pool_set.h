@@ -19,6 +19,7 @@
 #include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
+#include "evenkeel/net/token_issuers.h"
 #include "evenkeel/pool/pool.h"
 #include "evenkeel/tenancy/limits.h"
 #include "evenkeel/upstream/link_pool.h"
@@ -97,6 +98,8 @@ class PoolSet {
   /// The use of limits; the same object in all sets of the process. Null: no file had limits yet.
   LimitUse* limit_use() const { return limit_use_.get(); }
 
+  /// The issuers of tokens that the file names; null: none.
+  const std::shared_ptr<const TokenIssuers>& token_issuers() const { return token_issuers_; }
   /// The server that replicas share; nothing: there is none.
   const std::optional<RedisOptions>& shared_state() const { return shared_state_; }
 
@@ -116,6 +119,7 @@ class PoolSet {
   std::shared_ptr<TokenEstimates> token_estimates_;
   std::shared_ptr<LimitUse> limit_use_;
   std::optional<RedisOptions> shared_state_;
+  std::shared_ptr<const TokenIssuers> token_issuers_;
   std::vector<PoolEntry> pools_;
   std::unordered_map<std::string_view, std::size_t> numbers_;  // of pools, by name
   std::map<std::string, std::shared_ptr<const TlsServerContext>, std::less<>> listeners_;

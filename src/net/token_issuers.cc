@@ -1,0 +1,44 @@
+#include "evenkeel/net/token_issuers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "evenkeel/base/file.h"
+
+namespace evenkeel {
+
+Result<std::shared_ptr<const TokenIssuers>> TokenIssuers::read(
+    const std::vector<TokenIssuerConfig>& configs) {
+  auto issuers = std::make_shared<TokenIssuers>();
+  for (const TokenIssuerConfig& config : configs) {
+    const auto failure = [&](const std::string& why) {
+      return Error{.detail = "auth.jwt: '" + config.jwks + "' " + why};
+    };
+    const auto text = read_file(config.jwks, JwkSet::max_bytes);
+    if (const auto* const error = std::get_if<FileError>(&text)) return failure(error->why);
+    auto keys = JwkSet::parse(std::get<std::string>(text));
+    if (!keys) return failure("has no usable keys: " + keys.error().detail);
+    issuers->issuers_.push_back(
+        {.rules = {.issuer = config.issuer,
+                   .audiences = config.audience,
+                   .type = {},
+                   .leeway = std::chrono::ceil<std::chrono::seconds>(config.leeway),
+                   .tenant_claim = config.tenant_claim,
+                   .models_claim = {}},
+         .keys = std::move(*keys)});
+  }
+  return std::shared_ptr<const TokenIssuers>(std::move(issuers));
+}
+
+std::variant<JwtClaims, JwtRefusal> TokenIssuers::verify(std::string_view token, double now) const {
+  const auto parsed = Jwt::parse(token);
+  if (const auto* const refusal = std::get_if<JwtRefusal>(&parsed)) return *refusal;
+  const Jwt& jwt = std::get<Jwt>(parsed);
+  const auto issuer = std::ranges::find_if(
+      issuers_, [&](const Issuer& each) { return each.rules.issuer == jwt.claimed_issuer(); });
+  if (issuer == issuers_.end()) return JwtRefusal::issuer;
+  return jwt.verify(issuer->keys, issuer->rules, now);
+}
+
+}  // namespace evenkeel
