@@ -60,7 +60,7 @@ Tree ModelPricesForm::schema() const {
 
 void finish(Of<UsageConfig>, Node& node, UsageConfig& usage) {
   if (!usage.path.empty() || (usage.source.empty() && usage.prices.empty())) return;
-  node.fail_missing("path", "missing key 'path'",
+  node.fail_missing(node.path() + ".path", "missing key 'path'",
                     "name the file of the records, such as /var/log/evenkeel/usage.jsonl");
 }
 

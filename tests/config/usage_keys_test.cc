@@ -44,7 +44,7 @@ TEST(ConfigOfUsage, RefusesWhatCannotBeBilled) {
   const auto problems = [](const std::string& usage) {
     return problems_of(pools + "usage: {" + usage + "}\n");
   };
-  EXPECT_THAT(problems("source: gw1"), ElementsAre(HasSubstr("missing key 'path'")));
+  EXPECT_THAT(problems("source: gw1"), ElementsAre(HasSubstr("usage.path: missing key 'path'")));
   EXPECT_THAT(problems("path: x, prices: {m: {input: -1}}"),
               ElementsAre(HasSubstr("usage.prices.m.input: -1 is out of range")));
   EXPECT_THAT(problems("path: x, prices: {m: {input: 0.0000001}}"),
