@@ -56,7 +56,7 @@ class UsageTotals {
     std::optional<Duration> until;  ///< earlier ones
   };
   explicit UsageTotals(Options options) : options_(std::move(options)) {}
-  UsageTotals(UsageTotals&&) = default;
+  UsageTotals(UsageTotals&&) noexcept = default;
 
   /// Reads a file of records, which may be a gzip file; "-": standard input. What could be read
   /// counts, whatever the error.
@@ -74,7 +74,7 @@ class UsageTotals {
  private:
   UsageSum& group_of(const UsageRecord& record);
 
-  const Options options_;
+  Options options_;
   UsageReader reader_;
   IdSet ids_;
   std::map<std::vector<std::string>, UsageSum> groups_;
