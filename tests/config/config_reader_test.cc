@@ -120,8 +120,10 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_EQ(config.pools.at(1).affinity, (AffinityConfig{{}, AffinityMode::off}));
   EXPECT_TRUE(a.debug_headers);
   const RouteConfig& first = config.routes.at(0);
-  EXPECT_EQ(first.match,
-            (RouteMatch{"api.example.com", "/v1/**", {{"x-a", "1"}}, {"GET", "POST"}}));
+  EXPECT_EQ(first.match, (RouteMatch{.host = "api.example.com",
+                                     .path = "/v1/**",
+                                     .header = {{"x-a", "1"}},
+                                     .method = {"GET", "POST"}}));
   EXPECT_EQ(first.targets, (std::vector<RouteTarget>{{"a", 1}}));
   EXPECT_EQ(config.routes.at(1).name, "/x");
   EXPECT_EQ(config.routes.at(1).targets, (std::vector<RouteTarget>{{"a", 9}, {"b", 1}}));

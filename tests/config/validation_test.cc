@@ -573,14 +573,16 @@ TEST(Covers, ServiceCoversItsMethods) {
 }
 
 TEST(Covers, RequiresEveryConditionToBeWider) {
-  const RouteMatch narrow{"api.example.com", "/v1/**", {{"x-a", "1"}}, {"POST"}};
+  const RouteMatch narrow{
+      .host = "api.example.com", .path = "/v1/**", .header = {{"x-a", "1"}}, .method = {"POST"}};
 
   EXPECT_TRUE(config_file::covers({}, narrow));
-  EXPECT_TRUE(config_file::covers({"*.example.com", "/v1/**", {}, {"GET", "POST"}}, narrow));
-  EXPECT_FALSE(config_file::covers({"*.example.org", "", {}, {}}, narrow));
-  EXPECT_FALSE(config_file::covers({"", "", {{"x-a", "2"}}, {}}, narrow));
-  EXPECT_FALSE(config_file::covers({"", "", {{"x-b", "1"}}, {}}, narrow));
-  EXPECT_FALSE(config_file::covers({"", "", {}, {"GET"}}, narrow));
+  EXPECT_TRUE(config_file::covers(
+      {.host = "*.example.com", .path = "/v1/**", .method = {"GET", "POST"}}, narrow));
+  EXPECT_FALSE(config_file::covers({.host = "*.example.org"}, narrow));
+  EXPECT_FALSE(config_file::covers({.header = {{"x-a", "2"}}}, narrow));
+  EXPECT_FALSE(config_file::covers({.header = {{"x-b", "1"}}}, narrow));
+  EXPECT_FALSE(config_file::covers({.method = {"GET"}}, narrow));
   EXPECT_FALSE(config_file::covers(narrow, {}));
 }
 
