@@ -8,6 +8,7 @@
 #include "evenkeel/base/path.h"
 #include "evenkeel/base/utf8.h"
 #include "evenkeel/filter/held_bodies.h"
+#include "evenkeel/http/grpc.h"
 #include "evenkeel/inference/request_reader.h"
 
 namespace evenkeel {
@@ -58,12 +59,22 @@ std::string model_of(const Request& request) {
   return request.body == nullptr || is_tunnel ? model_in_target(request) : std::string();
 }
 
+/// True if the body may name the model, or another one than it has so far. Of calls of gRPC the
+/// first message counts.
+bool may_name_another(const Request& request, const InferenceInfo& info) {
+  return !info.is_empty && info.places.names_model && !info.request.complete && !is_grpc(request);
+}
+
 /// Why the tenant may not use the model of the request; nothing: it may.
 std::optional<Error> model_refusal(const Request& request) {
   const RequestTenant& tenant = request.info.identity.tenant;
   const InferenceInfo* const info = request.info.inference.get();
   // What was not read could name another model.
   if (info != nullptr && info->cut_short) return no_room_for_bodies();
+  if (info != nullptr && may_name_another(request, *info)) {
+    return not_allowed(
+        "this client may use some models only, and the body could not be read to its end");
+  }
   const std::string model = model_of(request);
   if (!model.empty()) {
     if (may_use(tenant, model)) return std::nullopt;

@@ -38,7 +38,10 @@ std::variant<JwtClaims, JwtRefusal> TokenIssuers::verify(std::string_view token,
   const auto issuer = std::ranges::find_if(
       issuers_, [&](const Issuer& each) { return each.rules.issuer == jwt.claimed_issuer(); });
   if (issuer == issuers_.end()) return JwtRefusal::issuer;
-  return jwt.verify(issuer->keys, issuer->rules, now);
+  auto verified = jwt.verify(issuer->keys, issuer->rules, now);
+  if (auto* const claims = std::get_if<JwtClaims>(&verified))
+    claims->expires += static_cast<double>(issuer->rules.leeway.count());
+  return verified;
 }
 
 }  // namespace evenkeel

@@ -2,19 +2,9 @@
 
 #include <algorithm>
 
+#include "evenkeel/http/cors.h"
+
 namespace evenkeel {
-namespace {
-
-/// True for what a browser asks before a page's request (Fetch, "CORS-preflight request"): it has
-/// no credential, whatever the request will have.
-bool is_preflight(const Request& request) {
-  return request.method == "OPTIONS" && request.body == nullptr &&
-         request.fields.value("origin").has_value() &&
-         request.fields.value("access-control-request-method").has_value();
-}
-
-}  // namespace
-
 AccessTable::AccessTable(const Config& config, const RouteTable& routes, Tenants& tenants)
     : routes_(routes), tenants_(tenants) {
   for (const RouteConfig& route : config.routes) {
@@ -24,7 +14,8 @@ AccessTable::AccessTable(const Config& config, const RouteTable& routes, Tenants
 }
 
 AuthRule AccessTable::rule_of(const Request& request) const {
-  if (is_preflight(request)) return AuthRule::off;
+  // A preflight has no credential, whatever the request will have; one with a body is none.
+  if (!preflighted_method(request).empty() && request.body == nullptr) return AuthRule::off;
   const Routing& routing = request.info.identity.routing;
   switch (routing.state) {
     case RouteState::routed:
@@ -40,8 +31,8 @@ AuthRule AccessTable::rule_of(const Request& request) const {
   return AuthRule::required;
 }
 
-/// Looks at the routes that an open request may still get, up to the first that takes it whatever its
-/// body says.
+/// Looks at the routes that an open request may still get, up to the first that takes it whatever
+/// its body says.
 AuthRule AccessTable::least_strict(const Request& request) const {
   AuthRule least = AuthRule::required;
   routes_.first_by_head(request, [&](std::size_t route) {

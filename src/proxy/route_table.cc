@@ -61,6 +61,10 @@ RouteTable::RouteTable(const Config& config, const PlanPools& pools, LabelUses& 
     reads_bodies_ |= route.match.looks_into_body();
   }
   reads_bodies_ |= may_limit_models(config);
+  has_auth_ = config.auth.has_value();
+  limits_by_model_ = std::ranges::any_of(config.rate_limits, [](const RateLimitConfig& each) {
+    return !each.models.empty() || std::ranges::find(each.by, "model") != each.by.end();
+  });
 }
 
 void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, LabelUses& label_uses,
@@ -109,13 +113,13 @@ void RouteTable::route_by_head(Request& request, const RouteChoice& choice) {
 
 void RouteTable::route_by_body(Request& request) {
   Routing& routing = request.info.identity.routing;
-  if (const auto known = place_of_response(request)) return put_in(request, *known);
   const auto route = router_.route_inspected(request, routing.route);
+  if (route && takes_fixed_response(request, *route)) return;
+  if (const auto known = place_of_response(request)) return put_in(request, *known);
   if (!route) {
     routing.state = RouteState::none;
     return;
   }
-  if (takes_fixed_response(request, *route)) return;
   put_in(request, place_on(*route, request));
 }
 
@@ -210,8 +214,12 @@ std::optional<RouteTable::Place> RouteTable::place_of_response(const Request& re
 /// True if what follows decides which pool gets the request, or has to be changed for that pool.
 bool RouteTable::need_more(const Request& request) const {
   const Routing& routing = request.info.identity.routing;
-  // The last one of several names of models in a body is the one that counts.
-  if (request.info.identity.tenant.has_model_limit()) return true;
+  // The last one of several names of models in a body is the one that counts, for what a tenant may
+  // use, for whether a credential is needed, and for limits by model.
+  const RequestTenant& tenant = request.info.identity.tenant;
+  const bool may_lack_credential =
+      has_auth_ && routing.state == RouteState::open && tenant.name.empty();
+  if (tenant.has_model_limit() || may_lack_credential || limits_by_model_) return true;
   const bool names_model = !request.info.inference->request.model.empty();
   const auto needs = [&](bool renames, const PlanPool& pool) {
     return (renames && !names_model) || pool.forwarder->awaits_session(request);

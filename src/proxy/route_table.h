@@ -101,6 +101,8 @@ class RouteTable final : public PlacementNeeds {
   std::vector<const Forwarder*> knowing_;  // of pools with affinity by the ids of responses
   Duration max_call_{};                    // of gRPC calls whose pool is not known yet
   bool reads_bodies_ = false;
+  bool has_auth_ = false;
+  bool limits_by_model_ = false;
   Rng rng_;
 };
 

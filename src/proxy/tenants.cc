@@ -125,15 +125,15 @@ CredentialState Tenants::state_of_keys(const Request& request) {
   return state;
 }
 
-/// The table may have changed since the request was identified: its key is known by its id too.
+/// Removes whatever is a credential here. The table may have changed since the request was
+/// identified: its key is known by its id too.
 void Tenants::remove_credential(Request& request) {
-  const RequestTenant& tenant = request.info.identity.tenant;
-  if (tenant.key == nullptr && !tenant.by_token) return;
+  const ApiKey* const accepted = request.info.identity.tenant.key;
   request.fields.remove_if([&](const Field& field) {
     const std::string_view text = key_in(field);
     if (text.empty()) return false;
-    if (tenant.by_token) return is_token(text);
-    return find(text).key == tenant.key || key_id_of(sha256(text)) == tenant.key->id;
+    return find(text).tenant != nullptr ||
+           (accepted != nullptr && key_id_of(sha256(text)) == accepted->id);
   });
 }
 
@@ -153,8 +153,13 @@ const Tenants::Credential* Tenants::credential_of(const Request& request) {
 const Tenants::Credential& Tenants::find(std::string_view key) {
   const WideHash key_hash = wide_hash_of(key, seed_);
   SeenKey& seen = seen_keys_[key_hash.low % seen_keys_.size()];
-  if (seen.key_hash != key_hash || seen.credential.expires == undecided)
-    seen = {.key_hash = key_hash, .credential = look_up(key)};
+  if (seen.key_hash == key_hash && seen.credential.expires != undecided) return seen.credential;
+  const Credential found = look_up(key);
+  // Keys that are wrong must not have right ones verified anew.
+  const bool is_taken = seen.credential.tenant != nullptr && found.tenant == nullptr &&
+                        unix_seconds() < seen.credential.expires;
+  if (is_taken) return unknown_ = found;
+  seen = {.key_hash = key_hash, .credential = found};
   return seen.credential;
 }
 

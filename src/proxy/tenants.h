@@ -75,6 +75,7 @@ class Tenants {
   const std::shared_ptr<const TokenIssuers> issuers_;
   const std::uint64_t seed_;
   std::vector<SeenKey> seen_keys_;  // by key_hash
+  Credential unknown_;              // the last one that got no place there
 };
 
 }  // namespace evenkeel

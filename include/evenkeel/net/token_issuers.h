@@ -21,8 +21,8 @@ class TokenIssuers {
   static Result<std::shared_ptr<const TokenIssuers>> read(
       const std::vector<TokenIssuerConfig>& configs);
 
-  /// What a token says, by the rules of the issuer that it claims. `now`: seconds since 1970. A
-  /// signature takes 30 to 700 us.
+  /// What a token says, by the rules of the issuer that it claims; `expires` with its leeway.
+  /// `now`: seconds since 1970. A signature takes 30 to 700 us.
   std::variant<JwtClaims, JwtRefusal> verify(std::string_view token, double now) const;
 
  private:
