@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/rfc3339.h"
 #include "evenkeel/filter/usage.h"
+#include "evenkeel/http/cors.h"
 #include "evenkeel/http/status.h"
 
 namespace evenkeel {
@@ -22,7 +23,8 @@ TokenUse estimate_of(const Request& request, const OutputEstimates& outputs) {
   const InferenceInfo* const inference = request.info.inference.get();
   if (inference != nullptr) {
     return {.input = inference->request.estimated_prompt_tokens,
-            .output = outputs.tokens_of(inference->request)};
+            .output = outputs.tokens_of(inference->request),
+            .guesses_output = !inference->request.max_tokens};
   }
   const std::uint64_t bytes = request.body == nullptr ? 0 : request.body->length().value_or(0);
   return {.input = bytes / bytes_per_token};
@@ -140,8 +142,9 @@ Error error_of(const LimitRefusal& refusal) {
   const bool is_final = refusal.state.retry_after == QuotaState::never_granted;
   std::string detail = "the limit of " + text_of(limit);
   if (is_final) {
-    detail += " is less than this request may use: " + std::to_string(refusal.amount) +
-              "; send a shorter prompt or a smaller max_tokens";
+    detail +=
+        " does not grant at once what this request may use: " + std::to_string(refusal.amount) +
+        "; send a shorter prompt or a smaller max_tokens";
   } else if (counts_tokens(limit.unit)) {
     detail += " is reached: this request may use " + std::to_string(refusal.amount) + ", " +
               std::to_string(refusal.state.remaining) + " are left; try again in " +
@@ -181,7 +184,11 @@ Task<Result<Response>> LimitsFilter::decide(Request& request,
                                             std::unique_ptr<Reservation> reservation,
                                             Handler& next) {
   if (refusal) return refuse(request, *refusal, *reservation);
-  if (reservation->is_over()) request.info.identity.priority = Priority::batch;
+  if (reservation->is_over()) {
+    // Also where the route, which may lower it, is known by the body only.
+    request.info.identity.priority = Priority::batch;
+    request.info.identity.tenant.max_priority = Priority::batch;
+  }
   return serve(request, std::move(reservation), next);
 }
 

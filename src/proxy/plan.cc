@@ -151,11 +151,15 @@ Plan& Plan::newest_for(Request& request) {
   if (request.info.inference == nullptr || worker_.active == nullptr) return *this;
   const std::shared_ptr<Plan>& newest = *worker_.active;
   if (newest.get() == this) return *this;
-  const std::uint32_t counted = request.info.identity.tenant.index;
+  RequestIdentity& identity = request.info.identity;
+  const std::uint32_t counted = identity.tenant.index;
+  const auto max_priority = identity.tenant.max_priority;  // a limit may have lowered it
   keep_too(request.info.plan, newest);
-  request.info.identity.routing = {};
-  request.info.identity.tenant = {};
+  identity.routing = {};
+  identity.route = {};
+  identity.tenant = {};
   newest->route(request);
+  if (max_priority == Priority::batch) identity.tenant.max_priority = max_priority;
   const std::uint32_t tenant = request.info.identity.tenant.index;
   if (counted != 0) worker_.metrics().tenant(counted).in_flight.remove();
   if (tenant != 0) worker_.metrics().tenant(tenant).in_flight.add();

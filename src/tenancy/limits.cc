@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <set>
 
 #include "evenkeel/base/client_key.h"
 #include "evenkeel/base/glob.h"
@@ -37,8 +38,8 @@ std::uint64_t key_of(std::string_view owner, LimitUnit unit, LimitPeriod period)
 }
 
 /// `owner` tells the limits of different tenants and rules apart.
-void add(std::vector<Limit>& limits, std::string_view owner, const std::string& subject,
-         const LimitsConfig& config, std::uint32_t replicas) {
+void add(std::vector<Limit>& limits, std::set<std::uint64_t>& keys, std::string_view owner,
+         const std::string& subject, const LimitsConfig& config, std::uint32_t replicas) {
   const std::size_t first = limits.size();
   const auto add_rates = [&](LimitUnit unit, const std::vector<LimitRate>& rates) {
     for (const LimitRate& rate : rates) {
@@ -61,6 +62,9 @@ void add(std::vector<Limit>& limits, std::string_view owner, const std::string& 
   add_rates(LimitUnit::input_tokens, config.input_tokens);
   add_rates(LimitUnit::output_tokens, config.output_tokens);
   for (std::size_t i = first; i < limits.size(); ++i) {
+    // Several limits of one owner that count the same have quotas of their own.
+    std::uint64_t& key = limits[i].quota.key;
+    while (!keys.insert(key).second) key = hash_of(key, 1);
     limits[i].local = limits[i].quota;
     limits[i].local.rate.amount =
         std::max<std::uint64_t>(limits[i].quota.rate.amount / replicas, 1);
@@ -109,9 +113,10 @@ std::string text_of(const Limit& limit) {
 
 LimitTable::LimitTable(const Config& config) {
   const std::uint32_t replicas = config.shared_state ? config.shared_state->replicas : 1;
+  std::set<std::uint64_t> keys;
   std::vector<std::size_t> ends = {0};
   for (const TenantConfig& tenant : config.tenants) {
-    add(limits_, "tenant " + tenant.name, {}, tenant.limits, replicas);
+    add(limits_, keys, "tenant " + tenant.name, {}, tenant.limits, replicas);
     ends.push_back(limits_.size());
   }
   tenants_.emplace_back();
@@ -124,7 +129,7 @@ LimitTable::LimitTable(const Config& config) {
     std::string owner = subject;
     for (const std::string& model : each.models) owner.append(" ").append(model);
     Rule& rule = rules_.emplace_back(Rule{.by = each.by, .models = each.models, .limits = {}});
-    add(rule.limits, owner, subject, each, replicas);
+    add(rule.limits, keys, owner, subject, each, replicas);
   }
 }
 
@@ -175,7 +180,7 @@ Task<std::optional<LimitRefusal>> Reservation::take_shared(QuotaStore& store,
     if (limit.unit == LimitUnit::concurrent) continue;
     numbers.push_back(i);
     asked.push_back({.quota = with_key(limit.quota, limits_[i].key),
-                     .amount = amount_of(limit.unit, estimate_),
+                     .amount = asked_of(limit),
                      .may_refuse = limit.over == OverLimit::refuse});
   }
   if (asked.empty()) co_return std::nullopt;
@@ -191,6 +196,18 @@ Task<std::optional<LimitRefusal>> Reservation::take_shared(QuotaStore& store,
   }
   if (refusal) release({}, 0, time);
   co_return refusal;
+}
+
+/// What is taken of a limit. An output whose length is a guess does not make the request one that
+/// is never granted.
+std::uint64_t Reservation::asked_of(const Limit& limit) const {
+  const std::uint64_t amount = amount_of(limit.unit, estimate_);
+  if (!counts_tokens(limit.unit) || !estimate_.guesses_output) return amount;
+  const double share = limit.quota.rate.period < LimitPeriod::day ? limit.quota.burst : 1;
+  const auto grantable =
+      static_cast<std::uint64_t>(static_cast<double>(limit.local.rate.amount) * share);
+  const std::uint64_t least = limit.unit == LimitUnit::output_tokens ? 1 : estimate_.input;
+  return std::max(std::min(amount, grantable), std::min(amount, least));
 }
 
 /// Takes what is asked of the limits of one part.
@@ -210,8 +227,7 @@ std::optional<LimitRefusal> Reservation::take_one(std::size_t number, const Quot
     return judge(number, {.granted = use_.quotas.enter(key, most, time).has_value(),
                           .retry_after = std::chrono::seconds(1)});
   }
-  return judge(number, use_.quotas.take(with_key(limit->local, key),
-                                        amount_of(limit->unit, estimate_), time));
+  return judge(number, use_.quotas.take(with_key(limit->local, key), asked_of(*limit), time));
 }
 
 /// The store has answered. What it has granted counts here too, so that this replica knows what it
@@ -229,8 +245,7 @@ std::optional<LimitRefusal> Reservation::accept(const std::vector<std::size_t>& 
   for (const std::size_t number : numbers) {
     const auto [limit, key] = limits_[number];
     if ((held_ >> number & 1) == 0) continue;
-    use_.quotas.settle(with_key(limit->local, key), 0, amount_of(limit->unit, estimate_), time,
-                       time);
+    use_.quotas.settle(with_key(limit->local, key), 0, asked_of(*limit), time, time);
   }
   return std::nullopt;
 }
@@ -250,8 +265,7 @@ std::optional<LimitRefusal> Reservation::judge(std::size_t number, const QuotaSt
     return std::nullopt;
   }
   if (limit.over == OverLimit::refuse)
-    return LimitRefusal{
-        .limit = &limit, .state = state, .amount = amount_of(limit.unit, estimate_)};
+    return LimitRefusal{.limit = &limit, .state = state, .amount = asked_of(limit)};
   is_over_ = true;
   return std::nullopt;
 }
@@ -265,7 +279,7 @@ void Reservation::release(const TokenUse& used, std::uint64_t requests, const Qu
       use_.quotas.leave(key);
       continue;
     }
-    const std::uint64_t taken = amount_of(limit->unit, estimate_);
+    const std::uint64_t taken = asked_of(*limit);
     const std::uint64_t spent =
         limit->unit == LimitUnit::requests ? requests : amount_of(limit->unit, used);
     use_.quotas.settle(with_key(limit->local, key), taken, spent, taken_at_, time);

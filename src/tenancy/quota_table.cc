@@ -159,10 +159,13 @@ QuotaState state_after(const QuotaDemand& demand, std::int64_t used) {
 
 QuotaTable::QuotaTable(std::size_t max_quotas)
     : mask_(std::bit_ceil(std::max(max_quotas, max_distance)) - 1),
+      seed_(random_seed()),
       entries_(std::make_unique<Entry[]>(mask_ + 1)) {}
 
+std::uint64_t QuotaTable::start_of(std::uint64_t key) const { return mix(key ^ seed_); }
+
 const QuotaTable::Entry* QuotaTable::find(std::uint64_t key) const {
-  const std::uint64_t start = mix(key);
+  const std::uint64_t start = start_of(key);
   for (std::size_t i = 0; i < max_distance; ++i) {
     const Entry& entry = entries_[(start + i) & mask_];
     const std::uint64_t present = entry.key.load(std::memory_order_acquire);
@@ -182,7 +185,7 @@ QuotaTable::Entry* QuotaTable::find_or_claim(std::uint64_t key, const QuotaTime&
 QuotaTable::Entry* QuotaTable::claim(std::uint64_t key, const QuotaTime& time) {
   const std::lock_guard lock(claiming_);
   if (const Entry* found = find(key)) return const_cast<Entry*>(found);
-  const std::uint64_t start = mix(key);
+  const std::uint64_t start = start_of(key);
   for (std::size_t i = 0; i < max_distance; ++i) {
     Entry& entry = entries_[(start + i) & mask_];
     const std::uint64_t present = entry.key.load(std::memory_order_relaxed);

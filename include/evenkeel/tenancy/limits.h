@@ -82,6 +82,7 @@ struct LimitUse {
 struct TokenUse {
   std::uint64_t input = 0;
   std::uint64_t output = 0;
+  bool guesses_output = false;  ///< the client has not said how long it may get
 };
 
 /// Why a request is refused.
@@ -133,6 +134,7 @@ class Reservation : public Pooled {
   std::optional<LimitRefusal> accept(const std::vector<std::size_t>& numbers,
                                      const std::vector<QuotaState>& states, const QuotaTime& time);
   std::optional<LimitRefusal> judge(std::size_t number, const QuotaState& state);
+  std::uint64_t asked_of(const Limit& limit) const;
   void release(const TokenUse& used, std::uint64_t requests, const QuotaTime& time);
 
   LimitUse& use_;

@@ -63,8 +63,8 @@ QuotaState state_after(const QuotaDemand& demand, std::int64_t used);
 /// any period at most its amount and its burst are granted. Amounts per day and month count from
 /// the start of the calendar's day and month.
 ///
-/// An entry whose quota is free again is reused for another one. When none is, the table is full,
-/// and a new quota is refused: what is in use is never forgotten.
+/// An entry whose quota is free again is reused for another one. When none of the few entries where
+/// a quota may be is, a new one is refused: what is in use is never forgotten.
 ///
 /// Thread: any. Takes a lock only to give an entry to another quota.
 class QuotaTable {
@@ -114,7 +114,10 @@ class QuotaTable {
   Entry* find_or_claim(std::uint64_t key, const QuotaTime& time);
   Entry* claim(std::uint64_t key, const QuotaTime& time);
 
+  std::uint64_t start_of(std::uint64_t key) const;
+
   const std::size_t mask_;
+  const std::uint64_t seed_;  // so that clients cannot choose whose places they take
   const std::unique_ptr<Entry[]> entries_;
   std::mutex claiming_;
   std::int64_t generation_ = 0;  // of counts; under `claiming_`
