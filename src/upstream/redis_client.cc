@@ -204,62 +204,79 @@ Task<void> RedisClient::flush() {
   }
 }
 
-bool RedisClient::may_send() const { return !script_ids_.empty() && calls_.size() < max_pending; }
+bool RedisClient::may_send() const { return !script_ids_.empty() && sent_.size() < max_pending; }
 
-void RedisClient::send(std::size_t script, const std::vector<std::string>& words, Call* call) {
+void RedisClient::send(std::size_t script, const Words& words, Sent sent) {
   append_redis_command(unsent_, {"EVALSHA", script_ids_[script]}, words);
-  calls_.push_back(call);
+  sent_.push_back(std::move(sent));
   if (flushing_.ready()) flushing_ = flush();
 }
 
-Task<std::optional<RedisReply>> RedisClient::call(std::size_t script,
-                                                  std::vector<std::string> words) {
+Task<std::optional<RedisReply>> RedisClient::call(std::size_t script, Words words, Undo undo) {
   const Instant now = loop_.read_clock();
   if (!may_send() || (is_slow_ && now < slow_until_)) co_return std::nullopt;
   if (is_slow_) slow_until_ = now + slow_pause;
-  const bool is_first = std::ranges::all_of(calls_, [](const Call* each) { return !each; });
-  Call waiting(loop_, now + options_.timeout, calls_);
-  send(script, words, &waiting);
+  const bool is_first =
+      std::ranges::all_of(sent_, [](const Sent& each) { return each.call == nullptr; });
+  Call waiting(loop_, now + options_.timeout, sent_);
+  Sent sent{.call = &waiting, .undo = std::move(undo)};
+  send(script, words, std::move(sent));
   if (is_first) timer_.arm(waiting.deadline);
   co_await waiting.answered.wait();
   if (waiting.reply && waiting.reply->kind == RedisReply::Kind::error) co_return std::nullopt;
   co_return std::move(waiting.reply);
 }
 
-bool RedisClient::tell(std::size_t script, const std::vector<std::string>& words) {
+bool RedisClient::tell(std::size_t script, const Words& words) {
   if (!may_send()) return false;
-  send(script, words, nullptr);
+  send(script, words, {});
   return true;
 }
 
 void RedisClient::deliver(RedisReply reply) {
-  if (calls_.empty()) {
+  if (sent_.empty()) {
     socket_->watch().interrupt();
     return;
   }
-  Call* const call = calls_.front();
-  calls_.pop_front();
-  // The server has lost its scripts: they are passed again with the next connection.
-  if (reply.kind == RedisReply::Kind::error && reply.text.starts_with("NOSCRIPT"))
-    socket_->watch().interrupt();
-  if (call == nullptr) return;
-  is_slow_ = false;
-  call->reply = std::move(reply);
-  call->answered.raise();
+  const Sent sent = std::move(sent_.front());
+  sent_.pop_front();
+  note(reply);
+  if (sent.call != nullptr) {
+    is_slow_ = false;
+    sent.call->reply = std::move(reply);
+    sent.call->answered.raise();
+    return;
+  }
+  const bool has_acted =
+      reply.kind == RedisReply::Kind::list && !reply.items.empty() && reply.items[0].integer == 0;
+  if (has_acted && !sent.undo.words.empty()) tell(sent.undo.script, sent.undo.words);
+}
+
+/// Logs the first of several errors. After those that another connection may mend it ends this one:
+/// the server has lost its scripts, or is not the primary any more.
+void RedisClient::note(const RedisReply& reply) {
+  const bool is_error = reply.kind == RedisReply::Kind::error;
+  if (is_error && !has_error_ && logs_)
+    log::limits.warning("no limits are shared: Redis: " + reply.text);
+  has_error_ = is_error;
+  const bool is_elsewhere = reply.text.starts_with("NOSCRIPT") ||
+                            reply.text.starts_with("READONLY") || reply.text.starts_with("MOVED");
+  if (is_error && is_elsewhere) socket_->watch().interrupt();
 }
 
 /// Ends the wait of all calls that have waited too long.
 void RedisClient::expire() {
   const Instant now = loop_.read_clock();
-  for (Call*& call : calls_) {
-    if (call == nullptr) continue;
-    if (call->deadline > now) {
-      timer_.arm(call->deadline);
+  for (Sent& each : sent_) {
+    if (each.call == nullptr) continue;
+    if (each.call->deadline > now) {
+      timer_.arm(each.call->deadline);
       return;
     }
+    if (!is_slow_ && logs_) log::limits.warning("no limits are shared: Redis is too slow");
     is_slow_ = true;
     slow_until_ = now + slow_pause;
-    std::exchange(call, nullptr)->answered.raise();
+    std::exchange(each.call, nullptr)->answered.raise();
   }
 }
 
@@ -271,8 +288,8 @@ void RedisClient::disconnect() {
   received_.clear();
   unsent_.clear();
   timer_.disarm();
-  for (Call* const call : std::exchange(calls_, {})) {
-    if (call != nullptr) call->answered.raise();
+  for (const Sent& each : std::exchange(sent_, {})) {
+    if (each.call != nullptr) each.call->answered.raise();
   }
 }
 

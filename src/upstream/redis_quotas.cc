@@ -60,7 +60,7 @@ end
 return 0
 )";
 
-/// Another second for the clocks of replicas that differ.
+/// Keys of days and months outlive these, since the clocks of replicas may differ.
 constexpr Duration kept_longer = std::chrono::hours(1);
 constexpr std::int64_t nanoseconds_per_unit = 1000;
 
@@ -78,6 +78,29 @@ std::string kept_for(const QuotaDemand& demand) {
   return std::to_string(std::chrono::ceil<milliseconds>(demand.rest + kept_longer).count());
 }
 
+/// Collects what is settled by one call.
+struct SettleCall {
+  std::vector<std::string> keys;
+  std::vector<std::string> arguments;
+
+  void add(const Quota& quota, const QuotaDemand& demand, bool is_more) {
+    const std::int64_t cost = in_units(demand, demand.cost);
+    keys.push_back(key_of(quota, demand));
+    arguments.insert(arguments.end(), {demand.is_rate ? "1" : "0",
+                                       std::to_string(is_more ? cost : -cost), kept_for(demand)});
+  }
+  RedisClient::Words words() const {
+    if (keys.empty()) return {};
+    RedisClient::Words all = {std::to_string(keys.size())};
+    all.insert(all.end(), keys.begin(), keys.end());
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return all;
+  }
+};
+
+constexpr std::size_t take_number = 0;
+constexpr std::size_t settle_number = 1;
+
 }  // namespace
 
 RedisQuotas::RedisQuotas(Loop& loop, RedisOptions options, bool logs)
@@ -89,8 +112,10 @@ Task<std::optional<std::vector<QuotaState>>> RedisQuotas::take(std::vector<Ask> 
   std::vector<std::string> words = {std::to_string(asked.size())};
   std::vector<std::string> arguments;
   std::vector<QuotaDemand> demands;
+  SettleCall undo;  // of what was taken for an answer that comes too late
   for (const Ask& each : asked) {
     const QuotaDemand& demand = demands.emplace_back(demand_of(each.quota, each.amount, time));
+    if (each.may_refuse) undo.add(each.quota, demand, false);
     words.push_back(key_of(each.quota, demand));
     arguments.insert(arguments.end(),
                      {demand.is_rate ? "1" : "0", std::to_string(in_units(demand, demand.most)),
@@ -98,22 +123,26 @@ Task<std::optional<std::vector<QuotaState>>> RedisQuotas::take(std::vector<Ask> 
                       kept_for(demand)});
   }
   words.insert(words.end(), arguments.begin(), arguments.end());
-  auto reply = co_await client_.call(0, std::move(words));
+  // Named: g++ 12 destroys a temporary with members twice, beside a co_await.
+  RedisClient::Undo late{.script = settle_number, .words = undo.words()};
+  auto reply = co_await client_.call(take_number, std::move(words), std::move(late));
   if (!reply || reply->items.size() != asked.size() + 1) co_return std::nullopt;
+  const auto refusing = static_cast<std::size_t>(reply->items[0].integer);
   std::vector<QuotaState> states;
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const auto used = parse_number<std::int64_t>(reply->items[i + 1].text);
     if (!used) co_return std::nullopt;
     states.push_back(
         state_after(demands[i], demands[i].is_rate ? *used * nanoseconds_per_unit : *used));
+    // What the script has decided counts, whatever comes of its rounding here.
+    if (asked[i].may_refuse) states.back().granted = refusing == 0 || i + 1 < refusing;
   }
   co_return states;
 }
 
 void RedisQuotas::settle(std::vector<Settlement> settlements) {
   const QuotaTime time = QuotaTime::current();
-  std::vector<std::string> keys;
-  std::vector<std::string> arguments;
+  SettleCall call;
   for (const Settlement& each : settlements) {
     if (each.taken == each.used) continue;
     const bool is_more = each.used > each.taken;
@@ -121,17 +150,9 @@ void RedisQuotas::settle(std::vector<Settlement> settlements) {
         demand_of(each.quota, is_more ? each.used - each.taken : each.taken - each.used, time);
     const bool is_over =
         !demand.is_rate && demand_of(each.quota, 0, each.taken_at).period != demand.period;
-    if (is_over && !is_more) continue;
-    keys.push_back(key_of(each.quota, demand));
-    const std::int64_t cost = in_units(demand, demand.cost);
-    arguments.insert(arguments.end(), {demand.is_rate ? "1" : "0",
-                                       std::to_string(is_more ? cost : -cost), kept_for(demand)});
+    if (!is_over || is_more) call.add(each.quota, demand, is_more);
   }
-  if (keys.empty()) return;
-  std::vector<std::string> words = {std::to_string(keys.size())};
-  words.insert(words.end(), keys.begin(), keys.end());
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  client_.tell(1, words);
+  if (!call.keys.empty()) client_.tell(settle_number, call.words());
 }
 
 }  // namespace evenkeel

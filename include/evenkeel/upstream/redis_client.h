@@ -66,24 +66,39 @@ class RedisClient {
   ~RedisClient();
 
   const RedisOptions& options() const { return options_; }
-  /// Calls a script by its number. `words`: the number of keys, the keys, the arguments. Nothing:
-  /// no reply in time, or an error.
-  Task<std::optional<RedisReply>> call(std::size_t script, std::vector<std::string> words);
+  /// The words of a call: the number of keys, the keys, the arguments.
+  using Words = std::vector<std::string>;
+  /// What is told to a script once a reply has come too late that is a list beginning with 0.
+  struct Undo {
+    std::size_t script = 0;
+    Words words;  ///< empty: nothing
+  };
+  /// Calls a script by its number. Nothing: no reply in time, or an error.
+  Task<std::optional<RedisReply>> call(std::size_t script, Words words, Undo undo);
   /// Calls it without waiting for the reply. False: there is no connection.
-  bool tell(std::size_t script, const std::vector<std::string>& words);
+  bool tell(std::size_t script, const Words& words);
 
  private:
+  struct Call;
+  struct Sent {
+    Call* call = nullptr;  // null: none waits for the reply
+    Undo undo;
+  };
   /// A call that waits for its reply.
   struct Call {
-    Call(Loop& loop, Instant until, std::deque<Call*>& others)
-        : answered(loop), deadline(until), calls(others) {}
+    Call(Loop& loop, Instant until, std::deque<Sent>& all)
+        : answered(loop), deadline(until), sent(all) {}
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
-    ~Call() { std::ranges::replace(calls, this, static_cast<Call*>(nullptr)); }
+    ~Call() {
+      for (Sent& each : sent) {
+        if (each.call == this) each.call = nullptr;
+      }
+    }
 
     Signal answered;
     const Instant deadline;
-    std::deque<Call*>& calls;
+    std::deque<Sent>& sent;
     std::optional<RedisReply> reply;
   };
 
@@ -92,8 +107,9 @@ class RedisClient {
   Task<std::optional<RedisReply>> read_reply();
   Task<void> flush();
   bool may_send() const;
-  void send(std::size_t script, const std::vector<std::string>& words, Call* call);
+  void send(std::size_t script, const Words& words, Sent sent);
   void deliver(RedisReply reply);
+  void note(const RedisReply& reply);
   void expire();
   void disconnect();
 
@@ -106,9 +122,10 @@ class RedisClient {
   std::vector<std::string> script_ids_;  // SHA-1; empty: not greeted yet
   std::string received_;
   std::string unsent_;
-  std::deque<Call*> calls_;  // in the order of their replies; null: does not wait
-  Instant slow_until_{};     // no call before, unless the server answers
+  std::deque<Sent> sent_;  // in the order of their replies
+  Instant slow_until_{};   // no call before, unless the server answers
   bool is_slow_ = false;
+  bool has_error_ = false;  // the last reply was one
   Signal never_;
   MethodHighResolutionTimer<&RedisClient::expire> timer_;
   Task<void> flushing_;
