@@ -59,7 +59,9 @@ BilledTokens billed_tokens(const RequestInfo& info, bool aborted) {
   }
   const std::uint64_t counted = response.completion_tokens.value_or(0);
   tokens.output = counted;
-  const bool has_usage = response.completion_tokens && !aborted;
+  // The counts of a stream are final with its end, those of another answer always.
+  const bool is_final = !aborted || !asked.stream || !response.finish_reason.empty();
+  const bool has_usage = response.completion_tokens && is_final;
   if (has_usage || !estimates || !OutputEstimates::are_of(asked.task)) return tokens;
   // A stream that broke may have told its usage at its beginning.
   tokens.output = std::max(counted, answered ? estimated_output(info) : 0);
@@ -112,10 +114,11 @@ void UsageRecorder::record(const RequestInfo& info, const End& end) {
   ring_.append(format_usage(record, buffer));
 }
 
-/// The price by the name that the client gave, else by the one that the backend got; null: none.
+/// The price by the name that the backend got, else by the one that the client gave, which it may
+/// choose; null: none.
 const UsageRecorder::Price* UsageRecorder::price_of(const InferenceInfo& inference) const {
   for (const std::string_view name :
-       {std::string_view(inference.request.model), inference.served_model}) {
+       {inference.served_model, std::string_view(inference.request.model)}) {
     if (name.empty()) continue;
     for (const Price& each : prices_) {
       if (matches_glob(each.model, name)) return &each;
