@@ -132,6 +132,7 @@ const ListenerConfig* trusting_listener(const std::vector<ListenerConfig>& liste
 std::optional<IpBytes> client_of(const Request& request,
                                  const std::vector<ListenerConfig>* listeners) {
   const RequestIdentity& identity = request.info.identity;
+  if (!identity.peer.empty()) return parse_ip(identity.client);  // it is known already
   const ListenerConfig* const trusting =
       listeners == nullptr ? nullptr : trusting_listener(*listeners, identity);
   if (trusting == nullptr) return parse_ip(identity.client);

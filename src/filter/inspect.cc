@@ -47,16 +47,17 @@ bool must_be_json(InferenceApi api, std::string_view content_type) {
           equals_ignore_case(type.substr(type.size() - suffix.size()), suffix));
 }
 
-std::string model_in_path(const Request& request) {
+std::string model_in_path(const Request& request, std::string_view target) {
   std::string storage;
-  const auto path = normalised_path(request.path, storage);
+  const auto path = normalised_path(target, storage);
   return path ? evenkeel::model_in_path(request.method, *path) : std::string();
 }
 
-/// The target that backends get; the client's where that is refused later.
-std::string_view backend_target(const Request& request, const PathRewrites& rewrites,
+/// The target that backends get; the client's where that is refused later. `rewrites`: null: none.
+std::string_view backend_target(const Request& request, const PathRewrites* rewrites,
                                 std::string& storage) {
-  const PathRewrite* const rewrite = rewrites.find(request.info.identity);
+  const PathRewrite* const rewrite =
+      rewrites == nullptr ? nullptr : rewrites->find(request.info.identity);
   if (rewrite == nullptr) return request.path;
   auto target = rewrite->target_of(request.path);
   if (!target || target->empty()) return request.path;
@@ -116,8 +117,7 @@ Task<Result<Response>> InspectFilter::handle(Request& request, Handler& next) {
                         request.upgrade.empty();
   if (!readable || request.info.inference != nullptr) return next.handle(request);
   std::string rewritten;
-  const std::string_view target =
-      rewrites_ == nullptr ? request.path : backend_target(request, *rewrites_, rewritten);
+  const std::string_view target = backend_target(request, rewrites_, rewritten);
   std::string storage;
   auto path = normalised_path(target, storage);
   if (!path) return next.handle(request);
@@ -270,8 +270,12 @@ void InspectFilter::end(Request& request, Inspection& inspection) const {
                             inspection.takes_stream_options);
   }
   info.is_empty = inspection.size == 0 && inspection.last && is_other(inspection.api);
-  if (info.is_empty) info.request.model = model_in_path(request);
-  if (info.request.model.empty()) info.request.model = model_in_query(request.path);
+  if (info.is_empty || info.request.model.empty()) {
+    std::string rewritten;
+    const std::string_view target = backend_target(request, rewrites_, rewritten);
+    if (info.is_empty) info.request.model = model_in_path(request, target);
+    if (info.request.model.empty()) info.request.model = model_in_query(target);
+  }
   inspection.reader.reset();
   request.body->rewind();
 }

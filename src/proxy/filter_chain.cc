@@ -105,6 +105,9 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
         &fallbacks_.emplace_back(*pool.first, *pool.fallback, worker.models, worker.metrics());
   }
   pool.entry = pool.first;
+  // Admission: the route and the model are known; once for each request, so not in front of pools
+  // that others fall back to. By the path that backends get.
+  if (admission_) pool.entry = in_front_of(*pool.entry, *admission_);
   // Path: behind what places the request, by the client's path; once, also where a pool falls back
   // to another.
   if (leads_to(pool, config, [](const RouteConfig& route) { return route.rewrite.has_value(); }))
@@ -113,9 +116,6 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
   if (leads_to(pool, config,
                [](const RouteConfig& route) { return !route.request_headers.empty(); }))
     pool.entry = in_front_of(*pool.entry, request_fields_);
-  // Admission: the route and the model are known; once for each request, so not in front of pools
-  // that others fall back to.
-  if (admission_) pool.entry = in_front_of(*pool.entry, *admission_);
 }
 
 bool rewrites_alike(const PoolConfig& one, const PoolConfig& other) {

@@ -172,8 +172,13 @@ struct Router::RareConditions {
       return Mismatch::listener;
     }
     if (!clients.empty() && !has_client(request)) return Mismatch::client;
-    const bool is_excluded = std::ranges::any_of(
-        excluded, [&](const Rule& rule) { return rule.matches(request, path_text); });
+    // Servers that decode a path before they route it see a slash in `%2F`.
+    std::string storage;
+    const std::string_view decoded = with_decoded_slashes(path_text, storage);
+    const bool is_excluded = std::ranges::any_of(excluded, [&](const Rule& rule) {
+      return rule.matches(request, path_text) ||
+             (decoded != path_text && rule.matches(request, decoded));
+    });
     return is_excluded ? Mismatch::excluded : Mismatch::none;
   }
 
