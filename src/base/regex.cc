@@ -7,6 +7,8 @@ namespace {
 
 /// Limits one expression with its automata, which are built as texts need them.
 constexpr std::int64_t max_bytes = 1 << 20;
+/// Bounds what a byte of text may cost.
+constexpr int max_instructions = 2000;
 
 re2::RE2::Options options() {
   re2::RE2::Options options(re2::RE2::Latin1);  // bytes that are no UTF-8 match '.', too
@@ -22,7 +24,11 @@ re2::StringPiece piece(std::string_view text) { return {text.data(), text.size()
 Regex::Regex(std::string_view pattern)
     : expression_(std::make_shared<const re2::RE2>(piece(pattern), options())) {}
 
-std::string Regex::problem() const { return expression_->ok() ? "" : expression_->error(); }
+std::string Regex::problem() const {
+  if (!expression_->ok()) return expression_->error();
+  if (expression_->ProgramSize() <= max_instructions) return "";
+  return "it is too large: counted repetitions such as {1,500} are written out";
+}
 
 std::string Regex::problem_of_replacement(std::string_view replacement) const {
   std::string problem;
