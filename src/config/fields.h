@@ -170,7 +170,7 @@ void each_key(Of<RewriteConfig>, const auto& visit) {
             "What `regex` is replaced by: `\\1` to `\\9` for its groups, `\\0` for all that it "
             "matches.",
             "required with `regex`"},
-        &T::to, TextForm{"a text", check_not_empty});
+        &T::to, TextForm{"a path", check_rewrite_target});
 }
 
 // The keys of FieldEdits, in requests and in responses.
@@ -371,13 +371,13 @@ void each_key(Of<UsageConfig>, const auto& visit) {
             "The file, to which records are appended; SIGUSR1 reopens it. Requests and responses "
             "of all pools are inspected then.",
             "none"},
-        &T::path, file_path);
+        &T::path, TextForm{"the path of a file", check_usage_path});
   visit(Key{"source", "What records have as their `source`.", "`evenkeel/` and the host's name"},
         &T::source, TextForm{"a text", check_not_empty});
   visit(Key{"prices",
             "What models cost, by their names, in which `*` stands for any text: `{llama-*: "
-            "{input: 0.6, output: 1.8}}`. The first that matches the name that the client gave "
-            "counts, else the first that matches the name that the backend got. Records have no "
+            "{input: 0.6, output: 1.8}}`. The first that matches the name that the backend got "
+            "counts, else the first that matches the name that the client gave. Records have no "
             "cost without one.",
             "none"},
         &T::prices, ModelPricesForm{});

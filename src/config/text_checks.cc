@@ -131,6 +131,24 @@ std::optional<ValidationError> check_session_source(std::string& value) {
                          "session_id or sequence_id"};
 }
 
+std::optional<ValidationError> check_usage_path(std::string& value) {
+  for (const std::string_view word : {"stdout", "stderr", "off", "syslog"}) {
+    if (value == word)
+      return ValidationError{fmt::format("'{}' is not a file, which records need", value),
+                             value == "off" ? "remove 'usage'" : "write the path of a file"};
+  }
+  return check_not_empty(value);
+}
+
+std::optional<ValidationError> check_rewrite_target(std::string& value) {
+  const auto invalid =
+      std::ranges::find_if(value, [](char c) { return c <= ' ' || c >= '\x7f' || c == '#'; });
+  if (value.empty()) return check_not_empty(value);
+  if (invalid == value.end()) return std::nullopt;
+  return ValidationError{"has a character that no request target has",
+                         "write a blank as %20; a '#' and what follows it never reach a server"};
+}
+
 std::optional<ValidationError> check_key_set_path(std::string& value) {
   if (value.find("://") == value.npos) return check_not_empty(value);
   return ValidationError{fmt::format("'{}' is a URL, which is not fetched", value),
