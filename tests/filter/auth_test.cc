@@ -48,6 +48,7 @@ class AuthFilterTest : public testing::Test {
   std::optional<Fault> admit_to(std::string model) {
     request.info.inference = std::make_unique<InferenceInfo>();
     request.info.inference->request.model = std::move(model);
+    request.info.inference->request.complete = true;
     return pass(admission);
   }
 
@@ -124,6 +125,13 @@ TEST_F(AuthFilterTest, AdmitsOnlyModelsOfTheTenantAndOfTheKey) {
   EXPECT_EQ(admit_to("tiny"), Fault::model_not_allowed);
   request.info.identity.tenant.models = nullptr;
   EXPECT_EQ(admit_to("tiny"), std::nullopt);
+}
+
+TEST_F(AuthFilterTest, RefusesABodyThatMayNameAnotherModelAtItsEnd) {
+  request.info.identity.tenant.models = &llamas;
+  EXPECT_EQ(admit_to("llama-70b"), std::nullopt);
+  request.info.inference->request.complete = false;
+  EXPECT_EQ(pass(admission), Fault::model_not_allowed);
 }
 
 TEST_F(AuthFilterTest, RefusesAModelThatCannotBeKnown) {
