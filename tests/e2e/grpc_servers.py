@@ -311,6 +311,11 @@ class Triton(Serving):
             (self._folder / "models" / name / "1").mkdir(parents=True)
             (self._folder / "models" / name / "config.pbtxt").write_text(config)
             (self._folder / "models" / name / "1" / "model.py").write_text(model)
+        while not self._started(folder):
+            pass
+
+    def _started(self, folder):
+        """False if another program has taken one of the ports first."""
         http, rpc, metrics = free_ports(3)
         super().__init__(folder, *triton_command(self._folder, "127.0.0.1", http, rpc, metrics))
         self.address = f"127.0.0.1:{rpc}"
@@ -318,7 +323,10 @@ class Triton(Serving):
             self.wait_ready(f"http://127.0.0.1:{http}/v2/health/ready", 60)
         except BaseException:
             self.kill()
+            if "already in use" in self.said():
+                return False
             raise
+        return True
 
     def kill(self):
         super().kill()
