@@ -419,7 +419,7 @@ class Page(case.Case):
         cells = '[...document.querySelectorAll("#tenants-body tbody tr:first-child td")].map((each) => each.textContent)'
         browser.wait(f'{cells}[8] === "3"')
         shown = browser.evaluate(cells)
-        self.assertEqual(shown[:5] + shown[8:], ["acme", "2", "batch", "0", "0", "3", "21", "9"])
+        self.assertEqual(shown[:5] + shown[8:], ["acme", "2", "batch", "0", "0", "3", "21", "9", "none"])
         self.assertEqual(browser.text("#tenants-body tbody tr:nth-child(2) td"), "other")
 
     def test_behind_a_proxy_that_cuts_streams_it_polls(self):
