@@ -66,6 +66,15 @@ std::string text_of(const FileProblem& problem, const Config& config) {
   return text;
 }
 
+/// Takes a log that was opened, if any was. Returns why it could not be; null: it was.
+Error* adopt(std::optional<Result<AccessLogDestination>>& opened,
+             std::optional<AccessLogDestination>& log) {
+  if (!opened) return nullptr;
+  if (!*opened) return &opened->error();
+  log.emplace(std::move(**opened));
+  return nullptr;
+}
+
 /// Over all listeners; 0: unlimited.
 std::size_t max_client_connections(const Config& config) {
   std::size_t sum = 0;
@@ -189,16 +198,10 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
   change.key_file = parts.key_file;
   if (!parts.admin_tls) co_return refused("admin.tls", parts.admin_tls.error());
   change.admin_tls = std::move(*parts.admin_tls);
-  if (parts.access_log) {
-    auto& access_log = *parts.access_log;
-    if (!access_log) co_return refused("access_log.path", access_log.error());
-    change.access_log.emplace(std::move(*access_log));
-  }
-  if (parts.usage_log) {
-    auto& usage_log = *parts.usage_log;
-    if (!usage_log) co_return refused("usage.path", usage_log.error());
-    change.usage_log.emplace(std::move(*usage_log));
-  }
+  if (Error* const error = adopt(parts.access_log, change.access_log))
+    co_return refused("access_log.path", *error);
+  if (Error* const error = adopt(parts.usage_log, change.usage_log))
+    co_return refused("usage.path", *error);
   auto admin_listener = open_admin(*next, parts.listener_hosts);
   if (!admin_listener) co_return refused("admin.address", admin_listener.error());
   change.admin_listener = std::move(*admin_listener);
