@@ -71,7 +71,7 @@ void each_condition_on_heads(const auto& visit) {
   visit(Key{"client",
             "Networks or addresses of clients, as the `trusted_proxies` of the listener name them.",
             "any"},
-        &T::client, ListForm<NetworkForm>{{}, "a list of networks", false});
+        &T::client, OneOrListForm<NetworkForm>{{{}, "a network or a list of networks", false}});
   visit(Key{"listener", "Listeners that the request came in by, by name.", "any"}, &T::listener,
         TextOrListForm{{TextForm{"the name of a listener", check_not_empty},
                         "a name of a listener or a list of names", false}});
@@ -615,6 +615,29 @@ void each_key(Of<AuthConfig>, const auto& visit) {
         &AuthConfig::jwt, ListForm<StructForm<TokenIssuerConfig>>{{}, "a list of issuers"});
 }
 
+// The keys of the file that say whose requests are served, and how many.
+void each_tenancy_key(const auto& visit) {
+  using T = Config;
+  visit(Key{"tenants",
+            "Whose requests they are, for the log, the metrics and the queue. Without `auth`, "
+            "requests of no tenant are served too: a backend decides which keys it accepts.",
+            "none"},
+        &T::tenants, ListForm<StructForm<TenantConfig>>{{}, "a list of tenants"});
+  visit(Key{"rate_limits", "Limits of others than tenants, such as each address of a client.",
+            "none"},
+        &T::rate_limits, ListForm<StructForm<RateLimitConfig>>{{}, "a list of limits"});
+  visit(Key{"shared_state",
+            "Where several replicas of evenkeel keep what is used of limits, so that these hold "
+            "for all together.",
+            "none: each process on its own"},
+        &T::shared_state, OptionalForm<StructForm<SharedStateConfig>>{});
+  visit(Key{"auth",
+            "Present, also as `{}`: requests need an API key or a token of a tenant, or a trusted "
+            "proxy that names one, unless their route says otherwise (`routes[].auth`).",
+            "none: requests without a key are served too"},
+        &T::auth, OptionalForm<StructForm<AuthConfig>>{});
+}
+
 void each_key(Of<Config>, const auto& visit) {
   using T = Config;
   visit(Key{"version", "The version of the file format."}, &T::version, IntegerForm<int>{1, 1});
@@ -640,24 +663,7 @@ void each_key(Of<Config>, const auto& visit) {
             "without a match get 404. A file with one pool needs no routes.",
             "everything to the only pool"},
         &T::routes, ListForm<StructForm<RouteConfig>>{{}, "a list of routes"});
-  visit(Key{"tenants",
-            "Whose requests they are, for the log, the metrics and the queue. Without `auth`, "
-            "requests of no tenant are served too: a backend decides which keys it accepts.",
-            "none"},
-        &T::tenants, ListForm<StructForm<TenantConfig>>{{}, "a list of tenants"});
-  visit(Key{"rate_limits", "Limits of others than tenants, such as each address of a client.",
-            "none"},
-        &T::rate_limits, ListForm<StructForm<RateLimitConfig>>{{}, "a list of limits"});
-  visit(Key{"shared_state",
-            "Where several replicas of evenkeel keep what is used of limits, so that these hold "
-            "for all together.",
-            "none: each process on its own"},
-        &T::shared_state, OptionalForm<StructForm<SharedStateConfig>>{});
-  visit(Key{"auth",
-            "Present, also as `{}`: requests need an API key or a token of a tenant, or a trusted "
-            "proxy that names one, unless their route says otherwise (`routes[].auth`).",
-            "none: requests without a key are served too"},
-        &T::auth, OptionalForm<StructForm<AuthConfig>>{});
+  each_tenancy_key(visit);
   visit(Key{"access_log", "One log line per request."}, &T::access_log,
         StructForm<AccessLogConfig>{});
   visit(Key{"usage",
