@@ -118,6 +118,7 @@ bool is_true(std::string_view text) {  // as pydantic reads a form
 
 std::string FormRequest::boundary_of(std::string_view content_type) {
   if (!equals_ignore_case(media_type_of(content_type), "multipart/form-data")) return {};
+  if (count_of(content_type, "boundary") > 1) return {};  // servers differ in which one counts
   std::string boundary = parameter(content_type, "boundary");
   return boundary.size() <= max_boundary ? boundary : std::string();
 }
