@@ -257,6 +257,7 @@ std::string RatioForm::range() const { return fmt::format("{:g} to {:g}", min, m
 
 void RedisAddressForm::read(const Node& node, Value& value) const {
   constexpr std::string_view expected = "a URL such as redis://127.0.0.1:6379/0";
+  node.hide_password();
   const auto scalar = node.scalar(expected);
   if (!scalar) return;
   std::string why;

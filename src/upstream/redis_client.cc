@@ -114,13 +114,13 @@ Task<void> RedisClient::run() {
       const bool greeted = co_await greet();
       problem = greeted ? "the connection closed" : received_;
       if (greeted) {
-        if (has_failed && logs_) log::limits.info("limits are shared through Redis again");
-        has_failed = false;
-        pause = min_pause;
         for (;;) {
           auto reply = co_await read_reply();
           if (!reply) break;
           deliver(std::move(*reply));
+          if (has_failed && logs_) log::limits.info("limits are shared through Redis again");
+          has_failed = false;
+          pause = min_pause;
         }
       }
     } else {
