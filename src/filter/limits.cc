@@ -42,7 +42,9 @@ class Meter {
     if (reservation_ == nullptr || !reached_backend) return;
     reservation_->set_used(used());
     if (info_->inference == nullptr) return;
-    if (const auto& counted = info_->inference->response.completion_tokens)
+    const InferenceResponse& response = info_->inference->response;
+    const bool was_cut_off = response.finish_reason == "length";
+    if (const auto& counted = response.completion_tokens; counted && !was_cut_off)
       outputs_->learn(info_->inference->request, *counted);
   }
 

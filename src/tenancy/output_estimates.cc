@@ -20,7 +20,7 @@ std::uint64_t OutputEstimates::tokens_of(const InferenceRequest& request) const 
   if (!are_of(request.task)) return 0;
   const float learned =
       estimates_[hash_of(request.model) % estimates_.size()].load(std::memory_order_relaxed);
-  double tokens = learned > 0 ? double{learned} : default_tokens;
+  double tokens = std::max<double>(learned, default_tokens);
   if (request.max_tokens) tokens = std::min<double>(tokens, *request.max_tokens);
   return static_cast<std::uint64_t>(tokens * std::max<std::uint32_t>(request.choices, 1));
 }

@@ -18,7 +18,8 @@ namespace evenkeel {
 /// Thread: any; takes no lock.
 class OutputEstimates {
  public:
-  /// The value for a model that nothing is known of.
+  /// The least value, and that for a model that nothing is known of: clients could teach a small
+  /// one with short outputs, and then have long ones pass a limit together.
   static constexpr double default_tokens = 1024;
 
   /// True if requests of this kind have an output that is counted in tokens.
