@@ -97,7 +97,7 @@ class Keys(KeyFileCase):
             self.assertEqual((error["type"], error["code"]), ("invalid_request_error", "invalid_api_key"))
             self.assertIn(text, error["message"])
             self.assertIn("authorization: Bearer", error["message"])
-        self.assertEqual(daemon.metric("evenkeel_errors_total", reason="unauthorized"), 2)
+        self.eventually(lambda: daemon.metric("evenkeel_errors_total", reason="unauthorized") == 2, "the count of refusals")
 
     def test_the_body_of_a_refused_request_is_not_awaited(self):
         self.create()

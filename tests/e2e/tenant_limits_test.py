@@ -66,12 +66,13 @@ class TenantLimits(ReloadCase):
         other = self.ask(OTHER_KEY)
         self.assertEqual((other.status, other.field("x-ratelimit-limit-requests")), (200, None))
         self.assertEqual(len(self.server.exchanges), 3)
-        self.assertEqual(self.served.metric("evenkeel_errors_total", reason="rate_limited"), 1)
+        self.eventually(lambda: self.served.metric("evenkeel_errors_total", reason="rate_limited") == 1, "the count of refusals")
 
     def test_tokens_are_reserved_and_then_settled_with_the_usage(self):
         self.limited(tenant("acme", KEY, tokens="60/day"))
         for used in range(10, 60, 10):
             self.assertEqual(self.ask(body=chat(max_tokens=4)).status, 200, used)
+            self.served.wait_at_rest()  # then it is settled
         # 10 are left: less than the prompt.
         refused = self.ask(body=chat(messages=[{"role": "user", "content": "x" * 400}]))
         self.assertEqual((refused.status, refused.field("x-evenkeel-reason")), (429, "quota_exceeded"))
@@ -79,6 +80,7 @@ class TenantLimits(ReloadCase):
         self.assertEqual(refused.field("x-should-retry"), "false")
         self.assertEqual(refused.field("x-ratelimit-remaining-tokens"), "10")
         self.assertEqual(self.ask(body=chat(max_tokens=4)).status, 200)
+        self.served.wait_at_rest()
         self.assertEqual(self.ask(body=chat(max_tokens=4)).status, 429)
         self.assertEqual(len(self.server.exchanges), 6)
 
@@ -148,6 +150,7 @@ class TenantLimits(ReloadCase):
         for requests in (2, 1):
             answer = self.ask(body=chat(max_tokens=900))
             self.assertEqual((answer.status, answer.field("x-ratelimit-remaining-requests")), (500, str(requests)))
+            self.served.wait_at_rest()
         self.assertGreaterEqual(int(self.ask(body=chat(max_tokens=10)).field("x-ratelimit-remaining-tokens")), 950)
 
     def test_beyond_a_soft_limit_requests_are_of_priority_batch(self):
@@ -168,7 +171,7 @@ class TenantLimits(ReloadCase):
         self.reload()
         self.assertEqual(self.ask().status, 200)
         self.assertEqual(self.ask().status, 429)
-        self.assertEqual(daemon.metric("evenkeel_errors_total", reason="quota_exceeded"), 2)
+        self.eventually(lambda: daemon.metric("evenkeel_errors_total", reason="quota_exceeded") == 2, "the count of refusals")
 
     def test_each_address_and_model_has_limits_of_its_own(self):
         self.limited(rate_limits=[{"by": ["address", "model"], "models": ["m*"], "requests": "1/day"}])
@@ -242,7 +245,7 @@ class TenantLimits(ReloadCase):
         self.assertEqual(raised.exception.response.headers["anthropic-ratelimit-requests-remaining"], "0")
         self.assertRegex(raised.exception.response.headers["anthropic-ratelimit-requests-reset"], r"^\d{4}-\d\d-\d\dT00:00:00Z$")
         # Refused for good, so neither library has asked again.
-        self.assertEqual(daemon.metric("evenkeel_errors_total", reason="quota_exceeded"), 2)
+        self.eventually(lambda: daemon.metric("evenkeel_errors_total", reason="quota_exceeded") == 2, "the count of refusals")
 
 
 if __name__ == "__main__":
