@@ -9,6 +9,7 @@
 #include "evenkeel/base/utf8.h"
 #include "evenkeel/filter/held_bodies.h"
 #include "evenkeel/http/grpc.h"
+#include "evenkeel/inference/api_paths.h"
 #include "evenkeel/inference/request_reader.h"
 
 namespace evenkeel {
@@ -35,12 +36,11 @@ Error not_allowed(std::string detail) {
   return {.fault = Fault::model_not_allowed, .side = Side::client, .detail = std::move(detail)};
 }
 
-/// The model that the path names, else the query.
-std::string model_in_target(const Request& request) {
-  std::string storage;
-  const auto path = normalised_path(request.path, storage);
-  std::string model = path ? model_in_path(request.method, *path) : std::string();
-  return model.empty() ? model_in_query(request.path) : model;
+/// The model that a request without a readable body names: in its path, or, for a tunnel, in its
+/// query.
+std::string model_in_target(const Request& request, std::string_view path) {
+  std::string model = model_in_path(request.method, path);
+  return model.empty() && !request.upgrade.empty() ? model_in_query(request.path) : model;
 }
 
 /// True if the model may be the query's alone, while the body says nothing that could be read.
@@ -51,17 +51,26 @@ bool may_be_of_query(const Request& request, const InferenceInfo& info) {
 }
 
 /// The model as the client names it; empty if nothing tells. A body that was not read may name
-/// another one than the query does.
+/// another one than the query does, and an API that is not known may mean something else by it.
 std::string model_of(const Request& request) {
-  if (const InferenceInfo* info = request.info.inference.get())
-    return may_be_of_query(request, *info) ? std::string() : info->request.model;
-  const bool is_tunnel = !request.upgrade.empty();
-  return request.body == nullptr || is_tunnel ? model_in_target(request) : std::string();
+  std::string storage;
+  const auto path = normalised_path(request.path, storage);
+  if (!path) return {};
+  const InferenceInfo* const info = request.info.inference.get();
+  if (info == nullptr) {
+    const bool is_tunnel = !request.upgrade.empty();
+    return request.body == nullptr || is_tunnel ? model_in_target(request, *path) : std::string();
+  }
+  const bool is_known = info->request.task != InferenceTask::other ||
+                        api_path_of(*path) != nullptr ||
+                        !model_in_path(request.method, *path).empty();
+  return is_known && !may_be_of_query(request, *info) ? info->request.model : std::string();
 }
 
-/// True if the body may name the model, or another one than it has so far. Of calls of gRPC the
-/// first message counts.
+/// True if the body may name another model than it seems to: its end was not read, or servers
+/// differ in what they read. Of calls of gRPC the first message counts.
 bool may_name_another(const Request& request, const InferenceInfo& info) {
+  if (info.request.model_disputed) return true;
   return !info.is_empty && info.places.names_model && !info.request.complete && !is_grpc(request);
 }
 
@@ -73,7 +82,8 @@ std::optional<Error> model_refusal(const Request& request) {
   if (info != nullptr && info->cut_short) return no_room_for_bodies();
   if (info != nullptr && may_name_another(request, *info)) {
     return not_allowed(
-        "this client may use some models only, and the body could not be read to its end");
+        "this client may use some models only, and the body may name another one: it could not be "
+        "read to its end, or has a member such as `MODEL` or `lora_path`");
   }
   const std::string model = model_of(request);
   if (!model.empty()) {
@@ -112,7 +122,7 @@ std::optional<Error> AuthFilter::admit(Request& request) const {
   return refusal;
 }
 
-Task<Result<Response>> AdmissionFilter::handle(Request& request, Handler& next) {
+Task<Result<Response>> AuthorizationFilter::handle(Request& request, Handler& next) {
   if (auto refusal = auth_.admit(request)) return Result<Response>(std::move(*refusal));
   const bool is_limited =
       request.info.identity.tenant.has_model_limit() && rules_.rule_of(request) != AuthRule::off;

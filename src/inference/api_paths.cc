@@ -18,6 +18,7 @@ constexpr ApiPath table[] = {
     {"/v1/responses", InferenceApi::openai_responses, InferenceTask::chat},
     {"/v1/embeddings", InferenceApi::openai_embeddings, InferenceTask::embedding},
     {"/v1/messages", InferenceApi::anthropic_messages, InferenceTask::chat},
+    {"/v1/messages/count_tokens", InferenceApi::other, InferenceTask::other},
     {"/v1/rerank", InferenceApi::rerank, InferenceTask::rerank},
     {"/v1/score", InferenceApi::score, InferenceTask::score},
     {.path = "/v1/audio/transcriptions",

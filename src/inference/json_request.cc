@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/http/fields.h"
 #include "inference/lax_integer.h"
 
 namespace evenkeel {
@@ -40,6 +41,11 @@ bool is_captured(Slot slot) {
 }
 
 bool is_of_prompt(Slot slot) { return is_prompt_text(slot) || slot == Slot::images; }
+
+/// True if some servers read another model in the member.
+bool is_disputed(std::string_view key) {
+  return (key != "model" && equals_ignore_case(key, "model")) || key == "lora_path";
+}
 
 }  // namespace
 
@@ -131,6 +137,7 @@ void JsonRequest::on_key_bytes(bool ended) {
   const std::string decoded =
       plain ? std::string() : json::decode_string(captured_, max_key_bytes + 1);
   const std::string_view key = plain ? scanner_.text() : std::string_view(decoded);
+  if (object == Slot::root && !is_go() && is_disputed(key)) into_.model_disputed = true;
   // Ollama's options are a map, whose keys are taken as they are.
   if (!is_go() || object == Slot::ollama_options) {
     begin_member(object, key);

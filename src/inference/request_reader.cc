@@ -5,6 +5,7 @@
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/decimal.h"
 #include "evenkeel/base/path.h"
+#include "evenkeel/base/query.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/media_type.h"
@@ -169,19 +170,17 @@ std::string model_in_path(std::string_view method, std::string_view path) {
 }
 
 std::string model_in_query(std::string_view target) {
-  constexpr std::string_view key = "model=";
-  const std::size_t mark = target.find('?');
-  if (mark == std::string_view::npos) return {};
-  for (std::string_view rest = target.substr(mark + 1); !rest.empty();) {
-    const std::string_view pair = rest.substr(0, rest.find('&'));
-    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
-    if (!pair.starts_with(key)) continue;
-    std::string encoded(pair.substr(key.size()));
-    std::ranges::replace(encoded, '+', ' ');
-    const std::string model = percent_decoded(encoded);
-    return std::string(json::utf8_prefix(model, InferenceRequest::max_name));
-  }
-  return {};
+  std::string model;
+  const bool differ =
+      any_parameter(target, [&model](std::string_view name, std::string_view value) {
+        if (name != "model" || value == model) return false;
+        if (!model.empty()) return true;
+        model = value;
+        return false;
+      });
+  if (differ) return {};
+  model.resize(json::utf8_prefix(model, InferenceRequest::max_name).size());
+  return model;
 }
 
 std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,

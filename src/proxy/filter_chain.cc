@@ -53,7 +53,7 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
       forwarding_headers_(seed, config.listeners),
       request_fields_(config.routes),
       path_rewrite_(path_rewrites_) {
-  if (access != nullptr) admission_.emplace(access->filter(), *access);
+  if (access != nullptr) authorization_.emplace(access->filter(), *access);
   for (PlanPool& pool : pools.list()) build(config, pool, worker);
   first_ = &placing;
   if (reads_bodies) {
@@ -105,9 +105,9 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
         &fallbacks_.emplace_back(*pool.first, *pool.fallback, worker.models, worker.metrics());
   }
   pool.entry = pool.first;
-  // Admission: the route and the model are known; once for each request, so not in front of pools
-  // that others fall back to. By the path that backends get.
-  if (admission_) pool.entry = in_front_of(*pool.entry, *admission_);
+  // Authorization: the route and the model are known; once for each request, so not in front of
+  // pools that others fall back to. By the path that backends get.
+  if (authorization_) pool.entry = in_front_of(*pool.entry, *authorization_);
   // Path: behind what places the request, by the client's path; once, also where a pool falls back
   // to another.
   if (leads_to(pool, config, [](const RouteConfig& route) { return route.rewrite.has_value(); }))

@@ -65,7 +65,7 @@ class FilterChain {
   GrpcFilter grpc_;
   ForwardingHeadersFilter forwarding_headers_;
   std::optional<TraceFilter> trace_;
-  std::optional<AdmissionFilter> admission_;
+  std::optional<AuthorizationFilter> authorization_;
   std::optional<InspectFilter> inspect_;
   std::optional<ObserveFilter> observe_;
   std::optional<LimitsFilter> limits_;

@@ -35,6 +35,8 @@ class CountingHandler final : public Handler {
 
 class AuthFilterTest : public testing::Test {
  protected:
+  AuthFilterTest() { request.path = "/v1/chat/completions"; }
+
   /// The fault of the filter's refusal; nothing: the request passed.
   std::optional<Fault> pass(Filter& filter) {
     auto handled = filter.handle(request, next);
@@ -49,12 +51,13 @@ class AuthFilterTest : public testing::Test {
     request.info.inference = std::make_unique<InferenceInfo>();
     request.info.inference->request.model = std::move(model);
     request.info.inference->request.complete = true;
-    return pass(admission);
+    request.info.inference->request.task = InferenceTask::chat;
+    return pass(authorization);
   }
 
   FixedRules rules;
   AuthFilter auth{rules};
-  AdmissionFilter admission{auth, rules};
+  AuthorizationFilter authorization{auth, rules};
   CountingHandler next;
   Request request;
   std::string detail;
@@ -103,12 +106,12 @@ TEST_F(AuthFilterTest, HasTheBodyReadOnlyForThoseWhoMayUseSomeModels) {
 
 TEST_F(AuthFilterTest, ChecksTheCredentialAgainWhereTheRouteIsKnown) {
   rules.state = CredentialState::missing;
-  EXPECT_EQ(pass(admission), Fault::unauthorized);
+  EXPECT_EQ(pass(authorization), Fault::unauthorized);
   EXPECT_EQ(rules.removals, 0);
 }
 
 TEST_F(AuthFilterTest, NoBackendGetsTheCredential) {
-  EXPECT_EQ(pass(admission), std::nullopt);
+  EXPECT_EQ(pass(authorization), std::nullopt);
   EXPECT_EQ(rules.removals, 1);
 }
 
@@ -131,7 +134,37 @@ TEST_F(AuthFilterTest, RefusesABodyThatMayNameAnotherModelAtItsEnd) {
   request.info.identity.tenant.models = &llamas;
   EXPECT_EQ(admit_to("llama-70b"), std::nullopt);
   request.info.inference->request.complete = false;
-  EXPECT_EQ(pass(admission), Fault::model_not_allowed);
+  EXPECT_EQ(pass(authorization), Fault::model_not_allowed);
+}
+
+TEST_F(AuthFilterTest, RefusesWhatServersReadDifferently) {
+  request.info.identity.tenant.models = &llamas;
+  EXPECT_EQ(admit_to("llama-70b"), std::nullopt);
+  request.info.inference->request.model_disputed = true;
+  EXPECT_EQ(pass(authorization), Fault::model_not_allowed) << "MODEL beside model, for Go";
+}
+
+TEST_F(AuthFilterTest, RefusesModelsOfAnApiThatIsNotKnown) {
+  request.info.identity.tenant.models = &llamas;
+  EXPECT_EQ(admit_to("llama-70b"), std::nullopt);
+  request.method = "POST";
+  request.info.inference->request.task = InferenceTask::other;
+  request.path = "/collective_rpc";
+  EXPECT_EQ(pass(authorization), Fault::model_not_allowed);
+  request.path = "/v1/messages/count_tokens";
+  EXPECT_EQ(pass(authorization), std::nullopt);
+}
+
+TEST_F(AuthFilterTest, ReadsTheModelOfATunnelInItsQuery) {
+  request.info.identity.tenant.models = &llamas;
+  request.method = "GET";
+  request.upgrade = "websocket";
+  request.path = "/v1/realtime?model=llama-7b";
+  EXPECT_EQ(pass(authorization), std::nullopt);
+  for (const char* path : {"/v1/realtime?model=qwen", "/v1/realtime?model=llama-7b&mod%65l=qwen"}) {
+    request.path = path;
+    EXPECT_EQ(pass(authorization), Fault::model_not_allowed) << path;
+  }
 }
 
 TEST_F(AuthFilterTest, RefusesAModelThatCannotBeKnown) {
@@ -139,13 +172,13 @@ TEST_F(AuthFilterTest, RefusesAModelThatCannotBeKnown) {
   EXPECT_EQ(admit_to(""), Fault::model_not_allowed);
   request.info.inference = nullptr;
   request.method = "POST";
-  request.path = "/custom?model=llama-7b";
-  EXPECT_EQ(pass(admission), std::nullopt) << "it has no body that could say otherwise";
+  request.path = "/v1/chat/completions?model=llama-7b";
+  EXPECT_EQ(pass(authorization), Fault::model_not_allowed) << "no such API has it in the query";
   request.body = make_body("{\"model\":\"qwen\"}");
-  EXPECT_EQ(pass(admission), Fault::model_not_allowed) << "its body was not read";
+  EXPECT_EQ(pass(authorization), Fault::model_not_allowed) << "its body was not read";
   EXPECT_EQ(admit_to("llama-7b"), Fault::model_not_allowed) << "its body was no JSON";
   request.info.inference->places.model_values = {{1, 2}};
-  EXPECT_EQ(pass(admission), std::nullopt) << "its body names the same model";
+  EXPECT_EQ(pass(authorization), std::nullopt) << "its body names the same model";
 }
 
 }  // namespace

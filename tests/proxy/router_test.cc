@@ -474,13 +474,14 @@ TEST_F(RoutesByBody, TakeTheModelFromThePathOrTheQueryWithoutABody) {
   routes.pop_back();
   request.method = "GET";
   for (const std::string_view path :
-       {"/v1/realtime?model=org/a", "/v1/realtime?x=model&model=org%2Fa&model=tiny",
+       {"/v1/realtime?model=org/a", "/v1/realtime?x=model&model=org%2Fa&model=org/a",
         "/v1/models/org/a", "/v1/models/org%2fa?x=y", "/a/v1/models/x%20y", "/v1/x?model=x+y",
         "/v2/models/x%20y/ready", "/v2/models/x%20y?model=tiny"})
     EXPECT_EQ(by_head(path), "long") << path;
   for (const std::string_view path : {"/v1/realtime?model=t%69ny", "/v1/models/tiny"})
     EXPECT_EQ(by_head(path), "llama") << path;
-  for (const std::string_view path : {"/v1/models/none", "/v1/x?model=none", "/v1/x?model=%zz"})
+  for (const std::string_view path : {"/v1/models/none", "/v1/x?model=none", "/v1/x?model=%zz",
+                                      "/v1/realtime?model=org/a&model=tiny"})
     EXPECT_EQ(by_head(path), "no_route") << path;
   request.method = "OPTIONS";
   EXPECT_EQ(by_head("/v1/models/none"), "llama") << "a preflight is for all that a page may ask";

@@ -56,9 +56,10 @@ class AuthFilter final : public Filter {
 /// (model_not_allowed). No backend gets the credential.
 ///
 /// Thread: one worker's. REQUIRES: what is passed outlives it.
-class AdmissionFilter final : public Filter {
+class AuthorizationFilter final : public Filter {
  public:
-  AdmissionFilter(const AuthFilter& auth, const AccessRules& rules) : auth_(auth), rules_(rules) {}
+  AuthorizationFilter(const AuthFilter& auth, const AccessRules& rules)
+      : auth_(auth), rules_(rules) {}
 
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 

@@ -45,8 +45,11 @@ struct InferenceRequest {
   bool stream = false;    ///< the client asks for a stream of events
   /// True if the client asks for usage at the end of the stream (OpenAI's `stream_options`).
   bool include_usage = false;
-  std::string model;                        ///< empty: none was given
-  bool model_mistyped = false;              ///< it was given, but not as a string
+  std::string model;            ///< empty: none was given
+  bool model_mistyped = false;  ///< it was given, but not as a string
+  /// True if the body has a member in which some servers read another model: `model` in other
+  /// letters (Go), an adapter (SGLang's `lora_path`).
+  bool model_disputed = false;
   std::optional<std::uint32_t> max_tokens;  ///< the most that it may generate, for each choice
   std::uint32_t choices = 1;                ///< OpenAI's `n`
   std::uint64_t prompt_bytes = 0;           ///< text of the prompt in UTF-8, without JSON's escapes

@@ -51,7 +51,7 @@ bool needs_body(InferenceApi api);
 /// /v2/models/M/... and /v2/repository/models/M/load (KServe v2). `path` is normalised. Empty:
 /// none.
 std::string model_in_path(std::string_view method, std::string_view path);
-/// The `model` in the query of a target, as of /v1/realtime. Empty: none.
+/// The `model` in the query of a target, as of /v1/realtime. Empty: none, or several that differ.
 std::string model_in_query(std::string_view target);
 
 /// Reads one body. Bytes may be cut anywhere; nothing is kept of them but what InferenceRequest
