@@ -602,6 +602,16 @@ void each_key(Of<TokenIssuerConfig>, const auto& visit) {
             "The claim that names the tenant, or lists several of which the first one in the file "
             "counts; a dot leads into an object, as in `realm_access.team`."},
         &T::tenant_claim, TextForm{"a claim", check_not_empty});
+  visit(Key{"models_claim",
+            "The claim that says which models its holder may use: a list of names and globs, or "
+            "words with blanks between them. Tokens without it may use what their tenant may.",
+            "none"},
+        &T::models_claim, TextForm{"a claim", check_not_empty});
+  visit(Key{"type",
+            "What the header of tokens has as `typ`, such as `at+jwt`, so that those for other "
+            "uses do not count.",
+            "any"},
+        &T::type, TextForm{"a type", check_not_empty});
   visit(Key{"leeway", "By how much the issuer's clock may differ."}, &T::leeway,
         DurationForm{0ms, 10min});
 }

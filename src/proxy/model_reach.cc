@@ -46,6 +46,10 @@ bool has(const Fields& fields, std::string_view authority, std::string_view name
 
 bool may_limit_models(const Config& config) {
   return config.auth && (!config.auth->keys.file.empty() ||
+                         std::ranges::any_of(config.auth->jwt,
+                                             [](const TokenIssuerConfig& each) {
+                                               return !each.models_claim.empty();
+                                             }) ||
                          std::ranges::any_of(config.tenants, [](const TenantConfig& each) {
                            return !each.models.empty();
                          }));

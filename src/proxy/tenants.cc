@@ -14,6 +14,8 @@
 namespace evenkeel {
 namespace {
 
+using Models = std::vector<std::string>;
+
 constexpr std::size_t max_seen_keys = 1024;
 
 /// Nothing if there are several: the first may be the client's own.
@@ -95,9 +97,8 @@ void Tenants::identify(Request& request) {
     identified = *named;
   } else if (const Credential* const credential = credential_of(request)) {
     identified = *credential->tenant;
-    identified.by_token = credential->key == nullptr;
-    identified.key = credential->key;
-    if (credential->key != nullptr) keep_too(request.info.plan, keys_);
+    identified.key = credential->key.get();
+    keep_too(request.info.plan, credential->key);
   } else {
     identified = none;
   }
@@ -166,7 +167,7 @@ const Tenants::Credential& Tenants::find(std::string_view key) {
 Tenants::Credential Tenants::look_up(std::string_view key) const {
   const KeyTable::Key* const found = keys_->find(sha256(key));
   if (found == nullptr) return issuers_ != nullptr && is_token(key) ? of_token(key) : Credential();
-  Credential credential{.key = found, .tenant = of_keys_[found->tenant]};
+  Credential credential{.key = {keys_, found}, .tenant = of_keys_[found->tenant]};
   if (found->expires)
     credential.expires = static_cast<double>(found->expires->time_since_epoch().count());
   return credential;
@@ -182,7 +183,14 @@ Tenants::Credential Tenants::of_token(std::string_view token) const {
   }
   for (const std::string& name : claims->tenants) {
     const auto found = tenants_.find(name);
-    if (found != tenants_.end()) return {.tenant = &found->second, .expires = claims->expires};
+    if (found == tenants_.end()) continue;
+    auto key =
+        std::make_shared<ApiKey>(ApiKey{.id = key_id_of(sha256(name + "\n" + claims->subject)),
+                                        .name = claims->subject,
+                                        .models = claims->models.value_or(Models())});
+    // An empty list allows none.
+    if (claims->models && key->models.empty()) key->models.emplace_back();
+    return {.key = std::move(key), .tenant = &found->second, .expires = claims->expires};
   }
   return {};
 }

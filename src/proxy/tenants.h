@@ -52,7 +52,7 @@ class Tenants {
   static constexpr double undecided = -1;  // to be verified again: it is not valid yet
   /// What is known of an API key or a token.
   struct Credential {
-    const KeyTable::Key* key = nullptr;     // null: it is none of the table
+    std::shared_ptr<const ApiKey> key;      // null: it is none
     const RequestTenant* tenant = nullptr;  // null: none of the file
     double expires = never_expires;         // seconds since 1970, or `expired` or `undecided`
   };

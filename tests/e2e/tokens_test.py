@@ -103,6 +103,26 @@ class Tokens(ReloadCase):
         self.assertEqual(self.ask(token).status, 200)
         self.eventually(lambda: self.ask(token).status == 401, "the end of the token")
 
+    def test_say_which_models_their_holder_may_use(self):
+        self.guarded(models_claim="models", type="at+jwt")
+
+        def ask(model, **claims):
+            token = self.token(headers={"typ": "at+jwt"}, **claims)
+            return exchange(self.served.address, "POST", "/v1/chat/completions",
+                            [("authorization", f"Bearer {token}"), ("content-type", "application/json")],
+                            json.dumps({"model": model, "messages": []}).encode()).status
+
+        self.assertEqual([ask("llama-8b", models=["llama-*"]), ask("qwen", models=["llama-*"]), ask("qwen", models=[]),
+                          ask("qwen", models="tiny qwen"), ask("qwen")], [200, 403, 403, 200, 200])
+        self.assertEqual(self.ask(self.token()).status, 401)  # its `typ` is JWT
+
+    def test_count_as_one_key_for_each_subject(self):
+        self.guarded()
+        self.config["rate_limits"] = [{"by": "key", "requests": "1/day"}]
+        self.reload()
+        statuses = [self.ask(self.token(sub=subject)).status for subject in ("ann", "ann", "ben", "ben")]
+        self.assertEqual(statuses, [200, 429, 200, 429])
+
     def test_follow_the_keys_of_a_reload(self):
         daemon = self.guarded()
         token = self.token()
@@ -118,7 +138,10 @@ class Tokens(ReloadCase):
 
     def test_need_keys_that_can_be_read(self):
         self.guarded()
-        for jwks, told in (("https://id.example.org/jwks", "not fetched"), ("/nonexistent/keys.json", "No such file")):
+        private = pathlib.Path(self.folder()) / "private.json"
+        private.write_text(json.dumps({"keys": [self.keys["ES256"].export(as_dict=True)]}))
+        for jwks, told in (("https://id.example.org/jwks", "not fetched"), ("/nonexistent/keys.json", "No such file"),
+                           (str(private), "private key")):
             self.config["auth"]["jwt"][0]["jwks"] = jwks
             self.assertIn(told, self.refused())
 

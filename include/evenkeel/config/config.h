@@ -605,7 +605,9 @@ struct TokenIssuerConfig {
   std::string issuer;                 // `iss`
   std::vector<std::string> audience;  // `aud` names one of them. Never empty
   std::string jwks;                   // file with the issuer's public keys
+  std::string type;                   // `typ` in the header, such as "at+jwt"; empty: any
   std::string tenant_claim = "tenant";
+  std::string models_claim;     // empty: tokens do not limit models
   milliseconds leeway{30'000};  // by which the issuer's clock may differ
 
   bool operator==(const TokenIssuerConfig&) const = default;

@@ -71,7 +71,6 @@ struct RequestTenant {
   double weight = 1;                          ///< its share of the engines' time
   std::optional<Priority> max_priority = {};  ///< of its requests; nothing: any
   const ApiKey* key = nullptr;                ///< by which it is known; null: by none
-  bool by_token = false;                      ///< a signed token names it
   /// The models that the tenant may use, names and globs. Null or empty: all.
   const std::vector<std::string>* models = nullptr;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -20,6 +21,9 @@ class TokenIssuers {
   /// Reads the files of keys; blocks. Errors name the file.
   static Result<std::shared_ptr<const TokenIssuers>> read(
       const std::vector<TokenIssuerConfig>& configs);
+
+  /// What is wrong with a file of keys; nothing: it can be read.
+  static std::optional<std::string> problem_of(const std::string& jwks);
 
   /// What a token says, by the rules of the issuer that it claims; `expires` with its leeway.
   /// `now`: seconds since 1970. A signature takes 30 to 700 us.
