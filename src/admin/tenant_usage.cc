@@ -43,8 +43,9 @@ JsonValue::List limits_document(std::span<const Limit> limits, const LimitUse* u
   JsonValue::List documents;
   for (const Limit& limit : limits) {
     const bool is_rate = limit.unit != LimitUnit::concurrent;
-    const QuotaState state = is_rate ? use->quotas.look(limit.quota, 0, time)
-                                     : QuotaState{.used = use->quotas.inside(limit.quota.key)};
+    const QuotaState state =
+        is_rate ? use->quotas_of(limit.quota.key).look(limit.quota, 0, time)
+                : QuotaState{.used = use->quotas_of(limit.quota.key).inside(limit.quota.key)};
     const auto amount = static_cast<double>(limit.quota.rate.amount);
     JsonValue document;
     document.add("limit", text_of(limit));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <set>
 
 #include "evenkeel/base/client_key.h"
@@ -16,7 +17,12 @@ constexpr std::array<std::string_view, 5> units = {"requests", "tokens", "input_
                                                    "output_tokens", "concurrent"};
 constexpr std::array<std::string_view, 5> unit_texts = {"requests", "tokens", "tokens of prompts",
                                                         "tokens of outputs", "requests at a time"};
+constexpr std::array<std::string_view, 5> one_unit = {"request", "token", "token of prompts",
+                                                      "token of outputs", "request at a time"};
 constexpr std::array<std::string_view, 5> periods = {"second", "minute", "hour", "day", "month"};
+
+/// Keys of tenants' own limits have the highest bit, which tells the table that they are in.
+constexpr std::uint64_t tenant_bit = std::uint64_t{1} << 63;
 
 /// What a request with these tokens takes of a limit.
 std::uint64_t amount_of(LimitUnit unit, const TokenUse& tokens) {
@@ -40,6 +46,7 @@ std::uint64_t key_of(std::string_view owner, LimitUnit unit, LimitPeriod period)
 /// `owner` tells the limits of different tenants and rules apart.
 void add(std::vector<Limit>& limits, std::set<std::uint64_t>& keys, std::string_view owner,
          const std::string& subject, const LimitsConfig& config, std::uint32_t replicas) {
+  const bool is_tenants = subject.empty();
   const std::size_t first = limits.size();
   const auto add_rates = [&](LimitUnit unit, const std::vector<LimitRate>& rates) {
     for (const LimitRate& rate : rates) {
@@ -65,6 +72,7 @@ void add(std::vector<Limit>& limits, std::set<std::uint64_t>& keys, std::string_
     // Several limits of one owner that count the same have quotas of their own.
     std::uint64_t& key = limits[i].quota.key;
     while (!keys.insert(key).second) key = hash_of(key, 1);
+    key = is_tenants ? key | tenant_bit : key & ~tenant_bit;
     limits[i].local = limits[i].quota;
     limits[i].local.rate.amount =
         std::max<std::uint64_t>(limits[i].quota.rate.amount / replicas, 1);
@@ -81,21 +89,53 @@ Quota with_key(Quota quota, std::uint64_t key) {
   return quota;
 }
 
-/// A hash of what the request has of one kind; nothing: it lacks it.
-std::optional<std::uint64_t> subject_of(const std::string& kind, const Request& request) {
+LimitSubject subject_named(const std::string& name) {
   constexpr std::string_view header = "header:";
+  using Kind = LimitSubject::Kind;
+  if (name == "address") return {.kind = Kind::address, .header = {}};
+  if (name == "tenant") return {.kind = Kind::tenant, .header = {}};
+  if (name == "key") return {.kind = Kind::key, .header = {}};
+  if (name == "model") return {.kind = Kind::model, .header = {}};
+  return {.kind = Kind::header, .header = name.substr(header.size())};
+}
+
+/// A hash of what the request has of the subject; nothing: it lacks it.
+std::optional<std::uint64_t> subject_hash(const LimitSubject& subject, const Request& request) {
   const RequestIdentity& identity = request.info.identity;
-  if (kind == "address") return client_key(identity.client);
   std::string_view value;
-  if (kind == "tenant") value = identity.tenant.name;
-  if (kind == "key" && identity.tenant.key != nullptr) value = identity.tenant.key->id;
-  if (kind == "model") value = model_of(request);
-  if (kind.starts_with(header))
-    value = request.fields.value(kind.substr(header.size())).value_or(std::string_view());
+  switch (subject.kind) {
+    case LimitSubject::Kind::address: return client_key(identity.client);
+    case LimitSubject::Kind::tenant: value = identity.tenant.name; break;
+    case LimitSubject::Kind::key:
+      if (identity.tenant.key != nullptr) value = identity.tenant.key->id;
+      break;
+    case LimitSubject::Kind::model: value = model_of(request); break;
+    case LimitSubject::Kind::header:
+      value = request.fields.value(subject.header).value_or("");
+      break;
+  }
   return value.empty() ? std::nullopt : std::optional(hash_of(value));
 }
 
 }  // namespace
+
+QuotaTable& LimitUse::quotas_of(std::uint64_t key) {
+  return (key & tenant_bit) != 0 ? of_tenants : of_others;
+}
+const QuotaTable& LimitUse::quotas_of(std::uint64_t key) const {
+  return (key & tenant_bit) != 0 ? of_tenants : of_others;
+}
+
+std::vector<QuotaTable::Saved> LimitUse::saved(const QuotaTime& time) const {
+  std::vector<QuotaTable::Saved> all = of_tenants.saved(time);
+  const auto others = of_others.saved(time);
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+void LimitUse::restore(const std::vector<QuotaTable::Saved>& saved, const QuotaTime& time) {
+  for (const QuotaTable::Saved& each : saved) quotas_of(each.key).restore(each, time);
+}
 
 std::string_view to_string(LimitUnit unit) { return units[static_cast<std::size_t>(unit)]; }
 
@@ -104,8 +144,10 @@ bool counts_tokens(LimitUnit unit) {
 }
 
 std::string text_of(const Limit& limit) {
-  std::string text = std::to_string(limit.quota.rate.amount);
-  text.append(" ").append(unit_texts[static_cast<std::size_t>(limit.unit)]);
+  const std::uint64_t amount = limit.quota.rate.amount;
+  std::string text = std::to_string(amount);
+  text.append(" ").append(
+      (amount == 1 ? one_unit : unit_texts)[static_cast<std::size_t>(limit.unit)]);
   if (limit.unit != LimitUnit::concurrent)
     text.append(" per ").append(periods[static_cast<std::size_t>(limit.quota.rate.period)]);
   return limit.subject.empty() ? text : text + " " + limit.subject;
@@ -128,7 +170,8 @@ LimitTable::LimitTable(const Config& config) {
       subject.append(subject.empty() ? "for each " : " and ").append(kind);
     std::string owner = subject;
     for (const std::string& model : each.models) owner.append(" ").append(model);
-    Rule& rule = rules_.emplace_back(Rule{.by = each.by, .models = each.models, .limits = {}});
+    Rule& rule = rules_.emplace_back(Rule{.by = {}, .models = each.models, .limits = {}});
+    std::ranges::transform(each.by, std::back_inserter(rule.by), subject_named);
     add(rule.limits, keys, owner, subject, each, replicas);
   }
 }
@@ -143,14 +186,14 @@ std::size_t LimitTable::find(const Request& request, AppliedLimits& limits) cons
         rule.models, [&](const std::string& glob) { return matches_glob(glob, model); });
     if (!rule.models.empty() && !is_for_model) continue;
     std::uint64_t subjects = 0;
-    const bool has_all = std::ranges::all_of(rule.by, [&](const std::string& kind) {
-      const auto subject = subject_of(kind, request);
-      subjects = hash_of(subjects, subject.value_or(0));
-      return subject.has_value();
+    const bool has_all = std::ranges::all_of(rule.by, [&](const LimitSubject& subject) {
+      const auto hash = subject_hash(subject, request);
+      subjects = hash_of(subjects, hash.value_or(0));
+      return hash.has_value();
     });
     if (!has_all) continue;
     for (const Limit& limit : rule.limits)
-      limits[count++] = {.limit = &limit, .key = hash_of(limit.quota.key, subjects)};
+      limits[count++] = {.limit = &limit, .key = hash_of(limit.quota.key, subjects) & ~tenant_bit};
   }
   return count;
 }
@@ -224,10 +267,11 @@ std::optional<LimitRefusal> Reservation::take_one(std::size_t number, const Quot
   const auto [limit, key] = limits_[number];
   if (limit->unit == LimitUnit::concurrent) {
     const auto most = static_cast<std::uint32_t>(limit->local.rate.amount);
-    return judge(number, {.granted = use_.quotas.enter(key, most, time).has_value(),
+    return judge(number, {.granted = use_.quotas_of(key).enter(key, most, time).has_value(),
                           .retry_after = std::chrono::seconds(1)});
   }
-  return judge(number, use_.quotas.take(with_key(limit->local, key), asked_of(*limit), time));
+  return judge(number,
+               use_.quotas_of(key).take(with_key(limit->local, key), asked_of(*limit), time));
 }
 
 /// The store has answered. What it has granted counts here too, so that this replica knows what it
@@ -245,7 +289,7 @@ std::optional<LimitRefusal> Reservation::accept(const std::vector<std::size_t>& 
   for (const std::size_t number : numbers) {
     const auto [limit, key] = limits_[number];
     if ((held_ >> number & 1) == 0) continue;
-    use_.quotas.settle(with_key(limit->local, key), 0, asked_of(*limit), time, time);
+    use_.quotas_of(key).settle(with_key(limit->local, key), 0, asked_of(*limit), time, time);
   }
   return std::nullopt;
 }
@@ -276,13 +320,13 @@ void Reservation::release(const TokenUse& used, std::uint64_t requests, const Qu
     if ((held_ >> i & 1) == 0) continue;
     const auto [limit, key] = limits_[i];
     if (limit->unit == LimitUnit::concurrent) {
-      use_.quotas.leave(key);
+      use_.quotas_of(key).leave(key);
       continue;
     }
     const std::uint64_t taken = asked_of(*limit);
     const std::uint64_t spent =
         limit->unit == LimitUnit::requests ? requests : amount_of(limit->unit, used);
-    use_.quotas.settle(with_key(limit->local, key), taken, spent, taken_at_, time);
+    use_.quotas_of(key).settle(with_key(limit->local, key), taken, spent, taken_at_, time);
     if (store_ != nullptr) {
       settlements.push_back({.quota = with_key(limit->quota, key),
                              .taken = taken,

@@ -285,21 +285,19 @@ std::vector<QuotaTable::Saved> QuotaTable::saved(const QuotaTime& time) const {
   return saved;
 }
 
-void QuotaTable::restore(const std::vector<Saved>& saved, const QuotaTime& time) {
-  const std::int64_t now = nanoseconds_of(time.now);
-  const std::int64_t wall = wall_nanoseconds(now, time);
-  for (const Saved& each : saved) {
-    const Kind kind = kind_of_key(each.key);
-    std::int64_t value = each.value;
-    if (each.key == 0 || kind == Kind::count) continue;
-    if (kind == Kind::rate) {
-      if (value <= wall || value - wall > max_time) continue;
-      value = now + (value - wall);
-    } else if (value >> used_bits != CalendarPeriod(kind, time.wall).number) {
-      continue;
-    }
-    change(each.key, time, [value](std::int64_t present) { return std::max(present, value); });
+void QuotaTable::restore(const Saved& saved, const QuotaTime& time) {
+  const Kind kind = kind_of_key(saved.key);
+  std::int64_t value = saved.value;
+  if (saved.key == 0 || kind == Kind::count) return;
+  if (kind == Kind::rate) {
+    const std::int64_t now = nanoseconds_of(time.now);
+    const std::int64_t wall = wall_nanoseconds(now, time);
+    if (value <= wall || value - wall > max_time) return;
+    value = now + (value - wall);
+  } else if (value >> used_bits != CalendarPeriod(kind, time.wall).number) {
+    return;
   }
+  change(saved.key, time, [value](std::int64_t present) { return std::max(present, value); });
 }
 
 std::uint32_t QuotaTable::inside(std::uint64_t key) const {

@@ -227,10 +227,8 @@ Task<std::optional<RedisReply>> RedisClient::call(std::size_t script, Words word
   co_return std::move(waiting.reply);
 }
 
-bool RedisClient::tell(std::size_t script, const Words& words) {
-  if (!may_send()) return false;
-  send(script, words, {});
-  return true;
+void RedisClient::tell(std::size_t script, const Words& words) {
+  if (may_send()) send(script, words, {});
 }
 
 void RedisClient::deliver(RedisReply reply) {

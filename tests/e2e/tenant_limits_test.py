@@ -127,7 +127,7 @@ class TenantLimits(ReloadCase):
             self.assertEqual(stream.read_head().status, 200)
             self.assertTrue(entered.acquire(timeout=20))
             refused = self.ask()
-            self.assertIn("1 requests at a time", json.loads(refused.body)["error"]["message"])
+            self.assertIn("1 request at a time", json.loads(refused.body)["error"]["message"])
         self.served.wait_at_rest()
         with Stream.connect(self.served.address) as stream:
             stream.ask("POST", CHAT, [JSON, *bearer(KEY)], chat(stream=True, max_tokens=900))

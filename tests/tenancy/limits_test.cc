@@ -94,7 +94,7 @@ TEST(Reservation, ServesWhatIsBeyondALimitThatLowersThePriority) {
     EXPECT_FALSE(second.take({}, now()));
     EXPECT_TRUE(second.is_over());
   }
-  EXPECT_EQ(use.quotas.inside(table.of_tenant(2)[0].quota.key), 0U);
+  EXPECT_EQ(use.of_tenants.inside(table.of_tenant(2)[0].quota.key), 0U);
 }
 
 TEST(Reservation, ShowsTheLimitOfWhichLeastIsLeft) {
@@ -266,7 +266,7 @@ TEST(RateLimits, AreOfEachValueOfAHeader) {
   Reservation second(use, table, request);
   const auto refusal = second.take({}, now());
   ASSERT_TRUE(refusal);
-  EXPECT_EQ(text_of(*refusal->limit), "1 requests at a time for each header:x-user");
+  EXPECT_EQ(text_of(*refusal->limit), "1 request at a time for each header:x-user");
 }
 
 TEST(OutputEstimates, SettleWhereOneOutputInTwentyIsLonger) {

@@ -157,22 +157,24 @@ TEST(QuotaTable, ContinuesWithWhatAnotherProcessHasCounted) {
   // Its monotonic clock begins elsewhere.
   QuotaTable next(64);
   const auto later = [](Duration passed) { return QuotaTime{Instant(passed), at(passed).wall}; };
-  next.restore(saved, later(seconds(20)));
+  for (const auto& each : saved) next.restore(each, later(seconds(20)));
   EXPECT_EQ(next.look(rate, 0, later(seconds(20))).remaining, 20U);
   EXPECT_EQ(next.look(day, 0, later(seconds(20))).remaining, 30U);
   EXPECT_EQ(next.look(month, 0, later(seconds(20))).remaining, 20U);
   EXPECT_EQ(next.inside(5), 0U);
 
   QuotaTable much_later(64);
-  much_later.restore(saved, later(days(1)));
+  for (const auto& each : saved) much_later.restore(each, later(days(1)));
   EXPECT_TRUE(much_later.saved(later(days(1))).empty());
 }
 
 TEST(QuotaTable, IgnoresWhatNoProcessCanHaveSaved) {
   QuotaTable table(64);
   constexpr std::int64_t max = std::numeric_limits<std::int64_t>::max();
-  for (std::uint64_t key = 0; key < 16; ++key)
-    table.restore({{.key = key, .value = max}, {.key = key, .value = -max}}, at({}));
+  for (std::uint64_t key = 0; key < 16; ++key) {
+    table.restore({.key = key, .value = max}, at({}));
+    table.restore({.key = key, .value = -max}, at({}));
+  }
   EXPECT_TRUE(table.saved(at({})).empty());
 }
 

@@ -44,6 +44,13 @@ struct AppliedLimit {
 };
 using AppliedLimits = std::array<AppliedLimit, max_limits_of_request>;
 
+/// What a limit goes by.
+struct LimitSubject {
+  enum class Kind : std::uint8_t { tenant, key, model, address, header };
+  Kind kind = Kind::tenant;
+  std::string header;  ///< its name
+};
+
 /// The limits that a file names. Immutable.
 class LimitTable {
  public:
@@ -60,7 +67,7 @@ class LimitTable {
  private:
   /// An entry of `rate_limits`.
   struct Rule {
-    std::vector<std::string> by;
+    std::vector<LimitSubject> by;
     std::vector<std::string> models;
     std::vector<Limit> limits;
   };
@@ -70,12 +77,19 @@ class LimitTable {
   std::vector<Rule> rules_;
 };
 
-/// What all workers, and all versions of the file, know of the use of limits.
+/// What all workers, and all versions of the file, know of the use of limits. Tenants' own limits
+/// have a table of their own, which clients cannot fill.
 struct LimitUse {
-  static constexpr std::size_t max_quotas = 65536;  // 1 MiB
-
-  QuotaTable quotas{max_quotas};
+  QuotaTable of_tenants{16 * 1024};  // 256 KiB
+  QuotaTable of_others{64 * 1024};   // 1 MiB
   OutputEstimates outputs;
+
+  /// The table of a limit, by its key.
+  QuotaTable& quotas_of(std::uint64_t key);
+  const QuotaTable& quotas_of(std::uint64_t key) const;
+
+  std::vector<QuotaTable::Saved> saved(const QuotaTime& time) const;
+  void restore(const std::vector<QuotaTable::Saved>& saved, const QuotaTime& time);
 };
 
 /// The tokens of a request.

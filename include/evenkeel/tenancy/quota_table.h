@@ -97,7 +97,7 @@ class QuotaTable {
   };
   std::vector<Saved> saved(const QuotaTime& time) const;
   /// Continues with it. What is over by now, or cannot be, is ignored.
-  void restore(const std::vector<Saved>& saved, const QuotaTime& time);
+  void restore(const Saved& saved, const QuotaTime& time);
 
   /// How many are counted.
   std::uint32_t inside(std::uint64_t key) const;

@@ -75,8 +75,8 @@ class RedisClient {
   };
   /// Calls a script by its number. Nothing: no reply in time, or an error.
   Task<std::optional<RedisReply>> call(std::size_t script, Words words, Undo undo);
-  /// Calls it without waiting for the reply. False: there is no connection.
-  bool tell(std::size_t script, const Words& words);
+  /// Calls it without waiting for the reply; does nothing where there is no connection.
+  void tell(std::size_t script, const Words& words);
 
  private:
   struct Call;
