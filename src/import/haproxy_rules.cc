@@ -82,11 +82,12 @@ bool add_redirects(const HaproxyLine& line, const std::vector<RouteMatch>& match
   });
   if (has_options) return false;
   const std::string_view kind = *(word + 1);
+  const bool keeps_query = std::ranges::find(line.words, "keep-query") != line.words.end();
   const auto code = parse_count(behind(line, "code"));
   std::vector<HaproxyUse> uses;
   for (const RouteMatch& match : matches) {
     auto redirect = haproxy_redirect(kind, behind(line, kind), static_cast<int>(code.value_or(302)),
-                                     match.path);
+                                     keeps_query, match.path);
     if (!redirect) return false;
     uses.push_back({.match = match, .line = line.line, .redirect = std::move(redirect)});
   }

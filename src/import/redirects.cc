@@ -37,6 +37,14 @@ bool cut(std::string_view& text, std::string_view end) {
   return true;
 }
 
+/// A target that requests do not add their query to.
+std::string without_query(std::string_view target) {
+  const std::size_t scheme_end = target.find("://");
+  const bool has_path =
+      scheme_end == target.npos || target.find('/', scheme_end + 3) != target.npos;
+  return std::string(target).append(has_path ? "?" : "/?");
+}
+
 std::optional<RedirectConfig> checked(std::optional<std::string> to, int status) {
   if (!to || !redirects(status)) return std::nullopt;
   return RedirectConfig{.to = std::move(*to), .status = status};
@@ -68,17 +76,18 @@ std::optional<RedirectConfig> nginx_redirect(std::string_view url, int status,
     text.replace(at, with_port.size(), "$host");
   std::string_view base = text;
   const bool is_whole = cut(base, "$request_uri") || cut(base, "$uri$is_args$args");
-  if (!is_whole && !cut(base, "$is_args$args")) cut(base, "?$args");
+  const bool keeps_query = is_whole || cut(base, "$is_args$args") || cut(base, "?$args");
   if (is_whole && base.find('/', base.find("://") + 3) != base.npos) return std::nullopt;
   if (!is_target(base)) return std::nullopt;
-  return checked(is_whole ? with_whole_path(std::string(base), path) : std::string(base), status);
+  if (is_whole) return checked(with_whole_path(std::string(base), path), status);
+  return checked(keeps_query ? std::string(base) : without_query(base), status);
 }
 
 std::optional<RedirectConfig> haproxy_redirect(std::string_view kind, std::string_view url,
-                                               int code, std::string_view path) {
+                                               int code, bool keeps_query, std::string_view path) {
   // `%[path]` and `%%`: made of the request.
   if (!is_target(url) || url.find_first_of("$%") != url.npos) return std::nullopt;
-  if (kind == "location") return checked(std::string(url), code);
+  if (kind == "location") return checked(keeps_query ? std::string(url) : without_query(url), code);
   if (kind != "prefix") return std::nullopt;
   while (cut(url, "/")) {
   }

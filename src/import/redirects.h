@@ -15,9 +15,9 @@ namespace evenkeel::import {
 std::optional<RedirectConfig> nginx_redirect(std::string_view url, int status,
                                              std::string_view path);
 
-/// `redirect location URL` and `redirect prefix URL` of HAProxy; `code`: what follows that word.
-/// Nothing: the URL is made of the request.
+/// `redirect location URL` and `redirect prefix URL` of HAProxy; `code`: what follows that word;
+/// `keeps_query` is a location's. Nothing: the URL is made of the request.
 std::optional<RedirectConfig> haproxy_redirect(std::string_view kind, std::string_view url,
-                                               int code, std::string_view path);
+                                               int code, bool keeps_query, std::string_view path);
 
 }  // namespace evenkeel::import

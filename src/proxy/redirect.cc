@@ -38,6 +38,7 @@ Redirect::Redirect(const RouteConfig& route)
       keeps_rest_(base_.ends_with(open_end)),
       keeps_query_(base_.find('?') == std::string::npos) {
   if (keeps_rest_) base_.resize(base_.size() - open_end.size());
+  if (base_.ends_with('?')) base_.pop_back();
   const std::size_t host = base_.find(clients_host);
   if (host == std::string::npos) return;
   before_host_ = base_.substr(0, host);

@@ -469,7 +469,7 @@ TEST(ImportNginx, RedirectsWhereItsUrlsCanBeSaid) {
             "/old/** -> 301 https://b.test/old/**");
   EXPECT_EQ(kept("location /old/ { return 308 https://$host$request_uri; }"),
             "/old/** -> 308 https://$host/old/**");
-  EXPECT_EQ(kept("location = /old { return 302 /new; }"), "/old -> 302 /new");
+  EXPECT_EQ(kept("location = /old { return 302 /new; }"), "/old -> 302 /new?");
   EXPECT_EQ(kept("location = /old { return https://b.test/new$is_args$args; }"),
             "/old -> 302 https://b.test/new");
   EXPECT_EQ(kept("location /old/ { return 301 $scheme://b.test/; }"), "/old/** = 501");
@@ -482,6 +482,8 @@ TEST(ImportHaproxy, RedirectsWhereItsUrlsCanBeSaid) {
         .front();
   };
   EXPECT_EQ(kept("http-request redirect location https://b.test/x code 301 if { path /old }"),
+            "/old -> 301 https://b.test/x?");
+  EXPECT_EQ(kept("redirect location https://b.test/x code 301 keep-query if { path /old }"),
             "/old -> 301 https://b.test/x");
   EXPECT_EQ(kept("redirect prefix https://b.test if { path_beg /old/ }"),
             "/old/** -> 302 https://b.test/old/**");

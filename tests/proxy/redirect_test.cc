@@ -24,6 +24,7 @@ TEST(Redirect, LeadsToAUrlAndKeepsTheQuery) {
   EXPECT_EQ(location("/old/**", "https://b.test/", "/old/x?y=z"), "https://b.test/?y=z");
   EXPECT_EQ(location("/old", "/new", "/old"), "/new");
   EXPECT_EQ(location("/old", "/new?a=b", "/old?c=d"), "/new?a=b");
+  EXPECT_EQ(location("/old", "/new?", "/old?c=d"), "/new");
 }
 
 TEST(Redirect, PutsTheRestOfThePathAtItsEnd) {

@@ -77,7 +77,9 @@ class QuotaTable {
   /// Takes this amount, if so much is left.
   QuotaState take(const Quota& quota, std::uint64_t amount, const QuotaTime& time);
   /// Corrects an amount that was taken before by what it turned out to be: may exceed the quota,
-  /// and never leaves more than all of it. What was taken yesterday is not given back today.
+  /// and never leaves more than all of it. What was taken yesterday is not given back today. Of a
+  /// rate, part of what is given back has flowed back since it was taken: beyond the burst, at most
+  /// what was taken and not used may so be granted at once, but no more in the long run.
   void settle(const Quota& quota, std::uint64_t taken, std::uint64_t used,
               const QuotaTime& taken_at, const QuotaTime& time);
   /// What a request of this amount would get.
