@@ -1,5 +1,8 @@
 #include "import/litellm.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <map>
@@ -11,6 +14,7 @@
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/utf8.h"
 #include "evenkeel/config/foreign.h"
+#include "evenkeel/net/sha256.h"
 #include "import/draft.h"
 
 namespace evenkeel::import {
@@ -25,9 +29,9 @@ constexpr std::pair<std::string_view, std::string_view> providers[] = {
     {"custom_openai", "auto"}, {"openai_like", "auto"}, {"text-completion-openai", "auto"},
     {"litellm_proxy", "auto"}, {"lm_studio", "auto"},   {"llamafile", "llamacpp"}};
 
-/// General settings by which clients need keys or addresses.
-constexpr std::string_view key_checks[] = {"master_key", "custom_auth", "enable_jwt_auth",
-                                           "enable_oauth2_auth", "allowed_ips"};
+/// General settings that let in some clients only, and that are not read.
+constexpr std::string_view other_checks[] = {"custom_auth", "enable_jwt_auth", "enable_oauth2_auth",
+                                             "allowed_ips"};
 
 constexpr std::size_t max_model = 256;
 
@@ -82,7 +86,8 @@ class LitellmImport {
   Group& group_of(const std::string& name, const Deployment& deployment, int line);
   PoolConfig& pool_named(const std::string& name);
   void read_router();
-  bool checks_keys();
+  bool read_access();
+  bool read_master_key(const Tree& general);
   void read_strategy(const Tree& router);
   void read_fallbacks(const Tree& settings);
   void add_fallback(const std::string& from, const std::string& to, int line);
@@ -108,7 +113,7 @@ Import LitellmImport::run() {
   read_router();
   add_routes();
   ListenerConfig& listener = draft_.config.listeners.emplace_back();
-  listener.address = {checks_keys() ? "127.0.0.1" : "0.0.0.0", 4000};
+  listener.address = {read_access() ? "0.0.0.0" : "127.0.0.1", 4000};
   if (!draft_.config.pools.empty()) {
     draft_.note(0, "requests are not translated between APIs: each server must speak its clients'");
   }
@@ -159,20 +164,39 @@ std::optional<Deployment> LitellmImport::deployment_of(const Tree& params, int l
   return found;
 }
 
-/// True if the file asks clients for keys, which evenkeel does not.
-bool LitellmImport::checks_keys() {
-  const Tree* general = value_at(root_, "general_settings");
-  bool checks = false;
-  for (std::size_t at = 0; general != nullptr && at < general->keys.size(); ++at) {
-    const Tree::Key& key = general->keys[at];
-    if (std::ranges::find(key_checks, key.name) == std::end(key_checks)) continue;
-    checks = true;
+/// Lets in who has the master key. False: there is one, but not in the file.
+bool LitellmImport::read_master_key(const Tree& general) {
+  const Tree* const value = value_at(general, "master_key");
+  if (value == nullptr) return true;
+  const std::string& key = value->scalar;
+  if (key.empty() || key.starts_with("os.environ/")) return false;
+  draft_.config.tenants.push_back(
+      {.name = "master", .keys_sha256 = {fmt::format("{:02x}", fmt::join(sha256(key), ""))}});
+  draft_.config.auth.emplace();
+  draft_.note(value->mark.line,
+              "general_settings: master_key became the key of tenant master; keys in LiteLLM's "
+              "database are not read: `evenkeel key create` makes others");
+  return true;
+}
+
+/// Reads which clients the file lets in. False: it lets in some only, and nothing of ours does.
+bool LitellmImport::read_access() {
+  const Tree* const general = value_at(root_, "general_settings");
+  if (general == nullptr) return true;
+  const auto refuse = [&](const Tree::Key& key) {
     draft_.warn(key.mark.line,
                 "general_settings: " + key.name +
-                    ": evenkeel asks clients for no key, so this listens on 127.0.0.1 only; let "
-                    "the servers check keys (`--api-key`) before you change `address`");
+                    " is not read, so this listens on 127.0.0.1 only: say in `auth` and `tenants` "
+                    "who may ask before you change `address`");
+  };
+  bool is_complete = read_master_key(*general);
+  for (const Tree::Key& key : general->keys) {
+    const bool is_read = key.name != "master_key" || is_complete;
+    if (is_read && std::ranges::find(other_checks, key.name) == std::end(other_checks)) continue;
+    refuse(key);
+    is_complete = false;
   }
-  return checks;
+  return is_complete;
 }
 
 PoolConfig& LitellmImport::pool_named(const std::string& name) {

@@ -564,11 +564,28 @@ litellm_settings: {request_timeout: 30}
   EXPECT_EQ(to_string(config.listeners[0].address), "0.0.0.0:4000");
 }
 
-TEST(ImportLitellm, ListensOnThisMachineWhereTheFileAsksForKeys) {
-  const Import result = import_config(ImportFormat::litellm, sample(ImportFormat::litellm));
-  EXPECT_EQ(to_string(result.config->listeners[0].address), "127.0.0.1:4000");
-  EXPECT_THAT(result.notes, Contains(testing::AllOf(Field(&ImportNote::opens, true),
-                                                    Field(&ImportNote::line, 45))));
+TEST(ImportLitellm, TheMasterKeyIsThatOfATenant) {
+  const Config config = imported(ImportFormat::litellm, sample(ImportFormat::litellm));
+  EXPECT_TRUE(config.auth.has_value());
+  ASSERT_EQ(config.tenants.size(), 1U);
+  EXPECT_EQ(config.tenants[0].name, "master");
+  // printf %s sk-very-secret | sha256sum
+  EXPECT_THAT(config.tenants[0].keys_sha256,
+              ElementsAre("e7f15906532b67bd6092bc956bd77b16e621e812dc0ec0479544b370334d6b37"));
+  EXPECT_EQ(to_string(config.listeners[0].address), "0.0.0.0:4000");
+}
+
+TEST(ImportLitellm, ListensOnThisMachineWhereItCannotTellWhoMayAsk) {
+  const std::string models =
+      "model_list: [{model_name: a, litellm_params: {model: vllm/a, api_base: http://a:1}}]\n";
+  for (const std::string setting :
+       {"master_key: os.environ/KEY", "master_key: sk-1\n  allowed_ips: [10.0.0.1]"}) {
+    const Import result =
+        import_config(ImportFormat::litellm, models + "general_settings:\n  " + setting + "\n");
+    ASSERT_TRUE(result.config) << result.error.text;
+    EXPECT_EQ(to_string(result.config->listeners[0].address), "127.0.0.1:4000") << setting;
+    EXPECT_THAT(result.notes, Contains(Field(&ImportNote::opens, true))) << setting;
+  }
 }
 
 TEST(ImportLitellm, ProvidersOwnApisAreAnError) {
