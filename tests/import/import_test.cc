@@ -192,7 +192,7 @@ TEST(ImportNginx, AnswersInPlaceOfWhatItLeavesOut) {
     })");
   EXPECT_THAT(routes(config), ElementsAre("/health = 200", "/admin/** = 403", " = 501",
                                           "/metrics/** = 403", "/embed/** = 501", "/.git/** = 403",
-                                          "/old/** -> 301 https://b.com", " > a"));
+                                          "/old/** -> 301 https://b.com/?", " > a"));
   EXPECT_EQ(config.routes[0].respond->body, "ok");
   const Config plain = imported(ImportFormat::nginx, R"(
     server { listen 80;
@@ -206,7 +206,7 @@ TEST(ImportNginx, AnswersInPlaceOfWhatItLeavesOut) {
     })");
   EXPECT_THAT(routes(plain),
               ElementsAre("/v1/private/** = 403", "/metrics/** = 403", "/embed/** = 501",
-                          "/.git/** = 403", "/old/** -> 301 https://b.com", "/v1/** > a", " > a"));
+                          "/.git/** = 403", "/old/** -> 301 https://b.com/?", "/v1/** > a", " > a"));
 }
 
 TEST(ImportNginx, ClosesWhatAccessRulesProtect) {
