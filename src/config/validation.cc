@@ -331,6 +331,36 @@ void warn_of_exact_paths(const Config& config, ParseContext& context) {
   }
 }
 
+// The field by which requests tell their session; empty: none does.
+std::string_view field_of_session(std::string_view source) {
+  constexpr std::string_view header = "header:";
+  if (source.starts_with("cookie")) return "cookie";
+  return source.starts_with(header) ? source.substr(header.size()) : std::string_view();
+}
+
+// Routes change fields before their pool looks for sessions in them.
+void warn_of_lost_sessions(const Config& config, ParseContext& context) {
+  for (const auto& [path, route] : items_of("routes", config.routes)) {
+    const FieldEdits& edits = route.request_headers;
+    if (edits.empty()) continue;
+    for (const PoolConfig& pool : config.pools) {
+      const auto affinity = affinity_of(pool);
+      const bool is_target =
+          std::ranges::find(route.targets, pool.name, &RouteTarget::pool) != route.targets.end();
+      if (!affinity || !is_target) continue;
+      for (const std::string& source : affinity->by) {
+        const std::string field(field_of_session(source));
+        const bool is_removed = std::ranges::find(edits.remove, field) != edits.remove.end();
+        if (field.empty() || (!is_removed && !edits.set.contains(field))) continue;
+        context.warn(
+            path + ".request_headers",
+            fmt::format("changes '{}', by which the pool '{}' keeps sessions", field, pool.name),
+            "requests by this route have no session of the client");
+      }
+    }
+  }
+}
+
 void check_routes(const Config& config, ParseContext& context) {
   if (config.routes.empty()) {
     std::unordered_set<std::string> none;
@@ -355,6 +385,7 @@ void check_routes(const Config& config, ParseContext& context) {
   check_matches_and_redirects(config, context);
   check_reachability(config, context);
   warn_of_exact_paths(config, context);
+  warn_of_lost_sessions(config, context);
 }
 
 // ---- health checks and polls

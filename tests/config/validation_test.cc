@@ -77,6 +77,20 @@ TEST(ConfigValidation, WarnsOfEachPartOfASplitThatLacksTheModel) {
               ElementsAre(HasSubstr("'m' is none of the `models` of the pool 'b'")));
 }
 
+TEST(ConfigValidation, WarnsOfRoutesThatChangeWhatSessionsAreKeptBy) {
+  EXPECT_THAT(
+      warnings_of(models_file("affinity: {by: [cookie, 'header:X-Session']}",
+                              "affinity: {by: ['header:x-session']}",
+                              "  - {match: {path: /a}, pool: a, request_headers: {remove: "
+                              "[cookie, x-other]}}\n"
+                              "  - {pool: b, request_headers: {set: {x-session: s}, remove: "
+                              "cookie}}\n")),
+      ElementsAre(HasSubstr("routes[0].request_headers: changes 'cookie', by which the pool "
+                            "'a' keeps sessions"),
+                  HasSubstr("routes[1].request_headers: changes 'x-session', by which the "
+                            "pool 'b' keeps sessions")));
+}
+
 TEST(ConfigValidation, WarnsOfModelsThatAreListedTwice) {
   EXPECT_THAT(warnings_of(models_file("models: [m, n, m]", "models: [m]",
                                       "  - {match: {model: [n, n]}, pool: a}\n"
