@@ -1,5 +1,6 @@
 #include "evenkeel/base/hash.h"
 
+#define XXH_STATIC_LINKING_ONLY  // for the size of its state
 #include <xxhash.h>
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 // There if the library was built with it. XXH3_64bits is then the one for this CPU's vectors.
@@ -26,6 +27,34 @@ std::uint64_t hash_of(std::string_view bytes) { return XXH3_64bits(bytes.data(),
 
 WideHash wide_hash_of(std::string_view bytes, std::uint64_t seed) {
   const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed);
+  return {.low = hash.low64, .high = hash.high64};
+}
+
+namespace {
+
+XXH3_state_t* state_in(std::byte* memory) { return reinterpret_cast<XXH3_state_t*>(memory); }
+
+}  // namespace
+
+WideHasher::WideHasher(std::uint64_t seed) {
+  static_assert(sizeof(XXH3_state_t) <= sizeof state_ && alignof(XXH3_state_t) <= 64);
+  XXH3_INITSTATE(new (state_.data()) XXH3_state_t);
+  XXH3_128bits_reset_withSeed(state_in(state_.data()), seed);
+}
+
+void WideHasher::add(std::string_view bytes) {
+  XXH3_128bits_update(state_in(state_.data()), bytes.data(), bytes.size());
+}
+
+void WideHasher::add_text(std::string_view text) {
+  const std::uint64_t size = text.size();
+  add({reinterpret_cast<const char*>(&size), sizeof size});
+  add(text);
+}
+
+WideHash WideHasher::value() const {
+  const XXH128_hash_t hash =
+      XXH3_128bits_digest(reinterpret_cast<const XXH3_state_t*>(state_.data()));
   return {.low = hash.low64, .high = hash.high64};
 }
 

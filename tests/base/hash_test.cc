@@ -40,6 +40,26 @@ TEST(WideHash, DependsOnEachByteAndOnTheSeed) {
   }
 }
 
+TEST(WideHasher, HashesAsTheBytesInOnePiece) {
+  const std::string text = sample(5000);
+  for (const std::size_t piece : {1u, 7u, 1023u, 5000u}) {
+    WideHasher hasher(7);
+    for (std::size_t at = 0; at < text.size(); at += piece)
+      hasher.add(std::string_view(text).substr(at, piece));
+    EXPECT_EQ(hasher.value(), wide_hash_of(text, 7)) << piece;
+  }
+}
+
+TEST(WideHasher, TellsTextsFromTheirNeighbours) {
+  WideHasher one(7);
+  one.add_text("ab");
+  one.add_text("");
+  WideHasher other(7);
+  other.add_text("a");
+  other.add_text("b");
+  EXPECT_NE(one.value(), other.value());
+}
+
 TEST(BlockHash, DoesNotDependOnThePieces) {
   const std::string text = sample(5000);
   const Hashed whole = hash_in_pieces(text, text.size());

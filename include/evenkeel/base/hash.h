@@ -20,6 +20,22 @@ struct WideHash {
 };
 WideHash wide_hash_of(std::string_view bytes, std::uint64_t seed);
 
+/// A wide hash of a stream of bytes, which may come in any pieces.
+class WideHasher {
+ public:
+  explicit WideHasher(std::uint64_t seed);
+  WideHasher(const WideHasher&) = delete;
+  WideHasher& operator=(const WideHasher&) = delete;
+
+  void add(std::string_view bytes);
+  /// Adds a text that is told from what follows it.
+  void add_text(std::string_view text);
+  WideHash value() const;
+
+ private:
+  alignas(64) std::array<std::byte, 576> state_;  // NOLINT(*-member-init): of the library
+};
+
 /// A hash of two hashes, in this order.
 std::uint64_t hash_of(std::uint64_t first, std::uint64_t second);
 
