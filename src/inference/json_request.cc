@@ -42,6 +42,11 @@ bool is_captured(Slot slot) {
 
 bool is_of_prompt(Slot slot) { return is_prompt_text(slot) || slot == Slot::images; }
 
+/// True for a number such as 0.0 and -0e1, with a fraction or an exponent.
+bool is_zero(std::string_view number) {
+  return number.substr(0, number.find_first_of("eE")).find_first_of("123456789") == number.npos;
+}
+
 /// True if some servers read another model in the member.
 bool is_disputed(std::string_view key) {
   return (key != "model" && equals_ignore_case(key, "model")) || key == "lora_path";
@@ -316,6 +321,9 @@ void JsonRequest::on_number() {
   if (!number.integer && RequestFacts::is_integer(value_slot_)) {
     if (const auto whole = lax_integer(scanner_.text())) facts_.set(value_slot_, *whole);
     return;
+  }
+  if (value_slot_ == Slot::temperature) {
+    into_.zero_temperature = number.integer ? number.magnitude == 0 : is_zero(scanner_.text());
   }
   facts_.set(value_slot_, number);
   tensor_.set(value_slot_, number);

@@ -97,9 +97,13 @@ void RequestFacts::clear(Slot slot) {
     case Slot::conversation: into_.conversation_id.clear(); return;
     case Slot::vllm_xargs: return clear(Slot::xargs_session_id);
     case Slot::metadata: return clear(Slot::metadata_user);
-    case Slot::ollama_options: return clear(Slot::num_predict);
+    case Slot::temperature: into_.zero_temperature = false; return;
+    case Slot::seed: into_.has_seed = false; return;
+    case Slot::ollama_options:
     case Slot::sampling_params:
-    case Slot::tgi_parameters: return clear(Slot::max_new_tokens);
+    case Slot::tgi_parameters:
+      into_.zero_temperature = into_.has_seed = false;
+      return clear(slot == Slot::ollama_options ? Slot::num_predict : Slot::max_new_tokens);
     case Slot::sequence_start: into_.starts_sequence = false; return;
     case Slot::kserve_parameters: into_.starts_sequence = false; return clear(Slot::sequence_id);
     default: break;
@@ -147,6 +151,8 @@ void RequestFacts::set(Slot slot, const json::Number& number) {
     into_.choices = std::max<std::uint32_t>(1, count_of(number).value_or(1));
   } else if (slot == Slot::priority) {
     into_.priority = integer_of(number);
+  } else if (slot == Slot::seed) {
+    into_.has_seed = number.integer && !number.negative;  // llama.cpp: -1 is none
   } else if (slot == Slot::sequence_id && number.integer && !number.negative &&
              number.magnitude > 0) {  // Triton: 0 is no sequence
     set(slot, std::to_string(number.magnitude));

@@ -32,6 +32,8 @@ constexpr Member common_members[] = {
 };
 
 constexpr Member chat_members[] = {
+    {"temperature", temperature},
+    {"seed", seed},
     {"messages", messages},
     {"tools", tree, tools_section},
     {"functions", tree, tools_section},
@@ -40,6 +42,8 @@ constexpr Member chat_members[] = {
 };
 
 constexpr Member completion_members[] = {
+    {"temperature", temperature},
+    {"seed", seed},
     {"prompt", prompt},
     {"suffix", text},
     {"n_predict", n_predict},
@@ -54,6 +58,8 @@ constexpr Member completion_members[] = {
 };
 
 constexpr Member responses_members[] = {
+    {"temperature", temperature},
+    {"seed", seed},
     {"input", messages},
     {"instructions", content, system_section},
     {"tools", tree, tools_section},
@@ -69,10 +75,9 @@ constexpr Member embedding_members[] = {
 constexpr Member speech_members[] = {{"input", prompt}};
 
 constexpr Member anthropic_members[] = {
-    {"messages", messages},
-    {"system", content, system_section},
-    {"tools", tree, tools_section},
-    {"metadata", metadata},
+    {"temperature", temperature},   {"seed", seed},
+    {"messages", messages},         {"system", content, system_section},
+    {"tools", tree, tools_section}, {"metadata", metadata},
 };
 
 constexpr Member rerank_members[] = {
@@ -186,8 +191,12 @@ constexpr Member stream_options_members[] = {{"include_usage", include_usage}};
 constexpr Member xargs_members[] = {{"session_id", xargs_session_id}};
 constexpr Member conversation_members[] = {{"id", conversation}};
 constexpr Member metadata_members[] = {{"user_id", metadata_user}};
-constexpr Member ollama_options_members[] = {{"num_predict", num_predict}};
-constexpr Member new_tokens_members[] = {{"max_new_tokens", max_new_tokens}};
+constexpr Member ollama_options_members[] = {
+    {"num_predict", num_predict}, {"temperature", temperature}, {"seed", seed}};
+constexpr Member sampling_members[] = {{"max_new_tokens", max_new_tokens},
+                                       {"temperature", temperature},
+                                       {"seed", seed},
+                                       {"sampling_seed", seed}};  // SGLang
 constexpr Member kserve_parameters_members[] = {{"sequence_id", sequence_id},
                                                 {"sequence_start", sequence_start}};
 constexpr Member generate_parameters_members[] = {{"max_tokens", max_tokens},
@@ -213,7 +222,7 @@ std::span<const Member> members_of(Slot object) {
     case metadata: return metadata_members;
     case ollama_options: return ollama_options_members;
     case sampling_params:
-    case tgi_parameters: return new_tokens_members;
+    case tgi_parameters: return sampling_members;
     case kserve_parameters: return kserve_parameters_members;
     case generate_parameters: return generate_parameters_members;
     case tensor: return tensor_members;

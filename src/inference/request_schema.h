@@ -42,6 +42,9 @@ enum class Slot : std::uint8_t {
   previous_response,
   conversation,  ///< its id, or an object with that
 
+  temperature,
+  seed,
+
   // Objects with facts in them.
   stream_options,
   vllm_xargs,

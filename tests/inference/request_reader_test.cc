@@ -1,5 +1,6 @@
 #include "evenkeel/inference/request_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,6 +63,19 @@ TEST(RequestReader, GivesDefaultsWhereNothingIsSaid) {
   EXPECT_EQ(request.choices, 1u);
   EXPECT_EQ(request.conversation, 0u);
   EXPECT_TRUE(request.prefix_blocks.empty());
+}
+
+TEST(RequestReader, SaysWhetherTheAnswerCanBeTheSameEachTime) {
+  EXPECT_FALSE(chat(R"({"model":"m"})").zero_temperature);
+  for (const char* const zero : {"0", "0.0", "-0", "0e3", "0.00E-1"})
+    EXPECT_TRUE(chat(fmt::format(R"({{"temperature":{}}})", zero)).zero_temperature) << zero;
+  for (const char* const other : {"1", "-1", "10", "0.1", "1e-9", "null", "\"0\"", "false", "[0]"})
+    EXPECT_FALSE(chat(fmt::format(R"({{"temperature":{}}})", other)).zero_temperature) << other;
+  EXPECT_FALSE(chat(R"({"temperature":0,"temperature":1})").zero_temperature);
+  EXPECT_TRUE(chat(R"({"seed":0})").has_seed);
+  for (const char* const other : {"-1", "null", "1.5", "true"})
+    EXPECT_FALSE(chat(fmt::format(R"({{"seed":{}}})", other)).has_seed) << other;
+  EXPECT_FALSE(chat(R"({"tools":[{"temperature":0,"seed":1}]})").has_seed);
 }
 
 TEST(RequestReader, TellsWhereTheModelStands) {

@@ -52,6 +52,8 @@ struct InferenceRequest {
   bool model_disputed = false;
   std::optional<std::uint32_t> max_tokens;  ///< the most that it may generate, for each choice
   std::uint32_t choices = 1;                ///< OpenAI's `n`
+  bool zero_temperature = false;            ///< the likeliest token is asked for, each time
+  bool has_seed = false;                    ///< its choice of tokens can be repeated
   std::uint64_t prompt_bytes = 0;           ///< text of the prompt in UTF-8, without JSON's escapes
   std::uint64_t prompt_tokens = 0;          ///< of the part that was given as token ids
   std::uint32_t images = 0;                 ///< their data does not count as text
@@ -154,6 +156,8 @@ struct InferenceInfo : Pooled {
   /// habit.
   bool keeps_null_usage = false;
   bool wants_id = false;  ///< true if the id of the response is read
+  /// True if the response has been read, or is not to be: it costs no backend anything.
+  bool is_observed = false;
   /// The name of the model that backends get, of the pool that has the request; empty: as the
   /// client gave it. Valid as long as the plan.
   std::string_view served_model;
