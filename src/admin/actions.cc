@@ -16,6 +16,7 @@
 #include "evenkeel/config/address.h"
 #include "evenkeel/config/spelling.h"
 #include "evenkeel/json/value.h"
+#include "evenkeel/pool/answer_cache.h"
 
 namespace evenkeel {
 namespace {
@@ -267,6 +268,32 @@ AdminReply AdminActions::backend_reply(const BackendCall& call) {
   events_.update(view, std::chrono::system_clock::now());
   return json_reply(200, json_text(backend_document(view, events_.states(), positions[0].pool,
                                                     positions[0].backend)));
+}
+
+AdminReply AdminActions::purge_answers(const AdminRequest& request) const {
+  const auto pool_set = runtime_.status->snapshot()->pool_set;
+  const auto wanted = request.parameter("pool");
+  std::vector<std::string_view> keeping;
+  std::uint64_t dropped = 0;
+  bool found = !wanted;
+  for (const PoolSet::PoolEntry& pool : pool_set->pools()) {
+    const auto& answers = pool.state->answers();
+    if (answers == nullptr) continue;
+    const std::string_view name = pool.state->config().name;
+    keeping.push_back(name);
+    if (wanted && name != *wanted) continue;
+    found = true;
+    dropped += answers->clear();
+  }
+  if (!found) {
+    return error_reply(404, fmt::format("there is no pool '{}' with `cache`{}", *wanted,
+                                        did_you_mean(*wanted, keeping)));
+  }
+  log::admin.record(fmt::format("{}: {} kept answers dropped by {}",
+                                wanted ? "pool " + *wanted : "all pools", dropped, request.client));
+  JsonValue document;
+  document.add("dropped", dropped);
+  return json_reply(200, json_text(document));
 }
 
 Awaitable<AdminReply> AdminActions::reload() {

@@ -44,6 +44,10 @@ class AdminActions {
   /// 200 with the status, or 422 with the reason.
   Awaitable<AdminReply> upgrade();
 
+  /// Drops the answers that pools keep, `?pool=NAME`: those of one; `{"dropped": N}`. 404: there is
+  /// no such pool, or it keeps none.
+  AdminReply purge_answers(const AdminRequest& request) const;
+
   /// What a reload of the request's body (empty: of the daemon's file) would refuse or change;
   /// changes nothing. `authorized`: the request carries the token. 429 while another preview is in
   /// progress.

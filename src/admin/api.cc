@@ -46,6 +46,7 @@ enum class AdminEndpoint : std::uint8_t {
   plain_page,
   reload,
   upgrade,
+  purge,
   check,
   log_levels,
   set_log_levels,
@@ -61,7 +62,7 @@ constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop tha
 constexpr Duration state_update_interval = std::chrono::milliseconds(250);
 constexpr Duration max_snapshot_age = LiveFeed::interval;
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 22> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 23> endpoints = {
     {{"/", AdminEndpoint::index},
      {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
@@ -72,6 +73,7 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 22> endpoints =
      {"/api/v1/requests/recent", AdminEndpoint::recent_requests},
      {"/api/v1/reload", AdminEndpoint::reload},
      {"/api/v1/upgrade", AdminEndpoint::upgrade},
+     {"/api/v1/cache/purge", AdminEndpoint::purge},
      {"/api/v1/check", AdminEndpoint::check},
      {"/api/v1/log", AdminEndpoint::log_levels},
      {"/api/v1/live", AdminEndpoint::live},
@@ -108,6 +110,7 @@ GET  /api/v1/config                the configuration in use, and what the last r
 GET  /api/v1/access                whether this client may make changes
 GET  /ui/                          the live page; /ui/plain is a table without script
 POST /api/v1/backends/ID/drain     no new requests for a backend; also ID/undrain and ID/weight
+POST /api/v1/cache/purge           drops the answers that pools keep; ?pool=NAME: those of one
 POST /api/v1/check                 what a reload would refuse or change
 POST /api/v1/reload                reads the configuration again
 GET  /api/v1/log                   the level of each subsystem of the daemon's log
@@ -126,7 +129,7 @@ constexpr std::string_view decisions_prefix = "/api/v1/decisions/";
 bool is_post(AdminEndpoint endpoint) {
   return endpoint == AdminEndpoint::backend_action || endpoint == AdminEndpoint::reload ||
          endpoint == AdminEndpoint::upgrade || endpoint == AdminEndpoint::check ||
-         endpoint == AdminEndpoint::set_log_levels;
+         endpoint == AdminEndpoint::set_log_levels || endpoint == AdminEndpoint::purge;
 }
 
 AdminEndpoint find_endpoint(std::string_view path) {
@@ -279,6 +282,7 @@ Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
       AdminReply reply = co_await sessions_reply(io_, runtime_, sessions_cache_, request);
       co_return reply;
     }
+    case AdminEndpoint::purge: co_return actions_.purge_answers(request);
     case AdminEndpoint::set_log_levels: co_return set_log_levels(request.body);
     case AdminEndpoint::upgrade: {
       AdminReply reply = co_await actions_.upgrade();

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/pool/answer_cache.h"
+
 namespace evenkeel {
 namespace {
 
@@ -43,6 +45,20 @@ void add_affinity(MetricsPage& page, const RuntimeView& view) {
   page.counters("evenkeel_affinity_evictions_total",
                 "Sessions that were forgotten for lack of room.");
   for (const auto& [labels, stats] : rows) page.add(labels, stats.evictions);
+}
+
+void add_caches(MetricsPage& page, const RuntimeView& view) {
+  std::vector<Row<AnswerCache::Stats>> rows;
+  for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
+    const auto& answers = pool.state->answers();
+    if (answers == nullptr) continue;
+    rows.push_back({{{"pool", pool.state->config().name}}, answers->stats()});
+  }
+  if (rows.empty()) return;
+  page.gauges("evenkeel_cache_bytes", "Memory for answers that are kept.");
+  for (const auto& [labels, stats] : rows) page.add(labels, stats.bytes);
+  page.gauges("evenkeel_cache_answers", "Answers that are kept.");
+  for (const auto& [labels, stats] : rows) page.add(labels, stats.answers);
 }
 
 /// Adds the subsets that a split names.
@@ -182,6 +198,7 @@ void add_panic_family(MetricsPage& page, const RuntimeView& view) {
 void add_pool_families(MetricsPage& page, const RuntimeView& view) {
   add_balance(page, view);
   add_affinity(page, view);
+  add_caches(page, view);
   add_subsets(page, view);
   add_schedulers(page, view);
   add_shadows(page, view);

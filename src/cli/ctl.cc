@@ -129,6 +129,7 @@ class Ctl {
   int print_backend(const JsonValue& backend) const;
   int reload();
   int upgrade();
+  int purge();
   int log_levels();
   int set_log_levels();
   std::string backend_path(const std::string& backend, std::string_view action) const;
@@ -155,6 +156,7 @@ int Ctl::run() {
       return post_actions("weight", fmt::format("{{\"weight\":{}}}", options_.weight));
     case CtlVerb::reload: return reload();
     case CtlVerb::upgrade: return upgrade();
+    case CtlVerb::purge: return purge();
     case CtlVerb::log: return options_.levels.empty() ? log_levels() : set_log_levels();
   }
   return exit_usage;
@@ -383,6 +385,16 @@ int Ctl::upgrade() {
   if (!result.ok() || options_.json) return result.exit_code;
   fmt::print("upgraded: process {} has taken over\n",
              result.document["taken_over_by"].number().value_or(0));
+  return exit_done;
+}
+
+int Ctl::purge() {
+  std::string path = "/api/v1/cache/purge";
+  if (!options_.pool.empty()) path += "?pool=" + percent_encoded(options_.pool);
+  const ApiResult result = post(path, {}, request_timeout);
+  if (options_.json && !result.text.empty()) fmt::print("{}", result.text);
+  if (!result.ok() || options_.json) return result.exit_code;
+  fmt::print("{} kept answers dropped\n", result.document["dropped"].number().value_or(0));
   return exit_done;
 }
 

@@ -205,6 +205,9 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
   auto* reload =
       commands.add("reload", "Reload the file, or say why it is refused", CtlVerb::reload);
   reload->add_flag("--wait", options->wait, "Wait as long as it takes, instead of 10 s");
+  commands.add("purge", "Drop the answers that pools keep", CtlVerb::purge)
+      ->add_option("--pool", options->pool, "Only those of a pool")
+      ->type_name("NAME");
   commands.add("upgrade", "Start the installed binary, which takes over", CtlVerb::upgrade);
   commands
       .add("log", "Show the levels of the daemon's log, or set them until the next reload",

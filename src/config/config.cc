@@ -40,6 +40,10 @@ milliseconds default_health_timeout(std::string_view engine) {
   return std::ranges::max(engines(), {}, timeout_of)->health.timeout;
 }
 
+bool reuses_answers(const PoolConfig& pool) {
+  return pool.cache || pool.coalesce != CoalesceRule::off;
+}
+
 bool inspects(const PoolConfig& pool) {
   const auto is_of_body = [](const std::string& source) {
     return source == "session_id" || source == "sequence_id" || source == "response-id";
@@ -47,7 +51,8 @@ bool inspects(const PoolConfig& pool) {
   const bool pins_by_body =
       pool.affinity && std::any_of(pool.affinity->by.begin(), pool.affinity->by.end(), is_of_body);
   const bool picks_by_body = pool.picker.name == "prefix-affinity" || pool.picker.has_scheduler();
-  return pool.inspect || pool.metered || !pool.model.empty() || pins_by_body || picks_by_body;
+  return pool.inspect || pool.metered || !pool.model.empty() || pins_by_body || picks_by_body ||
+         reuses_answers(pool);
 }
 
 std::optional<AffinityConfig> affinity_of(const PoolConfig& pool) {

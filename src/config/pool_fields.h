@@ -172,6 +172,25 @@ inline void finish(Of<PoolTlsConfig>, Node& node, PoolTlsConfig&) {
   }
 }
 
+void each_key(Of<CacheConfig>, const auto& visit) {
+  using T = CacheConfig;
+  visit(Key{"memory",
+            "Memory for answers, all workers together; those used longest ago make room. An answer "
+            "larger than a 64th of it is not kept."},
+        &T::memory_bytes, SizeForm{MiB, 1024 * 1024 * MiB});
+  visit(Key{"ttl", "How long an answer is used."}, &T::ttl, DurationForm{1s, 720h});
+  visit(Key{"stale_if_error",
+            "How long beyond `ttl` an answer is used while no backend answers. 0s: not at all."},
+        &T::stale_if_error, DurationForm{0ms, 720h});
+  visit(Key{"for",
+            "The requests whose answers are kept: `embeddings` (also rerank and score), "
+            "`deterministic` (texts with temperature 0, or with a seed)."},
+        &T::requests,
+        ListForm<EnumForm<CachedRequests>>{
+            EnumForm<CachedRequests>{"kind of request", {"embeddings", "deterministic"}},
+            "a list of kinds of requests", false});
+}
+
 // What the pool serves, and how it chooses.
 void each_serving_key(const auto& visit) {
   using T = PoolConfig;
@@ -208,6 +227,21 @@ void each_serving_key(const auto& visit) {
             "How a backend is chosen: the name of a policy, or `{name: NAME, ...}` with its "
             "settings. `prefix-affinity` and `expected-time` imply `inspect`."},
         &T::picker, picker_form<PickerConfig>());
+}
+
+// Whether its answers are used again.
+void each_reuse_key(const auto& visit) {
+  using T = PoolConfig;
+  visit(Key{"coalesce",
+            "Which identical requests in flight get one answer, generated once: `deterministic` "
+            "(embeddings, rerank, score, and texts with temperature 0 or a seed), `all`, or `off`. "
+            "Requests of different tenants or credentials are never identical. Implies `inspect`."},
+        &T::coalesce, EnumForm<CoalesceRule>{"rule", {"off", "deterministic", "all"}});
+  visit(Key{"cache",
+            "Keeps answers, and gives them to identical requests to come; `{}` for all defaults. "
+            "Implies `inspect`.",
+            "none is kept"},
+        &T::cache, OptionalForm<StructForm<CacheConfig>>{});
 }
 
 void each_key(Of<PoolConfig>, const auto& visit) {
@@ -263,6 +297,7 @@ void each_key(Of<PoolConfig>, const auto& visit) {
             "timed out. The response then has the field `x-evenkeel-fallback`.",
             "none"},
         &T::fallback, pool_name);
+  each_reuse_key(visit);
   visit(Key{"debug_headers",
             "Whether responses name their backend and pool in x-evenkeel-backend and "
             "x-evenkeel-pool."},

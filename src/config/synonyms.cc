@@ -81,6 +81,8 @@ constexpr auto synonyms = std::to_array<Synonyms>({
      "sessionaffinity sessionpersistence persistence sticky stickysession stickysessions stick "
      "sticktable"},
     {"standby", "backup spare failover"},
+    {"cache", "proxycache responsecache cachepath cacheparams"},
+    {"coalesce", "proxycachelock singleflight collapsedforwarding requestcollapsing"},
     {"api_key_file", "apikey apikeyfile token tokenfile credentials authorization"},
     {"max_in_flight", "maxconn maxconnections maxrequests concurrency maxinflight parallelism"},
     {"queue", "maxqueue pending maxpendingrequests"},

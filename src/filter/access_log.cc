@@ -350,6 +350,7 @@ void RequestRecorder::write_line(const Target& target, const RequestInfo& info, 
                        .bytes_in = outcome.bytes_in,
                        .bytes_out = outcome.bytes_out};
   entry.reason = reason_of(outcome, status);
+  entry.cache = to_string(outcome.source);
   entry.aborted = is_aborted(outcome, status);
   set_times(entry, timings, ended);
   std::optional<AccessLogInference> of_model;

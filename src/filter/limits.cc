@@ -39,7 +39,7 @@ class Meter {
   Meter& operator=(Meter&&) = delete;
   ~Meter() {
     const bool reached_backend = info_->timings.head_sent != Instant{};
-    if (reservation_ == nullptr || !reached_backend) return;
+    if (reservation_ == nullptr || !reached_backend || is_reused(info_->outcome.source)) return;
     reservation_->set_used(used());
     if (info_->inference == nullptr) return;
     const InferenceResponse& response = info_->inference->response;

@@ -14,7 +14,7 @@ Task<Result<Response>> ObserveFilter::handle(Request& request, Handler& next) {
 
 Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
   auto response = co_await next.handle(request);
-  if (!response) co_return response;
+  if (!response || std::exchange(request.info.inference->is_observed, true)) co_return response;
   const bool is_read = response->status == 200 && response->body != nullptr;
   const auto format = is_read ? response_format_of(request, *response) : std::nullopt;
   if (!format) {

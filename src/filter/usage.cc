@@ -84,8 +84,9 @@ void UsageRecorder::configure(const UsageConfig& config) {
 void UsageRecorder::record(const RequestInfo& info, const End& end) {
   const InferenceInfo& inference = *info.inference;
   const bool reached_backend = info.timings.head_sent != Instant{};
-  if (inference.request.task == InferenceTask::other || !reached_backend) return;
-  const BilledTokens tokens = billed_tokens(info, end.aborted);
+  const bool reused = is_reused(info.outcome.source);
+  if (inference.request.task == InferenceTask::other || (!reached_backend && !reused)) return;
+  const BilledTokens tokens = reused ? BilledTokens() : billed_tokens(info, end.aborted);
   const RequestIdText id = make_request_id(rng_);
   const std::string_view asked = inference.request.model;
   const std::size_t attempts = info.outcome.attempts.size();
@@ -108,6 +109,7 @@ void UsageRecorder::record(const RequestInfo& info, const End& end) {
       .estimated = tokens.estimated,
       .aborted = end.aborted,
       .retries = attempts > 1 ? attempts - 1 : 0,
+      .cache = reused ? to_string(info.outcome.source) : std::string_view(),
       .duration = end.duration};
   if (const Price* price = price_of(inference)) record.cost = cost_of(tokens, *price);
   UsageBuffer buffer;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "evenkeel/backend/unavailable.h"
+#include "evenkeel/pool/answer_cache.h"
 #include "pool/admission.h"
 #include "pool/eligibility.h"
 #include "pool/outlier_detector.h"
@@ -80,6 +81,10 @@ std::shared_ptr<PoolState> PoolState::build(PoolSpec spec, const PoolState* pred
     state->affinity_ = std::make_unique<Affinity>(
         *affinity, backends, predecessor != nullptr ? predecessor->affinity() : nullptr);
   }
+  if (spec.config.cache) {
+    if (predecessor != nullptr) state->answers_ = predecessor->answers_;
+    if (state->answers_ == nullptr) state->answers_ = std::make_shared<AnswerCache>();
+  }
   state->spec_ = std::move(spec);
   return state;
 }
@@ -89,6 +94,7 @@ void PoolState::activate() const {
   outlier_detector_->activate(spec_, backends_);
   if (scheduled_ != nullptr) scheduled_->activate();
   if (affinity_ != nullptr) affinity_->activate();
+  if (answers_ != nullptr) answers_->set_capacity(config().cache->memory_bytes);
 }
 
 bool PoolState::panics() const { return outlier_detector_->panics(); }

@@ -54,14 +54,14 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
       request_fields_(config.routes),
       path_rewrite_(path_rewrites_) {
   if (access != nullptr) authorization_.emplace(access->filter(), *access);
+  if (reads_bodies) {
+    observe_.emplace(worker.loop, worker.metrics(), worker.metrics_registry.label_index(),
+                     pool_set.token_estimates());
+  }
   for (PlanPool& pool : pools.list()) build(config, pool, worker);
   first_ = &placing;
-  if (reads_bodies) {
-    // Answer: what models report is counted for the pool that answers, whatever the route.
-    first_ = in_front_of(*first_, observe_.emplace(worker.loop, worker.metrics(),
-                                                   worker.metrics_registry.label_index(),
-                                                   pool_set.token_estimates()));
-  }
+  // Answer: what models report is counted for the pool that answers, whatever the route.
+  if (observe_) first_ = in_front_of(*first_, *observe_);
   // Limits: behind what tells how much a request asks for, in front of what counts its answer.
   if (pool_set.limit_use() != nullptr && !LimitTable(config).is_empty())
     first_ = in_front_of(*first_, limits_.emplace(config, *pool_set.limit_use(), quota_store));
@@ -98,6 +98,14 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
   if (rewrites(pool.config)) {
     pool.first = in_front_of(*pool.first,
                              rewrites_.emplace_back(pool.config.model, adds_usage(pool.config)));
+  }
+  // Answers again: what is kept or shared is what clients get of a model, but was observed once,
+  // for the request that a backend got; before another pool is asked.
+  if (observe_ && reuses_answers(pool.config)) {
+    pool.first = in_front_of(*pool.first, *observe_);
+    pool.first = &reuses_.emplace_back(worker.loop, *pool.first, pool.config,
+                                       pool.forwarder->state().answers(),
+                                       worker.metrics().pool(pool.index), worker.memory_pressure);
   }
   // Fallback: the other pool gets the body as the client sent it, and changes it in its own way.
   if (pool.fallback != nullptr) {

@@ -21,6 +21,7 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/proxy/worker_context.h"
 #include "proxy/access_table.h"
+#include "proxy/answer_reuse.h"
 #include "proxy/fallback.h"
 #include "proxy/plan_pools.h"
 
@@ -72,6 +73,7 @@ class FilterChain {
   RequestFieldsFilter request_fields_;
   PathRewriteFilter path_rewrite_;
   std::deque<RewriteFilter> rewrites_;
+  std::deque<AnswerReuse> reuses_;
   std::deque<Fallback> fallbacks_;
   std::deque<Stage> stages_;
   Handler* first_;

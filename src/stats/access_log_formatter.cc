@@ -295,6 +295,7 @@ char* put_usual_json(JsonWriter line, const AccessLogEntry& entry) {
             ttfb_ms>(line, entry);
   if (entry.inference != nullptr) [[unlikely]]
     line.go_on_at(put_model_fields(line, entry));
+  write_all<cache>(line, entry);
   write_present<aborted>(line, entry);
   line.text("}\n");
   return line.end();

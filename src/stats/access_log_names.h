@@ -21,8 +21,9 @@ inline constexpr std::array<std::string_view, access_log_field_count> names{
     "ttfb_ms",       "model",         "task",          "stream",
     "max_tokens",    "prompt_bytes",  "prompt_tokens", "completion_tokens",
     "cached_tokens", "finish_reason", "body_ms",       "ttft_ms",
-    "tpot_ms",       "max_gap_ms",    "aborted",       "key",
-    "request",       "time_local",    "user_agent",    "referer"};
+    "tpot_ms",       "max_gap_ms",    "cache",         "aborted",
+    "key",           "request",       "time_local",    "user_agent",
+    "referer"};
 static_assert(names[static_cast<std::size_t>(AccessLogField::referer)] == "referer");
 
 /// `,"name":`, made when this is compiled.

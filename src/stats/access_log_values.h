@@ -25,6 +25,7 @@ inline constexpr std::size_t max_priority_bytes = 16;
 inline constexpr std::size_t max_tenant_bytes = 64;
 inline constexpr std::size_t max_key_bytes = 8;
 inline constexpr std::size_t max_reason_bytes = 48;
+inline constexpr std::size_t max_cache_bytes = 16;
 inline constexpr std::size_t max_model_bytes = 256;
 inline constexpr std::size_t max_task_bytes = 16;
 inline constexpr std::size_t max_finish_reason_bytes = 64;
@@ -53,6 +54,7 @@ constexpr bool is_absent(AccessLogField field, const AccessLogEntry& entry) {
     case AccessLogField::priority: return entry.priority.empty();
     case AccessLogField::tenant: return entry.tenant.empty();
     case AccessLogField::grpc_status: return !entry.grpc_status;
+    case AccessLogField::cache: return entry.cache.empty();
     case AccessLogField::key: return entry.key.empty();
     default: return false;
   }
@@ -118,6 +120,7 @@ template <class Out>
     case AccessLogField::overhead_ms: return out.milliseconds(entry.overhead);
     case AccessLogField::backend_ms: return out.milliseconds(entry.backend_time);
     case AccessLogField::ttfb_ms: return out.milliseconds(entry.first_byte);
+    case AccessLogField::cache: return out.string(entry.cache, max_cache_bytes);
     case AccessLogField::aborted: return out.flag(entry.aborted);
     case AccessLogField::request: return out.request(entry);
     case AccessLogField::time_local: return out.time_local();

@@ -14,7 +14,7 @@ using namespace log_text;
 constexpr std::size_t max_short_bytes = 128;  // names of tenants and pools, ids
 constexpr std::size_t max_long_bytes = 300;   // models, routes, backends, the source
 constexpr std::size_t max_frame_bytes = 800;  // keys, numbers, times
-static_assert(max_frame_bytes + 6 * max_short_bytes + 5 * max_long_bytes <=
+static_assert(max_frame_bytes + 7 * max_short_bytes + 5 * max_long_bytes <=
               std::tuple_size_v<UsageBuffer>);
 
 class RecordWriter : public Writer {
@@ -83,6 +83,7 @@ std::string_view format_usage(const UsageRecord& record, UsageBuffer& buffer) {
   line.member(",\"estimated\":", record.estimated);
   line.member(",\"aborted\":", record.aborted);
   line.member(",\"retries\":", record.retries);
+  line.member(",\"cache\":", record.cache, max_short_bytes);
   if (record.cost) {
     line.text(",\"cost\":");
     line.amount(*record.cost);

@@ -174,12 +174,31 @@ class WorkerFamilies {
     each_pool([&](std::uint32_t pool, const Labels& labels) {
       page.add(labels, metrics_registry_.waiting(pool));
     });
-    page.counters("evenkeel_fallbacks_total",
-                  "Requests that the pool could not take and its fallback got.");
+    add_pool_counter(page, "evenkeel_fallbacks_total",
+                     "Requests that the pool could not take and its fallback got.",
+                     &PoolMetrics::fallbacks);
+    add_pool_counter(page, "evenkeel_cache_hits_total",
+                     "Requests that got an answer that was kept, which was still to be used.",
+                     &PoolMetrics::cache_hits);
+    add_pool_counter(page, "evenkeel_cache_stale_total",
+                     "Requests that got an answer that was kept for longer than `ttl`, since no "
+                     "backend answered.",
+                     &PoolMetrics::cache_stale);
+    add_pool_counter(page, "evenkeel_cache_misses_total",
+                     "Requests whose answer may be kept, and was not there.",
+                     &PoolMetrics::cache_misses);
+    add_pool_counter(page, "evenkeel_coalesced_total",
+                     "Requests that got the answer to an identical one in flight.",
+                     &PoolMetrics::coalesced);
+  }
+
+  void add_pool_counter(MetricsPage& page, std::string_view name, std::string_view help,
+                        Counter PoolMetrics::* counter) const {
+    page.counters(name, help);
     each_pool([&](std::uint32_t pool, const Labels& labels) {
-      page.add(labels, sum([pool](const WorkerMetrics& worker_metrics) {
+      page.add(labels, sum([pool, counter](const WorkerMetrics& worker_metrics) {
                  const PoolMetrics* metrics = worker_metrics.find_pool(pool);
-                 return metrics == nullptr ? std::uint64_t{0} : metrics->fallbacks.value();
+                 return metrics == nullptr ? std::uint64_t{0} : (metrics->*counter).value();
                }));
     });
   }

@@ -48,6 +48,10 @@ void PoolMetrics::clear() {
   retries.clear();
   budget_exhausted.clear();
   fallbacks.clear();
+  cache_hits.clear();
+  cache_stale.clear();
+  cache_misses.clear();
+  coalesced.clear();
 }
 
 void TenantMetrics::clear() {

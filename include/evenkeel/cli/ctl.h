@@ -23,6 +23,7 @@ enum class CtlVerb {
   weight,
   reload,
   upgrade,
+  purge,
   log
 };
 

@@ -330,6 +330,23 @@ enum class BackendProtocol { automatic, http1, http2 };
 // engines that are known to give it.
 enum class StreamUsage { automatic, off };
 
+// Which identical requests in flight share one answer.
+enum class CoalesceRule { off, deterministic, all };
+
+// Requests whose answers are kept. `embeddings`: rerank and score count as such.
+enum class CachedRequests { embeddings, deterministic };
+
+// The answers of a pool that are kept for requests to come.
+struct CacheConfig {
+  std::uint64_t memory_bytes = 256UL * 1024 * 1024;  // for all workers
+  milliseconds ttl{3'600'000};
+  milliseconds stale_if_error{3'600'000};  // beyond `ttl`, while no backend answers; 0: never
+  std::vector<CachedRequests> requests = {CachedRequests::embeddings,
+                                          CachedRequests::deterministic};  // `for`
+
+  bool operator==(const CacheConfig&) const = default;
+};
+
 struct PoolConfig {
   std::string name;
   std::string engine = "generic";                     // one of engine_names()
@@ -357,7 +374,9 @@ struct PoolConfig {
   OutlierConfig outlier;
   milliseconds slow_start{0};  // ramp of a backend that returns or joins; 0: none
   std::string fallback;        // the pool that takes what this one cannot; empty: none
-  bool debug_headers = false;  // x-evenkeel-backend and -pool on responses
+  CoalesceRule coalesce = CoalesceRule::off;
+  std::optional<CacheConfig> cache;  // none: no answer is kept
+  bool debug_headers = false;        // x-evenkeel-backend and -pool on responses
 
   bool operator==(const PoolConfig&) const = default;
 };
@@ -746,6 +765,9 @@ const std::vector<std::string>& picker_names();
 
 // True if the bodies of the pool's requests are read: if the file says so, or needs it.
 bool inspects(const PoolConfig& pool);
+
+// True if answers of the pool are kept, or shared by several requests.
+bool reuses_answers(const PoolConfig& pool);
 
 // How the pool keeps sessions together: as the file says, else soft sessions of coding agents where
 // bodies are inspected. Nothing: the picker places every request.

@@ -11,8 +11,8 @@
 namespace evenkeel {
 
 /// The filter `observe`: fills `info.inference->response` from the bodies of successful responses,
-/// counts tokens and times, and teaches the estimates. Of requests without `info.inference` it does
-/// nothing.
+/// counts tokens and times, and teaches the estimates. Of requests without `info.inference`, or
+/// whose response was observed already, it does nothing.
 ///
 /// Where `inspect` has asked the engine for usage that the client did not ask for (`usage_added`),
 /// it is removed from the stream. All other bytes pass unchanged.

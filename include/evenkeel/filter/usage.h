@@ -43,8 +43,8 @@ class UsageRecorder {
 
   /// What records have from now on.
   void configure(const UsageConfig& config);
-  /// Records a request that has ended, if it was for a model and a backend got it.
-  /// REQUIRES: `info.inference`.
+  /// Records a request that has ended, if it was for a model and a backend got it, or its answer
+  /// was used again, which is billed no tokens. REQUIRES: `info.inference`.
   void record(const RequestInfo& info, const End& end);
 
  private:

@@ -157,6 +157,21 @@ struct RequestTimings {
   Duration excluded_from_overhead() const { return awaited_body + waited + connected + retried; }
 };
 
+/// Where the answer of a request comes from.
+enum class AnswerSource : std::uint8_t {
+  backend,
+  miss,       ///< the same, in a pool that looked for an answer to use again
+  hit,        ///< an answer that was kept
+  coalesced,  ///< the answer to an identical request in flight
+  stale,      ///< an answer that was kept longer than it is to be used, since no backend answered
+};
+
+/// The stable word of a source, such as "hit"; empty: its pool uses no answers again.
+std::string_view to_string(AnswerSource source);
+
+/// True if the answer cost no backend anything.
+inline bool is_reused(AnswerSource source) { return source > AnswerSource::miss; }
+
 /// How a request ended, as far as it has.
 struct RequestOutcome {
   std::string_view backend;         ///< address of the last attempt's backend
@@ -170,6 +185,7 @@ struct RequestOutcome {
   std::optional<Fault> fault;  ///< what ended the request, if it failed
   std::string_view detail;     ///< of that, for people; empty: nothing more is known
   bool stream_reset = false;   ///< the last attempt's backend reset its stream (HTTP/2)
+  AnswerSource source = AnswerSource::backend;
   /// The status of a gRPC call, as its client sees it; above 16: not a status that gRPC defines.
   std::optional<std::uint8_t> grpc_status;
 };

@@ -26,6 +26,7 @@
 namespace evenkeel {
 
 class Admission;
+class AnswerCache;
 class OutlierDetector;
 class PoolMaintenance;
 struct AdmissionTicket;
@@ -83,6 +84,8 @@ class PoolState {
   const std::shared_ptr<const ScheduledPool>& scheduled() const { return scheduled_; }
   /// The picks that were recorded: see Hint::explained_id.
   PickLog& picks() const { return *picks_; }
+  /// The answers that the pool keeps; null: it keeps none.
+  const std::shared_ptr<AnswerCache>& answers() const { return answers_; }
   /// Null if the pool does not pin sessions.
   Affinity* affinity() const { return affinity_.get(); }
 
@@ -132,6 +135,7 @@ class PoolState {
   std::shared_ptr<PoolMaintenance> maintenance_;
   std::shared_ptr<PickLog> picks_;
   std::unique_ptr<Affinity> affinity_;
+  std::shared_ptr<AnswerCache> answers_;
   std::shared_ptr<const ScheduledPool> scheduled_;
   PickerFactory picker_factory_;
   PickerFactory shadow_factory_;  // empty: none

@@ -55,6 +55,7 @@ enum class AccessLogField : std::uint8_t {
   ttft_ms,
   tpot_ms,
   max_gap_ms,
+  cache,
   aborted,
   // Fields that are only written where they are asked for.
   key,
@@ -63,7 +64,7 @@ enum class AccessLogField : std::uint8_t {
   user_agent,
   referer,
 };
-inline constexpr std::size_t access_log_field_count = 48;
+inline constexpr std::size_t access_log_field_count = 49;
 
 std::string_view to_string(AccessLogField field);
 std::optional<AccessLogField> access_log_field(std::string_view name);

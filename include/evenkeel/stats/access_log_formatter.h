@@ -71,6 +71,7 @@ struct AccessLogEntry {
   std::optional<Duration> backend_time;  ///< from the head sent to the last byte of the response
   std::optional<Duration> first_byte;    ///< from the first byte to the response's beginning
   const AccessLogInference* inference = nullptr;  ///< left out of the line if null
+  std::string_view cache;  ///< where the answer is from; left out of the line if empty
   bool aborted = false;
   std::string_view user_agent;  ///< this and the next two only where the layout shows client fields
   std::string_view referer;

@@ -35,6 +35,7 @@ struct UsageRecord {
   bool estimated = false;                      ///< tokens that the engine has not counted
   bool aborted = false;                        ///< the response broke off, or the client left
   std::uint64_t retries = 0;
+  std::string_view cache;  ///< where the answer is from, if not from a backend
   std::optional<Amount> cost;
   Duration duration{};
 };

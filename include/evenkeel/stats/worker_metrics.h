@@ -96,6 +96,10 @@ struct PoolMetrics {
   FaultCounters retries;     ///< attempts after a failed one, by its fault
   Counter budget_exhausted;  ///< retries that the pool's budget did not allow
   Counter fallbacks;         ///< requests that went to the pool's fallback
+  Counter cache_hits;        ///< requests with an answer that was kept, and is still to be used
+  Counter cache_stale;       ///< requests with one that was kept for longer, in place of an error
+  Counter cache_misses;      ///< requests whose answer may be kept, and was not there
+  Counter coalesced;         ///< requests with the answer to another one in flight
 
   void clear();
 };

@@ -1,0 +1,240 @@
+#include "proxy/answer_key.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "evenkeel/http/credentials.h"
+
+namespace evenkeel {
+namespace {
+
+/// Fields besides credentials by which servers choose the form of an answer. An answer that varies
+/// by others is not kept.
+constexpr std::string_view selecting_fields[] = {
+    "origin",         "accept-encoding",     "accept-language",
+    "anthropic-beta", "anthropic-version",   "openai-beta",
+    "openai-project", "openai-organization", "inference-header-content-length"};
+
+bool is_selecting(std::string_view name) {
+  return std::ranges::any_of(selecting_fields, [name](std::string_view each) {
+    return each.size() == name.size() && equals_ignore_case(each, name);
+  });
+}
+
+/// True if the value of the field is part of the key.
+bool is_of_key(const Field& field) {
+  switch (field.id) {
+    case FieldId::accept:
+    case FieldId::content_encoding:
+    case FieldId::content_type:
+    case FieldId::cookie:
+    case FieldId::x_body_compressed: return true;
+    case FieldId::other: return is_selecting(field.name()) || holds_credential(field);
+    default: return holds_credential(field);
+  }
+}
+
+/// Calls `visit` for each item of a list in which commas separate, without blanks around it.
+template <class Visit>
+void each_item(std::string_view list, const Visit& visit) {
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(','), list.size());
+    std::string_view item = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    const std::size_t begin = std::min(item.find_first_not_of(" \t"), item.size());
+    item.remove_prefix(begin);
+    item = item.substr(0, item.find_last_not_of(" \t") + 1);
+    if (!item.empty()) visit(item);
+  }
+}
+
+template <class Visit>
+void each_cache_directive(const Fields& fields, const Visit& visit) {
+  for (const Field& field : fields) {
+    if (field.id == FieldId::other && equals_ignore_case(field.name(), "cache-control"))
+      each_item(field.value(), visit);
+  }
+}
+
+/// The seconds of a directive such as `max-age=60`.
+std::optional<std::uint32_t> seconds_of_directive(const Fields& fields, std::string_view name) {
+  std::optional<std::uint32_t> seconds;
+  each_cache_directive(fields, [&](std::string_view directive) {
+    const std::size_t sign = directive.find('=');
+    if (sign == directive.npos || !equals_ignore_case(directive.substr(0, sign), name)) return;
+    const std::string_view digits = directive.substr(sign + 1);
+    std::uint32_t value = 0;
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (read.ec == std::errc()) seconds = value;
+  });
+  return seconds;
+}
+
+/// True if the answer depends on no field that is not part of the key.
+bool varies_by_key_only(const Fields& fields) {
+  bool known = true;
+  for (const Field& field : fields) {
+    if (!equals_ignore_case(field.name(), "vary")) continue;
+    each_item(field.value(), [&](std::string_view name) {
+      const Field varied{.name_begin = name.data(),
+                         .name_size = static_cast<std::uint16_t>(name.size()),
+                         .id = field_id(name)};
+      known = known && is_of_key(varied);
+    });
+  }
+  return known;
+}
+
+bool is_embedding(const InferenceRequest& asked) {
+  return asked.task == InferenceTask::embedding || asked.task == InferenceTask::rerank ||
+         asked.task == InferenceTask::score;
+}
+
+/// True for a text that is the same each time, as far as its engine can make it so.
+bool is_deterministic(const InferenceRequest& asked) {
+  const bool is_text = asked.task == InferenceTask::chat || asked.task == InferenceTask::completion;
+  return is_text && (asked.has_seed || (asked.zero_temperature && asked.choices == 1));
+}
+
+/// Both hashes of a key.
+class KeyWriter {
+ public:
+  explicit KeyWriter(const AnswerCache::Seeds& seeds) : first_(seeds[0]), second_(seeds[1]) {}
+
+  void text(std::string_view text) {
+    first_.add_text(text);
+    second_.add_text(text);
+  }
+  void number(std::uint64_t number) {
+    text({reinterpret_cast<const char*>(&number), sizeof number});
+  }
+  void body(std::string_view bytes) {
+    first_.add(bytes);
+    second_.add(bytes);
+    body_bytes_ += bytes.size();
+  }
+  AnswerKey key() const {
+    return {.first = first_.value(), .second = second_.value(), .body_bytes = body_bytes_};
+  }
+
+ private:
+  WideHasher first_;
+  WideHasher second_;
+  std::uint64_t body_bytes_ = 0;
+};
+
+/// Calls `visit` for each piece of the body. False: it cannot be read.
+template <class Visit>
+bool each_piece(Body& body, const Visit& visit) {
+  while (true) {
+    auto next = body.read();
+    if (!next.ready()) return false;
+    const auto chunk = next.take();
+    if (!chunk || chunk->trailers != nullptr) return false;
+    visit(chunk->bytes);
+    if (chunk->last) return body.rewind();
+  }
+}
+
+void write_owner(KeyWriter& key, const RequestIdentity& identity) {
+  const RequestTenant& tenant = identity.tenant;
+  key.number(tenant.number);
+  key.text(tenant.name);
+  key.text(tenant.key == nullptr ? std::string_view() : tenant.key->id);
+  key.text(tenant.key == nullptr ? std::string_view() : tenant.key->name);
+  key.text(identity.certificate_hash);
+}
+
+}  // namespace
+
+ReuseRules::ReuseRules(const PoolConfig& pool) : coalesce(pool.coalesce) {
+  if (!pool.cache) return;
+  for (const CachedRequests each : pool.cache->requests) {
+    keeps_embeddings |= each == CachedRequests::embeddings;
+    keeps_deterministic |= each == CachedRequests::deterministic;
+  }
+}
+
+bool ReuseRules::may_keep(const InferenceRequest& asked) const {
+  return (keeps_embeddings && is_embedding(asked)) ||
+         (keeps_deterministic && is_deterministic(asked));
+}
+
+bool ReuseRules::may_coalesce(const InferenceRequest& asked) const {
+  switch (coalesce) {
+    case CoalesceRule::off: return false;
+    case CoalesceRule::deterministic: return is_embedding(asked) || is_deterministic(asked);
+    case CoalesceRule::all: return asked.task != InferenceTask::other;
+  }
+  return false;
+}
+
+bool is_repeatable(const Request& request) {
+  const RequestInfo& info = request.info;
+  if (info.inference == nullptr || request.body == nullptr || request.method != "POST")
+    return false;
+  const InferenceRequest& asked = info.inference->request;
+  const bool is_plain = request.upgrade.empty() && !info.outcome.grpc_status &&
+                        !info.identity.is_streaming && info.identity.asker == Asker::none;
+  const bool is_whole = asked.complete && request.body->rewindable();
+  // The server keeps what such an answer stands for, or changes by such a request.
+  const bool goes_on = !asked.previous_response.empty() || !asked.conversation_id.empty() ||
+                       asked.starts_sequence ||
+                       (asked.task == InferenceTask::infer && !asked.session.empty());
+  const std::string_view path = request.path.substr(0, request.path.find('?'));
+  return is_plain && is_whole && !goes_on && !path.ends_with("/responses");
+}
+
+std::optional<AnswerKey> AnswerKeys::key_of(Request& request) const {
+  const RequestIdentity& identity = request.info.identity;
+  KeyWriter key(seeds_);
+  write_owner(key, identity);
+  key.text(pool_.name);
+  key.text(pool_.model);
+  key.text(identity.route);
+  key.number(identity.subset);
+  key.text(request.method);
+  key.text(request.authority);
+  key.text(request.path);
+  for (const Field& field : request.fields) {
+    if (!is_of_key(field)) continue;
+    key.text(field.name());
+    key.text(field.value());
+  }
+  key.text({});
+  if (!each_piece(*request.body, [&](std::string_view bytes) { key.body(bytes); }))
+    return std::nullopt;
+  return key.key();
+}
+
+std::optional<std::string> read_whole(Body& body) {
+  std::string bytes;
+  bytes.reserve(body.length().value_or(0));
+  if (!each_piece(body, [&](std::string_view piece) { bytes += piece; })) return std::nullopt;
+  return bytes;
+}
+
+bool has_cache_directive(const Fields& fields, std::string_view directive) {
+  bool found = false;
+  each_cache_directive(fields, [&](std::string_view each) {
+    found = found || equals_ignore_case(each.substr(0, each.find('=')), directive);
+  });
+  return found;
+}
+
+std::optional<Duration> lifetime_of(const Response& response, Duration ttl) {
+  const Fields& fields = response.fields;
+  const bool is_for_one = has_cache_directive(fields, "no-store") ||
+                          has_cache_directive(fields, "private") ||
+                          fields.find("set-cookie") != nullptr;
+  if (response.status != 200 || response.body == nullptr || is_for_one ||
+      !varies_by_key_only(fields))
+    return std::nullopt;
+  auto seconds = seconds_of_directive(fields, "s-maxage");
+  if (!seconds) seconds = seconds_of_directive(fields, "max-age");
+  if (!seconds) return ttl;
+  const Duration lifetime = std::min<Duration>(ttl, std::chrono::seconds(*seconds));
+  return lifetime > Duration{} ? std::optional(lifetime) : std::nullopt;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,60 @@
+// Which requests may get the same answer, and which answers may be kept.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/clock.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/pool/answer_cache.h"
+
+namespace evenkeel {
+
+/// Which answers of a pool are used again.
+struct ReuseRules {
+  CoalesceRule coalesce = CoalesceRule::off;
+  bool keeps_embeddings = false;
+  bool keeps_deterministic = false;
+
+  explicit ReuseRules(const PoolConfig& pool);
+  /// True if an answer to the request may be kept. REQUIRES: it has `info.inference`.
+  bool may_keep(const InferenceRequest& asked) const;
+  bool may_coalesce(const InferenceRequest& asked) const;
+};
+
+/// True if the request was read whole, can be read again, and its answer depends on nothing but
+/// what AnswerKeys looks at: no session at a server, no tunnel, no gRPC call.
+bool is_repeatable(const Request& request);
+
+/// Makes the keys of requests. Their parts: tenant and credentials, pool, model, route and version
+/// of the pool, method, host, target, the fields by which servers choose a form of their answer,
+/// and each byte of the body.
+class AnswerKeys {
+ public:
+  AnswerKeys(const PoolConfig& pool, const AnswerCache::Seeds& seeds)
+      : pool_(pool), seeds_(seeds) {}
+
+  /// Reads the body, and goes back to its start. Nothing: it could not be read.
+  /// REQUIRES: is_repeatable(request).
+  std::optional<AnswerKey> key_of(Request& request) const;
+
+ private:
+  const PoolConfig& pool_;
+  const AnswerCache::Seeds seeds_;
+};
+
+/// All bytes of a body, which is then at its start again. REQUIRES: it is rewindable.
+std::optional<std::string> read_whole(Body& body);
+
+/// True if a field `cache-control` has this directive, in lower case.
+bool has_cache_directive(const Fields& fields, std::string_view directive);
+
+/// How long an answer may be used, `ttl` at most, as far as its own fields allow it. Nothing: it
+/// may not be kept.
+std::optional<Duration> lifetime_of(const Response& response, Duration ttl);
+
+}  // namespace evenkeel

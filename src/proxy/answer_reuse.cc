@@ -1,0 +1,155 @@
+#include "proxy/answer_reuse.h"
+
+#include <string>
+#include <utility>
+
+#include "proxy/kept_body.h"
+
+namespace evenkeel {
+namespace {
+
+void name_source(Response& response, AnswerSource source) {
+  response.fields.add("x-evenkeel-cache", to_string(source));
+}
+
+/// True if no backend has answered the request, or with nothing but its own failure.
+bool has_failed(const Result<Response>& response) {
+  if (!response) return response.error().side != Side::client;
+  const int status = response->status;
+  return status == 500 || (status >= 502 && status <= 504);
+}
+
+}  // namespace
+
+AnswerReuse::AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool,
+                         std::shared_ptr<AnswerCache> cache, PoolMetrics& metrics,
+                         const MemoryPressureLevel* pressure)
+    : loop_(loop),
+      next_(next),
+      pool_(pool),
+      rules_(pool),
+      cache_(std::move(cache)),
+      keys_(pool, cache_ != nullptr ? cache_->seeds() : AnswerCache::new_seeds()),
+      metrics_(metrics),
+      pressure_(pressure) {}
+
+Task<Result<Response>> AnswerReuse::handle(Request& request) {
+  if (!is_repeatable(request)) return next_.handle(request);
+  const InferenceRequest& asked = request.info.inference->request;
+  Use use{.keeps = cache_ != nullptr && rules_.may_keep(asked)};
+  const bool coalesces = rules_.may_coalesce(asked);
+  if (!use.keeps && !coalesces) return next_.handle(request);
+  if (has_cache_directive(request.fields, "no-store")) return next_.handle(request);
+  const auto key = keys_.key_of(request);
+  if (!key) return next_.handle(request);
+  use.key = *key;
+  const bool wants_new = has_cache_directive(request.fields, "no-cache");
+  if (use.keeps) {
+    const Instant now = loop_.now();
+    KeptAnswerPtr kept = cache_->find(use.key, now);
+    if (kept != nullptr && !wants_new && now < kept->fresh_until) {
+      metrics_.cache_hits.add();
+      return Result<Response>(serve_kept(request, std::move(kept), AnswerSource::hit));
+    }
+    metrics_.cache_misses.add();
+    use.stale = std::move(kept);
+  }
+  if (coalesces && !wants_new) return share(request, std::move(use));
+  return fetch(request, std::move(use));
+}
+
+bool AnswerReuse::memory_is_scarce() const {
+  return pressure_ != nullptr && pressure_->get() != MemoryPressure::none;
+}
+
+Response AnswerReuse::serve_kept(Request& request, KeptAnswerPtr answer,
+                                 AnswerSource source) const {
+  RequestInfo& info = request.info;
+  info.outcome.source = source;
+  info.timings.first_byte = loop_.now();
+  info.inference->is_observed = true;
+  info.inference->served_model = pool_.model;
+  Response response = response_of(std::move(answer), loop_.now());
+  name_source(response, source);
+  return response;
+}
+
+/// Has the backend answer, for this request alone.
+Task<Result<Response>> AnswerReuse::fetch(Request& request, Use use) {
+  request.info.outcome.source = AnswerSource::miss;
+  KeptAnswerPtr stale = std::move(use.stale);
+  auto response = co_await generate(request, std::move(use));
+  if (stale != nullptr && has_failed(response)) {
+    metrics_.cache_stale.add();
+    response = serve_kept(request, std::move(stale), AnswerSource::stale);
+    co_return response;
+  }
+  if (response) name_source(*response, AnswerSource::miss);
+  co_return response;
+}
+
+/// Has the backend answer, and keeps what it says.
+Task<Result<Response>> AnswerReuse::generate(Request& request, Use use) {
+  const std::uint64_t age = use.keeps ? cache_->age() : 0;
+  auto response = co_await next_.handle(request);
+  if (!response || !use.keeps || memory_is_scarce()) co_return response;
+  const auto lifetime = lifetime_of(*response, pool_.cache->ttl);
+  if (!lifetime) co_return response;
+  const KeepingBody::Options options{.key = use.key,
+                                     .lifetime = *lifetime,
+                                     .stale_lifetime = pool_.cache->stale_if_error,
+                                     .cache_age = age};
+  auto body = std::make_unique<KeepingBody>(loop_, cache_, options, request.info, *response);
+  response->body = std::move(body);
+  co_return response;
+}
+
+Task<Result<Response>> AnswerReuse::share(Request& request, Use use) {
+  auto reader = join(request, use);
+  if (reader == nullptr) return fetch(request, std::move(use));
+  return read(request, std::move(reader), std::move(use.stale));
+}
+
+/// Joins an identical request in flight, or begins an answer that others may join. Null: this one
+/// goes alone.
+std::unique_ptr<SharedAnswer::Reader> AnswerReuse::join(Request& request, const Use& use) {
+  const InFlight wanted{.key = use.key, .priority = request.info.identity.priority};
+  if (const auto found = in_flight_.find(wanted); found != in_flight_.end()) {
+    metrics_.coalesced.add();
+    return std::make_unique<SharedAnswer::Reader>(found->second->shared_from_this(), request.info,
+                                                  true);
+  }
+  if (memory_is_scarce()) return nullptr;
+  auto body = read_whole(*request.body);
+  if (!body) return nullptr;
+  SharedAnswer::Owner& owner = *this;
+  const auto answer =
+      std::make_shared<SharedAnswer>(loop_, owner, use.key, request, std::move(*body));
+  auto reader = std::make_unique<SharedAnswer::Reader>(answer, request.info, false);
+  in_flight_.emplace(wanted, answer.get());
+  answer->start(generate(answer->request(), {.key = use.key, .keeps = use.keeps}));
+  return reader;
+}
+
+Task<Result<Response>> AnswerReuse::read(Request& request,
+                                         std::unique_ptr<SharedAnswer::Reader> reader,
+                                         KeptAnswerPtr stale) {
+  const AnswerSource source = request.info.outcome.source;
+  auto response = co_await reader->head();
+  if (stale != nullptr && has_failed(response)) {
+    metrics_.cache_stale.add();
+    reader.reset();
+    response = serve_kept(request, std::move(stale), AnswerSource::stale);
+    co_return response;
+  }
+  if (!response) co_return response;
+  name_source(*response, source);
+  response->body = std::move(reader);
+  co_return response;
+}
+
+void AnswerReuse::on_closed(SharedAnswer& answer) {
+  in_flight_.erase({.key = answer.key(), .priority = answer.priority()});
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,73 @@
+// Gives the answer to one request to others that ask the same.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/base/overload.h"
+#include "evenkeel/config/config.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/pool/answer_cache.h"
+#include "evenkeel/stats/worker_metrics.h"
+#include "proxy/answer_key.h"
+#include "proxy/shared_answer.h"
+
+namespace evenkeel {
+
+/// Stands before a pool with `cache` or `coalesce`. A request for which an answer is kept gets
+/// that, one that is identical to one in flight gets the same answer, and all others go on: their
+/// answers may be kept. If the pool fails a request, it gets an answer that is no longer fresh, if
+/// there is one. Where an answer comes from is in the field x-evenkeel-cache.
+///
+/// Requests that are in flight at this worker share answers, kept ones are those of all workers.
+///
+/// Thread: one worker's. REQUIRES: what is passed by reference outlives it.
+class AnswerReuse final : public Handler, private SharedAnswer::Owner {
+ public:
+  /// `pressure`: null: memory is never scarce.
+  /// `cache`: null: no answer is kept.
+  AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool, std::shared_ptr<AnswerCache> cache,
+              PoolMetrics& metrics, const MemoryPressureLevel* pressure);
+
+  Task<Result<Response>> handle(Request& request) override;
+
+ private:
+  /// What is to be done with the answer to one request.
+  struct Use {
+    AnswerKey key;
+    bool keeps = false;
+    KeptAnswerPtr stale;  // in place of an error; null: there is none
+  };
+
+  bool memory_is_scarce() const;
+  Response serve_kept(Request& request, KeptAnswerPtr answer, AnswerSource source) const;
+  Task<Result<Response>> fetch(Request& request, Use use);
+  Task<Result<Response>> generate(Request& request, Use use);
+  Task<Result<Response>> share(Request& request, Use use);
+  std::unique_ptr<SharedAnswer::Reader> join(Request& request, const Use& use);
+  Task<Result<Response>> read(Request& request, std::unique_ptr<SharedAnswer::Reader> reader,
+                              KeptAnswerPtr stale);
+  void on_closed(SharedAnswer& answer) override;
+
+  struct InFlight {
+    AnswerKey key;
+    Priority priority;
+    bool operator==(const InFlight&) const = default;
+  };
+  struct InFlightHash {
+    std::size_t operator()(const InFlight& each) const { return each.key.first.low; }
+  };
+
+  Loop& loop_;
+  Handler& next_;
+  const PoolConfig& pool_;
+  const ReuseRules rules_;
+  const std::shared_ptr<AnswerCache> cache_;  // null: no answer is kept
+  const AnswerKeys keys_;
+  PoolMetrics& metrics_;
+  const MemoryPressureLevel* const pressure_;
+  std::unordered_map<InFlight, SharedAnswer*, InFlightHash> in_flight_;
+};
+
+}  // namespace evenkeel

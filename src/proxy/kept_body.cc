@@ -1,0 +1,110 @@
+#include "proxy/kept_body.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace evenkeel {
+namespace {
+
+/// The most that is passed on at a time.
+constexpr std::size_t piece_bytes = 64UL * 1024;
+
+class KeptBody final : public Body {
+ public:
+  explicit KeptBody(KeptAnswerPtr answer) : answer_(std::move(answer)) {}
+
+  Task<Result<Chunk>> read() override {
+    const std::string_view rest = std::string_view(answer_->body).substr(position_);
+    const std::string_view piece = rest.substr(0, piece_bytes);
+    position_ += piece.size();
+    return Result<Chunk>(Chunk{.bytes = piece, .last = piece.size() == rest.size()});
+  }
+  std::optional<std::uint64_t> length() const override {
+    return answer_->has_length ? std::optional<std::uint64_t>(answer_->body.size()) : std::nullopt;
+  }
+
+ private:
+  KeptAnswerPtr answer_;
+  std::size_t position_ = 0;
+};
+
+/// True if the field is of the answer itself, not of the way that it came.
+bool is_kept(const Field& field) {
+  constexpr std::string_view own_prefix = "x-evenkeel-";
+  return field.id != FieldId::x_request_id && !equals_ignore_case(field.name(), "age") &&
+         !(field.name_size > own_prefix.size() &&
+           starts_with_ignore_case(field.name(), own_prefix));
+}
+
+}  // namespace
+
+KeepingBody::KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache, const Options& options,
+                         const RequestInfo& info, Response& response)
+    : loop_(loop),
+      cache_(std::move(cache)),
+      options_(options),
+      info_(info),
+      body_(std::move(response.body)),
+      answer_(std::make_unique<KeptAnswer>()) {
+  for (const Field& field : response.fields) {
+    if (!is_kept(field)) continue;
+    answer_->fields.push_back({std::string(field.name()), std::string(field.value())});
+  }
+  answer_->has_length = body_->length().has_value();
+  if (answer_->has_length)
+    answer_->body.reserve(std::min(*body_->length(), cache_->max_answer_bytes()));
+}
+
+Task<Result<Chunk>> KeepingBody::read() {
+  auto next = body_->read();
+  if (cache_ == nullptr) return next;
+  if (next.ready()) return copy(next.take());
+  return wait(std::move(next));
+}
+
+Task<Result<Chunk>> KeepingBody::wait(Task<Result<Chunk>> next) {
+  auto chunk = co_await next;
+  co_return copy(std::move(chunk));
+}
+
+Result<Chunk> KeepingBody::copy(Result<Chunk> chunk) {
+  const std::uint64_t most = cache_->max_answer_bytes();
+  const bool is_whole =
+      chunk && chunk->trailers == nullptr && answer_->body.size() + chunk->bytes.size() <= most;
+  if (!is_whole) {
+    cache_.reset();
+    answer_.reset();
+    return chunk;
+  }
+  answer_->body += chunk->bytes;
+  if (chunk->last) end();
+  return chunk;
+}
+
+/// A stream may end before its answer does.
+void KeepingBody::end() {
+  const InferenceInfo* const inference = info_.inference.get();
+  const bool is_cut_off = inference != nullptr && inference->request.stream &&
+                          inference->response.finish_reason.empty();
+  if (!info_.outcome.fault && !is_cut_off) {
+    answer_->body.shrink_to_fit();
+    answer_->stored = loop_.now();
+    answer_->fresh_until = answer_->stored + options_.lifetime;
+    answer_->stale_until = answer_->fresh_until + options_.stale_lifetime;
+    cache_->keep(options_.key, std::move(answer_), options_.cache_age);
+  }
+  cache_.reset();
+}
+
+Response response_of(KeptAnswerPtr answer, Instant now) {
+  Response response;
+  for (const KeptAnswer::Field& field : answer->fields)
+    response.fields.add(field.name, field.value);
+  const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - answer->stored);
+  response.fields.add("age", response.fields.keep(std::to_string(std::max<std::int64_t>(
+                                 0, static_cast<std::int64_t>(age.count())))));
+  response.body = std::make_unique<KeptBody>(std::move(answer));
+  return response;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,50 @@
+// The bodies of answers on their way into a cache, and out of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "evenkeel/base/loop.h"
+#include "evenkeel/http/message.h"
+#include "evenkeel/pool/answer_cache.h"
+
+namespace evenkeel {
+
+/// Passes an answer on, and keeps it when it has ended without a fault.
+class KeepingBody final : public Body {
+ public:
+  struct Options {
+    AnswerKey key;
+    Duration lifetime{};
+    Duration stale_lifetime{};    ///< beyond that
+    std::uint64_t cache_age = 0;  ///< AnswerCache::age, when the request began
+  };
+
+  /// `info` outlives the body.
+  KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache, const Options& options,
+              const RequestInfo& info, Response& response);
+
+  Task<Result<Chunk>> read() override;
+  std::optional<std::uint64_t> length() const override { return body_->length(); }
+  Block take_block() override { return body_->take_block(); }
+
+ private:
+  Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
+  Result<Chunk> copy(Result<Chunk> chunk);
+  void end();
+
+  Loop& loop_;
+  std::shared_ptr<AnswerCache> cache_;  // null: the answer is too large
+  const Options options_;
+  const RequestInfo& info_;
+  BodyPtr body_;
+  std::unique_ptr<KeptAnswer> answer_;
+};
+
+/// An answer that was kept. It begins now. The fields of the response are those of the answer.
+Response response_of(KeptAnswerPtr answer, Instant now);
+
+}  // namespace evenkeel

@@ -1,0 +1,264 @@
+#include "proxy/shared_answer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace evenkeel {
+
+void AnswerBytes::append(std::string_view bytes) {
+  while (!bytes.empty()) {
+    if (blocks_.empty() || blocks_.back()->free_size() == 0) {
+      blocks_.push_back(
+          std::make_shared<ReadBuffer>(ReadBuffer{.block = Block::take(block_bytes)}));
+    }
+    ReadBuffer& into = *blocks_.back();
+    const std::size_t size = std::min<std::size_t>(bytes.size(), into.free_size());
+    std::memcpy(into.free_begin(), bytes.data(), size);
+    into.end += static_cast<std::uint32_t>(size);
+    end_ += size;
+    bytes.remove_prefix(size);
+  }
+}
+
+AnswerBytes::Piece AnswerBytes::at(std::uint64_t position) const {
+  if (position == end_) return {};
+  const std::uint64_t offset = position - begin_;
+  const BlockPtr& block = blocks_[offset / block_bytes];
+  return {.block = block, .bytes = block->bytes().substr(offset % block_bytes)};
+}
+
+void AnswerBytes::keep_last(std::uint64_t bytes) {
+  while (!blocks_.empty() && end_ - begin_ > bytes + block_bytes) {
+    begin_ += block_bytes;
+    blocks_.pop_front();
+  }
+}
+
+/// A wait for more of the answer.
+class SharedAnswer::Change : private CoroutineWaiter {
+ public:
+  explicit Change(SharedAnswer& answer) : answer_(answer) {}
+  Change(const Change&) = delete;
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    coroutine_ = waiter;
+    answer_.waiting_.add(*this);
+  }
+  void await_resume() const {}
+
+ private:
+  SharedAnswer& answer_;
+};
+
+namespace {
+
+/// Copies what a request points to into another one's own memory.
+void copy_request(const Request& from, Request& to, std::string body) {
+  Fields& kept = to.fields;
+  for (const Field& field : from.fields) kept.add_copy(field);
+  to.method = kept.keep(from.method);
+  to.scheme = kept.keep(from.scheme);
+  to.authority = kept.keep(from.authority);
+  to.path = kept.keep(from.path);
+  to.path_never_indexed = from.path_never_indexed;
+  to.wants_trailers = from.wants_trailers;
+  to.body = make_body(std::move(body));
+  to.info.identity = from.info.identity;
+  RequestIdentity& identity = to.info.identity;
+  identity.reserved_fields = nullptr;  // there are no trailers
+  for (std::string_view* const view :
+       {&identity.listener, &identity.client, &identity.peer, &identity.request_id,
+        &identity.protocol, &identity.certificate_subject, &identity.certificate_hash,
+        &identity.route, &identity.pool, &identity.tenant.name})
+    *view = kept.keep(*view);
+  to.info.timings.started = from.info.timings.started;
+  to.info.timings.head_received = from.info.timings.head_received;
+  to.info.plan = from.info.plan;
+  if (from.info.trace != nullptr) to.info.trace = std::make_unique<RequestTrace>(*from.info.trace);
+  auto inference = std::make_unique<InferenceInfo>();
+  inference->request = from.info.inference->request;
+  inference->places = from.info.inference->places;
+  inference->body_is_held = true;
+  to.info.inference = std::move(inference);
+}
+
+}  // namespace
+
+SharedAnswer::SharedAnswer(Loop& loop, Owner& owner, const AnswerKey& key, const Request& from,
+                           std::string body)
+    : loop_(loop),
+      owner_(&owner),
+      key_(key),
+      priority_(from.info.identity.priority),
+      demand_(loop) {
+  copy_request(from, request_, std::move(body));
+}
+
+SharedAnswer::~SharedAnswer() { close(); }
+
+Task<void> SharedAnswer::generate(Task<Result<Response>> answering) {
+  auto response = co_await answering;
+  if (!response) {
+    error_ = std::move(response.error());
+    end();
+    co_return;
+  }
+  take_head(*response);
+  body_ = std::move(response->body);
+  announce();
+  while (body_ != nullptr) {
+    co_await demand_.wait();
+    auto next = body_->read();
+    auto chunk = co_await next;
+    if (!chunk) {
+      error_ = std::move(chunk.error());
+      break;
+    }
+    append(chunk->bytes);
+    if (chunk->last) break;
+    announce();
+  }
+  body_.reset();
+  end();
+}
+
+/// Copies the head: what the response points to lives no longer than its body.
+void SharedAnswer::take_head(Response& response) {
+  head_.status = response.status;
+  head_.reason_phrase = head_.fields.keep(response.reason_phrase);
+  for (const Field& field : response.fields) head_.fields.add_copy(field);
+  head_.declared_length = response.declared_length;
+  length_ = response.body == nullptr ? 0 : response.body->length();
+  has_head_ = true;
+}
+
+void SharedAnswer::append(std::string_view bytes) {
+  bytes_.append(bytes);
+  if (bytes_.end() <= max_held_bytes) return;
+  close();
+  bytes_.keep_last(max_held_bytes);
+}
+
+/// Wakes the readers in the loop's next step: they may leave, and the last one drops the answer,
+/// whose coroutine must not run then.
+void SharedAnswer::announce() {
+  while (!waiting_.empty()) {
+    Waiter& waiter = waiting_.first();
+    waiter.leave();
+    loop_.wake_soon(waiter);
+  }
+}
+
+void SharedAnswer::close() {
+  if (owner_ != nullptr) std::exchange(owner_, nullptr)->on_closed(*this);
+}
+
+void SharedAnswer::end() {
+  ended_ = true;
+  close();
+  announce();
+}
+
+void SharedAnswer::leave(Reader& reader) {
+  const bool pays = readers_.front() == &reader && !is_paid_;
+  readers_.erase(reader.place_);
+  if (!pays) return;
+  const bool goes_on = !ended_ && !readers_.empty();
+  if (goes_on) {
+    reader.info_.outcome.source = AnswerSource::coalesced;
+    return;
+  }
+  pay(reader.info_);
+  is_paid_ = true;
+}
+
+/// Makes the request the one that the backend got.
+void SharedAnswer::pay(RequestInfo& info) const {
+  const RequestInfo& own = request_.info;
+  RequestOutcome& outcome = info.outcome;
+  outcome.source = AnswerSource::miss;
+  outcome.backend = own.outcome.backend;
+  outcome.backend_index = own.outcome.backend_index;
+  outcome.attempts = own.outcome.attempts;
+  outcome.stream_reset = own.outcome.stream_reset;
+  RequestTimings& timings = info.timings;
+  if (own.timings.head_sent >= timings.head_received) {
+    timings.waited = own.timings.waited;
+    timings.queued = own.timings.queued;
+    timings.connected = own.timings.connected;
+    timings.retried = own.timings.retried;
+    timings.head_sent = own.timings.head_sent;
+  } else if (own.timings.head_sent != Instant{}) {
+    timings.head_sent = timings.head_received;  // it came later
+  }
+  if (info.trace != nullptr && own.trace != nullptr) info.trace->picker = own.trace->picker;
+  info.inference->response = own.inference->response;
+  info.inference->served_model = own.inference->served_model;
+}
+
+SharedAnswer::Reader::Reader(std::shared_ptr<SharedAnswer> answer, RequestInfo& info, bool joins)
+    : answer_(std::move(answer)), info_(info), joins_(joins) {
+  info.outcome.source = joins ? AnswerSource::coalesced : AnswerSource::miss;
+  info.inference->is_observed = true;
+  place_ = answer_->readers_.insert(answer_->readers_.end(), this);
+}
+
+SharedAnswer::Reader::~Reader() { answer_->leave(*this); }
+
+Task<Result<Response>> SharedAnswer::Reader::head() {
+  while (!answer_->has_head_ && !answer_->ended_) {
+    Change change(*answer_);
+    co_await change;
+  }
+  if (!answer_->has_head_) co_return Error(*answer_->error_);
+  const Response& head = answer_->head_;
+  Response response;
+  response.status = head.status;
+  response.reason_phrase = head.reason_phrase;
+  response.declared_length = head.declared_length;
+  for (const Field& field : head.fields) {
+    const bool is_for_one = joins_ && equals_ignore_case(field.name(), "set-cookie");
+    if (!is_for_one) response.fields.add(field);
+  }
+  co_return response;
+}
+
+Task<Result<Chunk>> SharedAnswer::Reader::read() {
+  auto chunk = take();
+  if (chunk) return std::move(*chunk);
+  return wait();
+}
+
+Task<Result<Chunk>> SharedAnswer::Reader::wait() {
+  while (true) {
+    answer_->demand_.raise();
+    Change change(*answer_);
+    co_await change;
+    auto chunk = take();
+    if (chunk) co_return std::move(*chunk);
+  }
+}
+
+/// What has passed and was not read; nothing: there is no more yet.
+std::optional<Result<Chunk>> SharedAnswer::Reader::take() {
+  const SharedAnswer& answer = *answer_;
+  if (position_ < answer.bytes_.begin()) {
+    return Error{.fault = Fault::write_timeout,
+                 .side = Side::client,
+                 .detail =
+                     "the client reads a shared answer too slowly: what follows for it is "
+                     "no longer held"};
+  }
+  AnswerBytes::Piece piece = answer.bytes_.at(position_);
+  position_ += piece.bytes.size();
+  block_ = std::move(piece.block);
+  const bool at_end = answer.ended_ && position_ == answer.bytes_.end();
+  if (piece.bytes.empty() && !at_end) return std::nullopt;
+  if (info_.timings.first_byte == Instant{}) info_.timings.first_byte = answer.loop_.now();
+  if (at_end && !info_.outcome.fault) info_.outcome.fault = answer.request_.info.outcome.fault;
+  if (piece.bytes.empty() && answer.error_) return Error(*answer.error_);
+  return Chunk{.bytes = piece.bytes, .last = at_end && !answer.error_};
+}
+
+}  // namespace evenkeel
