@@ -35,6 +35,11 @@ void each_key(Of<BackendConfig>, const auto& visit) {
             "`x-api-key`, `api-key` and the like do not reach this server.",
             "none"},
         &T::api_key_file, SecretFileForm{});
+  visit(Key{"api_key_header",
+            "The field that carries the key of `api_key_file`, and nothing else: `api-key`, "
+            "`x-api-key`.",
+            "`authorization`, as `Bearer KEY`"},
+        &T::api_key_header, TextForm{"the name of a header field", check_key_field});
   visit(Key{"metrics",
             "URL of its metrics, if it differs from the pool's `metrics`: `http://host:port/path`.",
             "as in the pool"},

@@ -4,18 +4,78 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "config/fields.h"
 #include "config/text.h"
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/spelling.h"
+#include "evenkeel/json/value.h"
 
 namespace evenkeel::config_file {
 namespace {
 
+// The longest name that is looked for in bodies, in bytes.
+constexpr std::size_t max_member_name = 64;
+
 const Words only_off{"affinity", {"off"}};
+
+bool counts_tokens(std::string_view member) {
+  return member == "max_tokens" || member == "max_completion_tokens" ||
+         member == "max_output_tokens";
+}
+
+// The value as JSON. Nothing: it is none, and that is reported.
+std::optional<JsonValue> read_json(const Node& node) {
+  if (node.is_map()) {
+    JsonValue object(JsonValue::Object{});
+    const auto entries = node.entries("a mapping");
+    for (const auto& [name, entry] : *entries) {
+      auto member = read_json(entry);
+      if (!member) return std::nullopt;
+      object.add(name, std::move(*member));
+    }
+    return object;
+  }
+  if (node.is_list()) {
+    JsonValue::List list;
+    const auto elements = node.elements("a list");
+    for (const Node& element : *elements) {
+      auto item = read_json(element);
+      if (!item) return std::nullopt;
+      list.push_back(std::move(*item));
+    }
+    return JsonValue(std::move(list));
+  }
+  const auto scalar = node.scalar("a value: text, a number, true, false, a list or a mapping");
+  if (!scalar) return std::nullopt;
+  const PlainType type = node.is_quoted() ? PlainType::text : type_of_plain(scalar->text);
+  if (type == PlainType::text) return JsonValue(scalar->text);
+  auto json = parse_json(scalar->text);
+  if (json && !json->is_null()) return std::move(*json);
+  node.fail("is not a value of JSON",
+            "write numbers as JSON does: 0.5, 100, 1e-3; or quote a text");
+  return std::nullopt;
+}
+
+Tree tree_of_json(const JsonValue& value) {
+  if (value.is_text()) return Tree::text(value.text());
+  if (value.is_array()) {
+    Tree list = Tree::list();
+    for (const JsonValue& item : value.items()) list.items.push_back(tree_of_json(item));
+    return list;
+  }
+  if (!value.is_object()) return Tree::raw(json_text(value));
+  Tree map = Tree::map();
+  for (const auto& [name, member] : value.members()) map.put(name, tree_of_json(member));
+  return map;
+}
 
 bool is_only_target(const std::vector<RouteTarget>& targets) {
   return targets.size() == 1 && targets[0] == RouteTarget{.pool = targets[0].pool};
@@ -77,6 +137,48 @@ Tree TextMapForm::tree(const Value& value, const Value*) const {
 Tree TextMapForm::schema() const {
   Tree values = Tree::map({{"type", Tree::list_of_text({"string", "number", "boolean"})}});
   return Tree::map({{"type", Tree::text("object")}, {"additionalProperties", std::move(values)}});
+}
+
+void JsonMembersForm::read(const Node& node, Value& value) const {
+  const auto entries = node.entries("a mapping of members to values");
+  if (!entries) return;
+  value.clear();
+  for (const auto& [name, entry] : *entries) {
+    constexpr auto own = std::to_array<std::string_view>({"model", "stream", "stream_options"});
+    if (std::ranges::find(own, name) != own.end()) {
+      entry.fail(fmt::format("'{}' cannot be changed here", name),
+                 name == "model" ? "see `model` and `model_names` of pools"
+                                 : "the client decides how it is answered");
+      continue;
+    }
+    if (name.empty() || name.size() > max_member_name) {
+      entry.fail(fmt::format("the name has more than {} bytes, or none", max_member_name));
+      continue;
+    }
+    const auto json = read_json(entry);
+    if (!json) continue;
+    std::string text = json_text(*json);
+    if (counts_tokens(name) && parse_number<std::uint32_t>(text).value_or(0) == 0) {
+      entry.fail("expected a whole number of tokens, 1 or more");
+      continue;
+    }
+    value[name] = std::move(text);
+  }
+}
+
+Tree JsonMembersForm::tree(const Value& value, const Value*) const {
+  Tree map = Tree::map();
+  for (const auto& [name, text] : value) {
+    const auto json = parse_json(text);
+    if (json) map.put(name, tree_of_json(*json));
+  }
+  return map;
+}
+
+Tree JsonMembersForm::schema() const {
+  Tree names = Tree::map(
+      {{"not", Tree::map({{"enum", Tree::list_of_text({"model", "stream", "stream_options"})}})}});
+  return Tree::map({{"type", Tree::text("object")}, {"propertyNames", std::move(names)}});
 }
 
 EnumForm<log::Level> level_form() { return {"level", log::level_names()}; }

@@ -33,6 +33,19 @@ struct TextMapForm {
   void add_reference_rows(ReferenceRows&, const std::string&) const {}
 };
 
+// Members of a JSON object. YAML's values are JSON's, but for null.
+struct JsonMembersForm {
+  using Value = JsonMembers;
+  static constexpr Shape shape = Shape::map;
+
+  void read(const Node& node, Value& value) const;
+  Tree tree(const Value& value, const Value* omit) const;
+  Tree schema() const;
+  std::string type() const { return "mapping of members to values"; }
+  std::string range() const { return {}; }
+  void add_reference_rows(ReferenceRows&, const std::string&) const {}
+};
+
 // Writes a value; with `omits`, without the keys that have their defaults.
 template <class Form>
 Tree tree_of(const Form& form, const typename Form::Value& value, bool omits) {
@@ -345,6 +358,14 @@ struct ShorthandForm : StructForm<T> {
   static Tree shortened(Tree map) { return map.items.size() == 1 ? map.items[0] : map; }
 };
 
+// None is not written.
+struct FallbackForm : ShorthandForm<FallbackConfig, &FallbackConfig::pool, TextForm> {
+  using Base = ShorthandForm<FallbackConfig, &FallbackConfig::pool, TextForm>;
+
+  Tree tree(const FallbackConfig& value, const FallbackConfig* omit) const {
+    return value.pool.empty() ? Tree{} : Base::tree(value, omit);
+  }
+};
 using BackendForm = ShorthandForm<BackendConfig, &BackendConfig::address, AddressForm>;
 
 // `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member, of which

@@ -76,7 +76,7 @@ std::unordered_set<std::string_view> scheduled_pools(const Config& config,
     const PoolConfig* end = &pool;
     while (end != nullptr && !end->picker.has_scheduler() && seen.insert(end->name).second) {
       chain.push_back(end->name);
-      const auto next = pools.find(end->fallback);
+      const auto next = pools.find(end->fallback.pool);
       end = next == pools.end() ? nullptr : next->second;
     }
     if (end == nullptr) continue;

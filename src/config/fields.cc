@@ -131,6 +131,14 @@ bool limits_need_bodies(const Config& config) {
          std::ranges::any_of(config.rate_limits, by_model);
 }
 
+// True if something but a pool changes bodies.
+bool changes_bodies(const Config& config) {
+  return std::ranges::any_of(config.tenants,
+                             [](const TenantConfig& each) { return each.max_tokens > 0; }) ||
+         std::ranges::any_of(config.routes,
+                             [](const RouteConfig& each) { return !each.body.empty(); });
+}
+
 void check_limits(Node& node, const Config& config) {
   std::size_t of_all = 0;
   for (const RateLimitConfig& each : config.rate_limits) of_all += count_of(each);
@@ -145,6 +153,25 @@ void check_limits(Node& node, const Config& config) {
 
 }  // namespace
 
+void check_hosted(const Node& node, const PoolConfig& pool) {
+  if (pool.engine != "generic") {
+    node.fail("is hosted, so that its engine is no concern of evenkeel's",
+              "remove `engine`, or `hosted`");
+  }
+  for (const BackendConfig& backend : pool.backends) {
+    if (backend.api_key_file.empty()) {
+      node.fail("is hosted, and clients' own credentials do not reach its backends",
+                "give each backend an `api_key_file`");
+      return;
+    }
+    if (!pool.tls && !backend.address.secure) {
+      node.fail("is hosted, and its keys would go there in plaintext",
+                "write https:// in the addresses of its backends");
+      return;
+    }
+  }
+}
+
 void finish(Of<RateLimitConfig>, Node& node, RateLimitConfig& config) {
   if (count_of(config) > 0) return;
   node.fail("limits nothing", "name requests, tokens, input_tokens, output_tokens or concurrent");
@@ -153,7 +180,8 @@ void finish(Of<RateLimitConfig>, Node& node, RateLimitConfig& config) {
 void finish(Of<Config>, Node& node, Config& config) {
   if (config.routes.empty()) config.routes = implied_routes(config);
   check_limits(node, config);
-  const bool is_metered = config.usage.is_on() || limits_need_bodies(config);
+  const bool is_metered =
+      config.usage.is_on() || limits_need_bodies(config) || changes_bodies(config);
   for (PoolConfig& pool : config.pools) pool.metered = is_metered;
   if (!config.pools.empty() || !config.routes.empty()) return;
   if (const auto pools = node.child("pools")) {

@@ -232,6 +232,11 @@ void each_answer_and_change(const auto& visit) {
           "stays.",
           "none"},
       &T::rewrite, OptionalForm<StructForm<RewriteConfig>>{});
+  visit(Key{"body",
+            "What is changed in the JSON bodies of requests for text, before the `body` of the "
+            "pool.",
+            "nothing"},
+        &T::body, StructForm<BodyConfig>{});
   visit(Key{"request_headers",
             "What is changed in the header fields that backends get. Values may have `$client`, "
             "`$tenant`, `$route` and the like.",
@@ -574,6 +579,10 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "`priority` may lower it.",
             "`x-priority` of the request, else `standard`"},
         &T::priority, priority_form());
+  visit(Key{"max_tokens",
+            "The most tokens of output that one of its requests may ask for; more gets 400, and a "
+            "request that names no number gets this one. 0: any number."},
+        &T::max_tokens, CountForm{0, 100 * million});
   visit(Key{"limits", "How much it may use."}, &T::limits, StructForm<LimitsConfig>{});
 }
 

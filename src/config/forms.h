@@ -351,6 +351,8 @@ inline constexpr std::string_view sha256_pattern = "^[0-9A-Fa-f]{64}$";
 std::optional<ValidationError> check_header_name(std::string& value);
 // A URL, which gets OTLP's path for traces if it has none; or off.
 std::optional<ValidationError> check_collector(std::string& value);
+// The field that carries the key of a backend: `authorization` is the empty text.
+std::optional<ValidationError> check_key_field(std::string& value);
 std::optional<ValidationError> check_method(std::string& value);
 // What names a session: agent-session, response-id, header:NAME, cookie, cookie:NAME, session_id or
 // sequence_id.

@@ -159,7 +159,7 @@ class ClientNames {
 void warn_of_fallbacks(const Config& config, const PoolsByName& pools, ParseContext& context) {
   ClientNames names(config);
   for (const auto& [path, pool] : items_of("pools", config.pools)) {
-    const auto fallback = pools.find(pool.fallback);
+    const auto fallback = pools.find(pool.fallback.pool);
     if (fallback == pools.end()) continue;
     std::vector<std::string_view> missing;
     for (const std::string_view model : names.of(pool.name)) {
@@ -168,8 +168,8 @@ void warn_of_fallbacks(const Config& config, const PoolsByName& pools, ParseCont
     if (missing.empty()) continue;
     context.warn(path + ".fallback",
                  fmt::format("the pool '{}' does not have {}, whose requests it does not get",
-                             pool.fallback, list_of(missing)),
-                 "add the name to its `models`, with `model` for what its backends call it, or "
+                             pool.fallback.pool, list_of(missing)),
+                 "add the name to its `model_names`, with what its backends call it, or "
                  "take another pool");
   }
 }

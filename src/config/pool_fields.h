@@ -191,6 +191,21 @@ void each_key(Of<CacheConfig>, const auto& visit) {
             "a list of kinds of requests", false});
 }
 
+void each_key(Of<BodyConfig>, const auto& visit) {
+  using T = BodyConfig;
+  visit(Key{"defaults",
+            "Members that are added where the client gives none: `{temperature: 0.2, max_tokens: "
+            "1024}`. `max_tokens`, `max_completion_tokens` and `max_output_tokens` count as one.",
+            "none"},
+        &T::defaults, JsonMembersForm{});
+  visit(Key{"set", "Members that replace the client's, or are added.", "none"}, &T::set,
+        JsonMembersForm{});
+  visit(Key{"max_tokens",
+            "The most tokens of output that a request may ask for; a larger number, or none, is "
+            "replaced by this one. 0: any number."},
+        &T::max_tokens, CountForm{0, 100 * million});
+}
+
 // What the pool serves, and how it chooses.
 void each_serving_key(const auto& visit) {
   using T = PoolConfig;
@@ -218,11 +233,22 @@ void each_serving_key(const auto& visit) {
             "request, in JSON bodies. Implies `inspect`.",
             "the name in the request"},
         &T::model, TextForm{"the name of a model", check_model_name});
+  visit(Key{"model_names",
+            "Names that clients give models, with those that backends get instead: `{small: "
+            "gpt-4o-mini}`. Others are replaced by `model`, or stay. Without `models`, the pool "
+            "serves these. Implies `inspect`. Answers have the client's name again, as with "
+            "`model`.",
+            "the names in requests"},
+        &T::model_names,
+        TextMapForm{"a mapping of names to names", check_model_name, check_model_name});
+  visit(Key{"body", "What is changed in the JSON bodies of requests for text. Implies `inspect`.",
+            "nothing"},
+        &T::body, StructForm<BodyConfig>{});
   visit(Key{"stream_usage",
             "Whether engines are asked for the token counts of streams whose clients did not ask, "
             "which are removed from the stream again: `auto`, with `inspect` and an engine that is "
-            "known to give them, or `off`."},
-        &T::stream_usage, EnumForm<StreamUsage>{"stream_usage", {"auto", "off"}});
+            "known to give them; `on`, with `inspect` and any engine; or `off`."},
+        &T::stream_usage, EnumForm<StreamUsage>{"stream_usage", {"auto", "off", "on"}});
   visit(Key{"picker",
             "How a backend is chosen: the name of a policy, or `{name: NAME, ...}` with its "
             "settings. `prefix-affinity` and `expected-time` imply `inspect`."},
@@ -244,9 +270,22 @@ void each_reuse_key(const auto& visit) {
         &T::cache, OptionalForm<StructForm<CacheConfig>>{});
 }
 
-void each_key(Of<PoolConfig>, const auto& visit) {
+void each_key(Of<FallbackConfig>, const auto& visit) {
+  using T = FallbackConfig;
+  visit(Key{"pool", "The pool that takes the requests.", required}, &T::pool, pool_name);
+  visit(Key{"when",
+            "What it takes requests for: `down`: there is no backend for it; `saturated`: the "
+            "queue is full, or the wait has timed out.",
+            "`down` and `saturated`"},
+        &T::when,
+        OneOrListForm<EnumForm<FallbackReason>>{
+            {EnumForm<FallbackReason>{"reason for a fallback", {"down", "saturated"}},
+             "a reason or a list of reasons", false}});
+}
+
+// Its backends, and what they are to evenkeel.
+void each_backend_key(const auto& visit) {
   using T = PoolConfig;
-  each_serving_key(visit);
   visit(Key{"backends", "The servers; a backend without other keys may be just its address.",
             required},
         &T::backends,
@@ -268,6 +307,19 @@ void each_key(Of<PoolConfig>, const auto& visit) {
             "backend's own. Where it is changed, `x-forwarded-host` has the client's.",
             "`backend` where TLS goes by name, else `client`"},
         &T::host, TextForm{"a host", check_backend_host});
+  visit(
+      Key{"hosted",
+          "Whether the backends are a service of a third party, such as a provider's API. They get "
+          "nothing that tells of clients and of this network: no `x-forwarded-*`, cookies, "
+          "traces and fields of tenants. Needs `api_key_file` and TLS at each backend, and "
+          "`engine: generic`; there are no health checks unless `health` names one."},
+      &T::hosted, FlagForm{});
+}
+
+void each_key(Of<PoolConfig>, const auto& visit) {
+  using T = PoolConfig;
+  each_serving_key(visit);
+  each_backend_key(visit);
   visit(Key{"limits", "Limits of the pool."}, &T::limits, StructForm<PoolLimits>{});
   visit(Key{"timeouts", "Timeouts towards backends."}, &T::timeouts, StructForm<PoolTimeouts>{});
   visit(Key{"retry", "Which requests are sent again, and how often."}, &T::retry,
@@ -294,9 +346,11 @@ void each_key(Of<PoolConfig>, const auto& visit) {
         &T::slow_start, DurationForm{0ms, 1h});
   visit(Key{"fallback",
             "The pool that takes a request when this one has no backend, or its queue is full or "
-            "timed out. The response then has the field `x-evenkeel-fallback`.",
+            "timed out: its name, or `{pool: NAME, when: [down]}`. The response then has the field "
+            "`x-evenkeel-fallback`.",
             "none"},
-        &T::fallback, pool_name);
+        &T::fallback,
+        FallbackForm{{{}, pool_name, "the name of a pool, or a mapping such as {pool: NAME}"}});
   each_reuse_key(visit);
   visit(Key{"debug_headers",
             "Whether responses name their backend and pool in x-evenkeel-backend and "
@@ -310,7 +364,13 @@ inline void prepare(Of<PoolConfig>, PoolConfig& pool) {
   pool.keep_alive.idle = engine_default;
   pool.health.timeout = engine_default;
 }
+void check_hosted(const Node& node, const PoolConfig& pool);
+
 inline void finish(Of<PoolConfig>, Node& node, PoolConfig& pool) {
+  if (pool.hosted) check_hosted(node, pool);
+  if (pool.models.empty() && pool.model.empty()) {
+    for (const auto& [name, served] : pool.model_names) pool.models.push_back(name);
+  }
   if (!node.has("protocol")) pool.protocol = default_protocol(pool);
   if (pool.keep_alive.idle == engine_default)
     pool.keep_alive.idle = default_keep_alive_idle(pool.engine);

@@ -110,6 +110,19 @@ std::optional<ValidationError> check_header_name(std::string& value) {
   return std::nullopt;
 }
 
+std::optional<ValidationError> check_key_field(std::string& value) {
+  if (auto problem = check_header_name(value)) return problem;
+  constexpr auto framing = std::to_array<std::string_view>(
+      {"host", "connection", "content-length", "content-type", "transfer-encoding", "te", "upgrade",
+       "trailer", "expect", "keep-alive", "proxy-connection", "content-encoding"});
+  if (std::ranges::find(framing, value) != framing.end()) {
+    return ValidationError{fmt::format("'{}' cannot carry a key", value),
+                           "take `api-key`, `x-api-key`, or leave it out for a bearer token"};
+  }
+  if (value == "authorization") value.clear();
+  return std::nullopt;
+}
+
 std::optional<ValidationError> check_session_source(std::string& value) {
   constexpr std::string_view header = "header:";
   constexpr std::string_view cookie = "cookie:";

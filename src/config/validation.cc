@@ -212,7 +212,7 @@ void check_fallback_cycles(const Config& config,
                            ParseContext& context) {
   constexpr std::size_t none = ~std::size_t{0};
   const auto next_of = [&](std::size_t pool) {
-    const std::string& fallback = config.pools[pool].fallback;
+    const std::string& fallback = config.pools[pool].fallback.pool;
     const auto next = fallback.empty() ? pools.end() : pools.find(fallback);
     return next == pools.end() ? none : next->second;
   };
@@ -244,10 +244,11 @@ void check_fallbacks(const Config& config, std::unordered_set<std::string>& used
     if (pools.emplace(config.pools[i].name, i).second) names.push_back(config.pools[i].name);
   }
   for (const auto& [path, pool] : items_of("pools", config.pools)) {
-    if (pool.fallback.empty() || context.report.has_problem(path + ".fallback")) continue;
-    used.insert(pool.fallback);
-    if (pools.contains(pool.fallback)) continue;
-    const auto meant = add_unknown_pool(path + ".fallback", pool.fallback, names, context);
+    const std::string& fallback = pool.fallback.pool;
+    if (fallback.empty() || context.report.has_problem(path + ".fallback")) continue;
+    used.insert(fallback);
+    if (pools.contains(fallback)) continue;
+    const auto meant = add_unknown_pool(path + ".fallback", fallback, names, context);
     if (meant) used.insert(*meant);
   }
   check_fallback_cycles(config, pools, context);

@@ -74,15 +74,30 @@ std::uint64_t scaled(std::uint64_t tokens, const InferenceRequest& asked, std::u
   return static_cast<std::uint64_t>(static_cast<double>(tokens) * parts);
 }
 
-JsonPlaces places_of(RequestReader& reader, bool names_model, bool takes_stream_options) {
-  JsonPlaces places{.is_json = reader.object_begin().has_value(),
-                    .names_model = names_model,
-                    .model_values = reader.take_model_values(),
-                    .object_begin = {}};
-  if (takes_stream_options && !reader.stream_options()) {
-    places.object_begin = reader.object_begin();
+/// How the API calls the most tokens that a request may ask for. Empty: it is none of OpenAI's or
+/// Anthropic's for text.
+std::string_view max_tokens_name(const ApiPath& path) {
+  switch (path.api) {
+    case InferenceApi::openai_chat: return "max_completion_tokens";
+    case InferenceApi::openai_responses: return "max_output_tokens";
+    case InferenceApi::anthropic_messages: return "max_tokens";
+    // Not for servers' own APIs, which are read in the same way.
+    case InferenceApi::openai_completions:
+      return path.path.ends_with("/completions") ? "max_tokens" : "";
+    default: return {};
   }
-  return places;
+}
+
+JsonPlaces places_of(RequestReader& reader, bool names_model, const ApiPath* path) {
+  const auto begin = reader.object_begin();
+  const bool takes_stream_options = path != nullptr && path->takes_stream_options;
+  return {.is_json = begin.has_value(),
+          .names_model = names_model,
+          .model_values = reader.take_model_values(),
+          .object_begin = reader.has_members() ? begin : std::nullopt,
+          .takes_stream_options = takes_stream_options && !reader.stream_options(),
+          .members = reader.take_members(),
+          .max_tokens_name = path == nullptr ? std::string_view() : max_tokens_name(*path)};
 }
 
 /// The counter of a request that is passed on. `last`: the body has ended.
@@ -100,7 +115,7 @@ struct InspectFilter::Inspection {
   ReplayBody* held = nullptr;  // null: the body of the request can be read again without it
   InferenceApi api = InferenceApi::other;
   bool must_be_json = false;
-  bool takes_stream_options = false;
+  const ApiPath* path = nullptr;  // null: nothing is known of it
   std::uint64_t size = 0;
   bool last = false;
   bool is_read = true;
@@ -139,14 +154,13 @@ Task<Result<Response>> InspectFilter::inspect(Request& request, RequestHead& hea
   complete_head(head, request.fields);
   request.info.inference = std::make_unique<InferenceInfo>();
   if (options_.reads_usage) request.fields.remove("accept-encoding");
-  const ApiPath* const known = api_path_of(head.path);
   WindowShare windows{.budget = windows_};
   if (!head.content_encoding.empty()) windows.client = client_key(request.info.identity);
-  Inspection inspection{
-      .reader = RequestReader::create(head, request.info.inference->request, windows),
-      .api = api,
-      .must_be_json = must_be_json(api, head.content_type),
-      .takes_stream_options = known != nullptr && known->takes_stream_options};
+  Inspection inspection{.reader = RequestReader::create(head, request.info.inference->request,
+                                                        windows, options_.members),
+                        .api = api,
+                        .must_be_json = must_be_json(api, head.content_type),
+                        .path = api_path_of(head.path)};
   if (inspection.reader == nullptr) {
     metrics_.inspection().unread.add();
     request.info.inference->places.names_model = !names_model_elsewhere(api);
@@ -267,7 +281,7 @@ void InspectFilter::end(Request& request, Inspection& inspection) const {
     const bool may_name_model =
         !is_other(inspection.api) || !info.request.model.empty() || reader.object_begin();
     info.places = places_of(reader, may_name_model && !names_model_elsewhere(inspection.api),
-                            inspection.takes_stream_options);
+                            inspection.path);
   }
   info.is_empty = inspection.size == 0 && inspection.last && is_other(inspection.api);
   if (info.is_empty || info.request.model.empty()) {

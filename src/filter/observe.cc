@@ -3,9 +3,26 @@
 #include <utility>
 
 #include "evenkeel/filter/stream_body.h"
+#include "evenkeel/json/writer.h"
 #include "filter/stream_observer.h"
 
 namespace evenkeel {
+
+namespace {
+
+/// What the client is not to see: usage that evenkeel asked for, and another name of the model.
+EventEdits edits_of(const InferenceInfo& info, ResponseFormat format) {
+  EventEdits edits{.removes_usage = info.usage_added && format == ResponseFormat::events,
+                   .removes_null = !info.keeps_null_usage};
+  const std::string& model = info.request.model;
+  const bool is_whole = !model.empty() && model.size() < InferenceRequest::max_name;
+  const bool is_renamed = !info.served_model.empty() && info.served_model != model;
+  if (is_renamed && is_whole && format != ResponseFormat::grpc_stream)
+    edits.model = json_string(model);
+  return edits;
+}
+
+}  // namespace
 
 Task<Result<Response>> ObserveFilter::handle(Request& request, Handler& next) {
   if (request.info.inference == nullptr) return next.handle(request);
@@ -32,9 +49,8 @@ Task<Result<Response>> ObserveFilter::observe(Request& request, Handler& next) {
   }
   stream->set_observer(
       std::make_unique<StreamObserver>(info, metrics, worker_metrics_, estimates_));
-  if (info.inference->usage_added && *format == ResponseFormat::events) {
-    stream->remove_usage(!info.inference->keeps_null_usage);
-  }
+  EventEdits edits = edits_of(*info.inference, *format);
+  if (edits.removes_usage || !edits.model.empty()) stream->edit(std::move(edits));
   co_return response;
 }
 

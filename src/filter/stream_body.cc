@@ -5,7 +5,7 @@
 namespace evenkeel {
 
 StreamBody::~StreamBody() {
-  if (usage_remover_ != nullptr) usage_remover_->begin({});
+  if (editor_ != nullptr) editor_->begin({});
   if (reader_ != nullptr && !ended_) end(false, loop_.now());
 }
 
@@ -15,9 +15,15 @@ void StreamBody::set_observer(std::unique_ptr<StreamListener> observer) {
   interests_.id = info_.inference->wants_id;
 }
 
-void StreamBody::remove_usage(bool removes_null) {
-  usage_remover_ = std::make_unique<UsageRemover>(removes_null);
-  interests_.usage = usage_remover_.get();
+void StreamBody::edit(EventEdits edits) {
+  const bool is_document = format_ == ResponseFormat::json;
+  editor_ = std::make_unique<EventEditor>(
+      std::move(edits), is_document ? EventEditor::max_document : EventEditor::max_event);
+  interests_.editor = editor_.get();
+}
+
+std::optional<std::uint64_t> StreamBody::length() const {
+  return editor_ == nullptr ? body_->length() : std::nullopt;
 }
 
 Task<Result<Chunk>> StreamBody::read() {
@@ -52,23 +58,23 @@ bool StreamBody::pass(Result<Chunk>& chunk) {
   if (observer_ == nullptr) {
     reader_->wants_output(source_ != nullptr && source_->wants_output());
   }
-  if (usage_remover_ != nullptr) usage_remover_->begin(chunk->bytes);
+  if (editor_ != nullptr) editor_->begin(chunk->bytes);
   if (!chunk->bytes.empty()) reader_->read(chunk->bytes, now);
   if (chunk->last) reader_->finish(now);
   if (source_ != nullptr) source_->on_chunk(*chunk, *response_, now);
   if (observer_ != nullptr) observer_->on_chunk(*chunk, *response_, now);
   if (reader_->found_error() && !info_.outcome.fault) info_.outcome.fault = Fault::stream_error;
   if (chunk->last && !ended_) end(true, now);
-  if (usage_remover_ != nullptr) chunk->bytes = usage_remover_->pass(chunk->last);
+  if (editor_ != nullptr) chunk->bytes = editor_->pass(chunk->last);
   return chunk->last || !chunk->bytes.empty();
 }
 
 /// Gives the client what was held back, and an error event, before the error. If the first read
 /// fails at once the head is not written, and can still be an error's.
 void StreamBody::break_off(Result<Chunk>& chunk) {
-  if (usage_remover_ != nullptr) {
-    usage_remover_->begin({});
-    tail_ = usage_remover_->pass(true);
+  if (editor_ != nullptr) {
+    editor_->begin({});
+    tail_ = editor_->pass(true);
   }
   const bool has_head = reader_ != nullptr || has_waited_;
   if (error_format_ && has_head && chunk.error().side != Side::client) {

@@ -303,14 +303,14 @@ void LitellmImport::add_fallback(const std::string& from, const std::string& to,
     PoolConfig& pool = pool_named(group.pool);
     bool cycle = target == groups_.end();
     for (std::string at = cycle ? "" : target->pool; !at.empty() && !cycle;
-         at = pool_named(at).fallback) {
+         at = pool_named(at).fallback.pool) {
       cycle = at == pool.name;
     }
-    if (cycle || !pool.fallback.empty()) {
+    if (cycle || !pool.fallback.pool.empty()) {
       draft_.note(line, "left out: fallback of " + shown(from) + " to " + shown(to) +
                             " (a cycle, a second one, or to no pool)");
     } else {
-      pool.fallback = target->pool;
+      pool.fallback.pool = target->pool;
     }
   }
 }

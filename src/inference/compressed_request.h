@@ -43,6 +43,10 @@ class CompressedRequest final : public RequestReader {
   std::optional<std::uint64_t> object_begin() const override {
     return is_plain() ? text_->object_begin() : std::nullopt;
   }
+  bool has_members() const override { return is_plain() && text_->has_members(); }
+  std::vector<MemberPlace> take_members() override {
+    return is_plain() ? text_->take_members() : std::vector<MemberPlace>();
+  }
 
  private:
   bool is_plain() const { return form_ == BodyForm::plain; }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "evenkeel/inference/usage_remover.h"
+#include "evenkeel/inference/event_editor.h"
 
 namespace evenkeel {
 namespace {
@@ -86,9 +86,9 @@ EventReader::EventReader(EventSplitter::Framing framing, InferenceResponse& into
                          const ResponseInterests& interests)
     : into_(into),
       finds_errors_(interests.errors),
-      usage_(interests.usage),
+      editor_(interests.editor),
       splitter_(framing),
-      document_(into, true, interests.id) {}
+      document_(into, true, interests) {}
 
 void EventReader::wants_output(bool wants) {
   wants_output_ = wants;
@@ -101,7 +101,7 @@ void EventReader::read(std::string_view bytes, Instant now) {
   const char* begin = piece;  // of the event, or of the bytes that continue it
   if (event_bytes_ == 0 && splitter_.take_line_feed(bytes)) {
     begin = bytes.data();
-    if (usage_ != nullptr) usage_->end_line();
+    if (editor_ != nullptr) editor_->end_line();
   }
   std::uint32_t with_output = 0;
   while (true) {
@@ -116,8 +116,8 @@ void EventReader::read(std::string_view bytes, Instant now) {
         break;
       case EventSplitter::Part::field: read_field(splitter_.text()); break;
       case EventSplitter::Part::event_end:
-        if (usage_ != nullptr) {
-          usage_->end_event(static_cast<std::size_t>(bytes.data() - piece), document_.usage());
+        if (editor_ != nullptr) {
+          editor_->end_event(static_cast<std::size_t>(bytes.data() - piece), document_.places());
         }
         if (end_event()) ++with_output;
         begin = bytes.data();
@@ -148,7 +148,7 @@ bool EventReader::end_event() {
 
 void EventReader::finish(Instant now) {
   if (!splitter_.between_events()) {
-    if (usage_ != nullptr) usage_->end_event(EventUsage::nowhere, document_.usage());
+    if (editor_ != nullptr) editor_->end_event(EventPlaces::nowhere, document_.places());
     add_output(into_, end_event() ? 1 : 0, now);
   }
   document_.report();

@@ -49,7 +49,7 @@ class EventReader final : public ResponseReader {
 
   InferenceResponse& into_;
   const bool finds_errors_;
-  UsageRemover* const usage_;
+  EventEditor* const editor_;
   EventSplitter splitter_;
   ResponseDocument document_;
   EventErrors errors_;

@@ -1,6 +1,7 @@
 #include "inference/json_request.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "evenkeel/http/fields.h"
 #include "inference/lax_integer.h"
@@ -21,6 +22,8 @@ constexpr char media_mark = 0x1b;
 constexpr std::size_t max_escape_ratio = 6;
 
 constexpr std::size_t max_model_values = 16;
+constexpr std::size_t max_member_places = 64;
+constexpr std::size_t max_member_name = 64;
 
 bool is_prompt_text(Slot slot) {
   switch (slot) {
@@ -52,11 +55,23 @@ bool is_disputed(std::string_view key) {
   return (key != "model" && equals_ignore_case(key, "model")) || key == "lora_path";
 }
 
+/// Returns 0 if the number is negative, too large, or has a fraction.
+std::uint32_t whole_number(const json::Number& number) {
+  const bool fits = number.magnitude <= std::numeric_limits<std::uint32_t>::max();
+  return number.integer && !number.negative && fits ? static_cast<std::uint32_t>(number.magnitude)
+                                                    : 0;
+}
+
 }  // namespace
 
 JsonRequest::JsonRequest(InferenceApi api, InferenceRequest& into,
-                         std::optional<std::uint64_t> json_bytes)
-    : api_(api), into_(into), json_bytes_left_(json_bytes), facts_(into) {
+                         std::optional<std::uint64_t> json_bytes,
+                         const std::vector<std::string>* members)
+    : api_(api),
+      into_(into),
+      json_bytes_left_(json_bytes),
+      facts_(into),
+      members_(members != nullptr && members->empty() ? nullptr : members) {
   slots_[0] = Slot::root;
   if (into.task == InferenceTask::completion) hash_.converse_by_first_block();
 }
@@ -72,7 +87,10 @@ bool JsonRequest::read(std::string_view bytes) {
     if (token == Token::more) break;
     if (token == Token::malformed) return fail(scanner_.problem());
     on_token(token);
+    if (member_) [[unlikely]]
+      place_member(token);
     // Each is a place where the body is changed.
+    if (member_places_.size() > max_member_places) return fail("keys are given too often");
     if (model_values_.size() > max_model_values)
       return fail("the key \"model\" is given too often");
   }
@@ -137,11 +155,11 @@ void JsonRequest::on_key_bytes(bool ended) {
     return;
   }
   const bool plain = ended && scanner_.whole() && !scanner_.escaped();
-  if (!plain) capture(scanner_.text(), max_key_bytes + 1);
+  if (!plain) capture(scanner_.text(), max_key() + 1);
   if (!ended) return;
-  const std::string decoded =
-      plain ? std::string() : json::decode_string(captured_, max_key_bytes + 1);
+  const std::string decoded = plain ? std::string() : json::decode_string(captured_, max_key() + 1);
   const std::string_view key = plain ? scanner_.text() : std::string_view(decoded);
+  if (object == Slot::root) find_member(key);
   if (object == Slot::root && !is_go() && is_disputed(key)) into_.model_disputed = true;
   // Ollama's options are a map, whose keys are taken as they are.
   if (!is_go() || object == Slot::ollama_options) {
@@ -149,6 +167,45 @@ void JsonRequest::on_key_bytes(bool ended) {
   } else {
     begin_member(object, go_field_name(key));
   }
+}
+
+/// The longest key that matters, in bytes.
+std::size_t JsonRequest::max_key() const {
+  return members_ == nullptr ? max_key_bytes : max_member_name;
+}
+
+void JsonRequest::find_member(std::string_view key) {
+  has_members_ = true;
+  member_.reset();
+  if (members_ == nullptr) return;
+  const auto found = std::ranges::find(*members_, key);
+  if (found != members_->end()) member_ = static_cast<std::uint32_t>(found - members_->begin());
+}
+
+/// Notes where the value of the member begins and ends.
+void JsonRequest::place_member(Token token) {
+  const std::size_t depth = scanner_.depth();
+  std::uint32_t number = 0;
+  switch (token) {
+    case Token::key:
+    case Token::key_part:
+    case Token::text_part: return;
+    case Token::object_begin:
+    case Token::array_begin:
+      if (depth == 2) member_begin_ = scanner_.offset() - 1;
+      return;
+    case Token::object_end:
+    case Token::array_end:
+      if (depth != 1) return;
+      break;
+    default:
+      if (depth != 1) return;
+      member_begin_ = scanner_.value_begin();
+      if (token == Token::number) number = whole_number(scanner_.number());
+  }
+  member_places_.push_back(
+      {.name = *member_, .number = number, .value = {member_begin_, scanner_.offset()}});
+  member_.reset();
 }
 
 void JsonRequest::begin_member(Slot object, std::string_view key) {

@@ -21,8 +21,10 @@ namespace evenkeel {
 class JsonRequest final : public RequestReader {
  public:
   /// `json_bytes`: how many of the body's bytes are JSON; tensors follow (KServe's binary data).
+  /// `members`: see RequestReader::create.
   JsonRequest(InferenceApi api, InferenceRequest& into,
-              std::optional<std::uint64_t> json_bytes = std::nullopt);
+              std::optional<std::uint64_t> json_bytes = std::nullopt,
+              const std::vector<std::string>* members = nullptr);
 
   bool read(std::string_view bytes) override;
   bool finish() override;
@@ -33,6 +35,8 @@ class JsonRequest final : public RequestReader {
   std::vector<BodyRange> take_model_values() override { return std::move(model_values_); }
   std::optional<BodyRange> stream_options() const override { return stream_options_; }
   std::optional<std::uint64_t> object_begin() const override { return object_begin_; }
+  bool has_members() const override { return has_members_; }
+  std::vector<MemberPlace> take_members() override { return std::move(member_places_); }
 
  private:
   /// What one member of the outermost object has added to the prompt: taken back if it comes again.
@@ -49,6 +53,9 @@ class JsonRequest final : public RequestReader {
   void on_key_bytes(bool ended);
   void begin_member(Slot object, std::string_view key);
   void on_root_key(std::string_view key);
+  std::size_t max_key() const;
+  void find_member(std::string_view key);
+  void place_member(json::Token token);
   void begin_prompt_member(const Member& member);
   void begin_container(bool object);
   void end_container();
@@ -86,6 +93,11 @@ class JsonRequest final : public RequestReader {
   std::vector<BodyRange> model_values_;
   std::optional<BodyRange> stream_options_;
   std::optional<std::uint64_t> object_begin_;
+  bool has_members_ = false;
+  const std::vector<std::string>* members_;  // that are looked for; null: none
+  std::optional<std::uint32_t> member_;      // whose value is read
+  std::uint64_t member_begin_ = 0;
+  std::vector<MemberPlace> member_places_;
   Error error_;
 };
 

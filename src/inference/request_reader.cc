@@ -109,14 +109,17 @@ std::optional<RequestKind> kind_of(const RequestHead& head) {
 }
 
 std::unique_ptr<RequestReader> text_reader(const RequestHead& head, const RequestKind& kind,
-                                           InferenceRequest& into) {
+                                           InferenceRequest& into,
+                                           const std::vector<std::string>* members) {
   if (kind.takes_forms || kind.api == InferenceApi::other) {
     const std::string boundary = FormRequest::boundary_of(head.content_type);
     if (!boundary.empty()) return std::make_unique<FormRequest>(boundary, into);
     if (kind.takes_forms) return nullptr;
   }
   const std::string_view length = head.inference_header_length;
-  if (length.empty()) return std::make_unique<JsonRequest>(kind.api, into);
+  if (length.empty()) {
+    return std::make_unique<JsonRequest>(kind.api, into, std::nullopt, members);
+  }
 
   const auto json_bytes = parse_number<std::uint64_t>(length);
   if (!json_bytes || *json_bytes == 0) return nullptr;
@@ -184,7 +187,8 @@ std::string model_in_query(std::string_view target) {
 }
 
 std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
-                                                     InferenceRequest& into, WindowShare windows) {
+                                                     InferenceRequest& into, WindowShare windows,
+                                                     const std::vector<std::string>* members) {
   const auto kind = kind_of(head);
   if (!kind) return nullptr;
   into.task = kind->task;
@@ -195,7 +199,7 @@ std::unique_ptr<RequestReader> RequestReader::create(const RequestHead& head,
 
   if (kind->api == InferenceApi::path_model) return nullptr;
 
-  auto reader = text_reader(head, *kind, into);
+  auto reader = text_reader(head, *kind, into, members);
   const std::string_view encoding = head.content_encoding;
   if (reader == nullptr || encoding.empty() || equals_ignore_case(encoding, "identity"))
     return reader;

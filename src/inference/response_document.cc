@@ -28,6 +28,13 @@ bool is_name_without_output(std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
 }
 
+ResponseDocument::ResponseDocument(InferenceResponse& into, bool repeats,
+                                   const ResponseInterests& interests)
+    : into_(into),
+      repeats_(repeats),
+      wants_id_(interests.id),
+      finds_model_(interests.editor != nullptr && interests.editor->renames()) {}
+
 void ResponseDocument::read(std::string_view bytes, std::size_t offset) {
   part_ = bytes;
   offset_ = offset;
@@ -64,10 +71,17 @@ std::size_t ResponseDocument::place_of(std::string_view key) const {
   return offset_ + end - key.size() - 1;
 }
 
-EventUsage ResponseDocument::usage() const {
-  EventUsage usage = usage_;
-  usage.is_all = usage_is_object_ && no_choices_;
-  return usage;
+EventPlaces ResponseDocument::places() const {
+  EventPlaces places = places_;
+  places.is_usage = usage_is_object_ && no_choices_;
+  return places;
+}
+
+/// True if the object that is read is the outermost one, or the response that an event is about.
+bool ResponseDocument::is_about_response() const {
+  if (outermost()) return walk_.depth() == 1;
+  const bool is_inner = walk_.objects() == 2 && walk_.depth() == 2;
+  return is_inner && (parent() == Key::response || parent() == Key::message);
 }
 
 /// The first byte tells what the document is; of a list the second one, whether there is anything
@@ -114,7 +128,7 @@ bool ResponseDocument::end() {
   text_size_ = 0;
   has_item_ = false;
   choice_ = 0;
-  usage_ = {};
+  places_ = {};
   usage_is_object_ = no_choices_ = false;
   return has_output;
 }
@@ -122,7 +136,8 @@ bool ResponseDocument::end() {
 std::uint8_t ResponseDocument::key(std::string_view name) {
   const Key known = response_key_of(name);
   if (known == Key::none) {
-    if (name == "system_fingerprint" && outermost()) usage_.fingerprint = place_of(name);
+    if (name == "system_fingerprint" && outermost()) places_.fingerprint = place_of(name);
+    if (finds_model_ && name == "model" && is_about_response()) places_.model = place_of(name);
     if (!wants_id_ || name != "id") return 0;
     has_known_key_ = true;  // no opening is worth remembering
     return static_cast<std::uint8_t>(Key::id);
@@ -132,12 +147,13 @@ std::uint8_t ResponseDocument::key(std::string_view name) {
                       known == Key::error)) {
     has_dialect_ = true;
     if (known == Key::usage && walk_.depth() == 1) {
-      usage_.key = place_of(name);
+      places_.usage = place_of(name);
       usage_is_object_ = false;
     }
   }
   const bool is_first = !std::exchange(has_known_key_, true);
-  if (is_first && repeats_ && known == Key::choices && begin_ != nullptr && walk_.depth() == 1) {
+  const bool may_skip_opening = repeats_ && !finds_model_ && begin_ != nullptr;
+  if (is_first && may_skip_opening && known == Key::choices && walk_.depth() == 1) {
     remember_opening(name);
   }
   return static_cast<std::uint8_t>(known);
@@ -156,7 +172,7 @@ void ResponseDocument::string(std::string_view text) {
   if (key() == Key::none) return;
   if (is_output()) (text.empty() ? has_dialect_ : has_output_) = true;
   if (text.empty()) return;
-  if (key() == Key::finish_reason) usage_.ends_choice = true;
+  if (key() == Key::finish_reason) places_.ends_choice = true;
   if (is_id()) into_.id = text.substr(0, InferenceResponse::max_id);
   if (is_reason(text)) {
     into_.finish_reason = text.substr(0, decltype(walk_)::max_text);

@@ -9,7 +9,8 @@
 #include <string_view>
 
 #include "evenkeel/http/inference_info.h"
-#include "evenkeel/inference/usage_remover.h"
+#include "evenkeel/inference/event_editor.h"
+#include "evenkeel/inference/response_reader.h"
 #include "evenkeel/json/walk.h"
 #include "inference/response_keys.h"
 
@@ -41,9 +42,8 @@ class ResponseDocument {
  public:
   static constexpr std::size_t max_opening = 512;  ///< that is remembered, in bytes
 
-  /// `repeats`: a stream, whose documents are alike. `wants_id`: see ResponseInterests.
-  ResponseDocument(InferenceResponse& into, bool repeats, bool wants_id = false)
-      : into_(into), repeats_(repeats), wants_id_(wants_id) {}
+  /// `repeats`: a stream, whose documents are alike.
+  ResponseDocument(InferenceResponse& into, bool repeats, const ResponseInterests& interests);
 
   /// `offset`: of these bytes in their event.
   void read(std::string_view bytes, std::size_t offset = 0);
@@ -52,8 +52,8 @@ class ResponseDocument {
   bool end();
   /// The document is an event of this name.
   void name_event(std::string_view name) { has_dialect_ |= is_name_without_output(name); }
-  /// The usage of the document, as far as it was read.
-  EventUsage usage() const;
+  /// What is changed in the document, as far as it was read.
+  EventPlaces places() const;
   /// Puts the counts so far into the response.
   void report() const;
 
@@ -72,6 +72,7 @@ class ResponseDocument {
   Key key() const { return static_cast<Key>(walk_.key()); }
   Key parent(std::size_t up = 0) const { return static_cast<Key>(walk_.parent(up)); }
   bool outermost() const { return walk_.objects() == 1; }
+  bool is_about_response() const;
   void remember_opening(std::string_view last_key);
   std::size_t place_of(std::string_view key) const;
   void note_form(std::string_view bytes);
@@ -85,6 +86,7 @@ class ResponseDocument {
   InferenceResponse& into_;
   const bool repeats_;
   const bool wants_id_;
+  const bool finds_model_;
   JsonWalk<ResponseDocument> walk_{*this};
   TokenCounts counts_;
   // Events of a stream begin alike, up to their choices: with an id, a time and a model's name.
@@ -92,7 +94,7 @@ class ResponseDocument {
   const char* begin_ = nullptr;  // of the document, if all of it is in the bytes that are read
   std::string_view part_;        // the bytes that are read
   std::size_t offset_ = 0;       // of these bytes in their event
-  EventUsage usage_;
+  EventPlaces places_;
   bool usage_is_object_ = false;
   bool no_choices_ = false;     // there is a list of choices, which is empty
   bool fresh_ = true;           // the next byte is the document's first

@@ -5,6 +5,7 @@
 #include "evenkeel/http/fields.h"
 #include "evenkeel/http/media_type.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/inference/event_editor.h"
 #include "inference/event_reader.h"
 #include "inference/response_document.h"
 
@@ -14,12 +15,21 @@ namespace {
 /// A response that is one JSON document.
 class DocumentReader final : public ResponseReader {
  public:
-  DocumentReader(InferenceResponse& into, bool wants_id) : document_(into, false, wants_id) {}
-  void read(std::string_view bytes, Instant /*now*/) override { document_.read(bytes); }
-  void finish(Instant /*now*/) override { document_.report(); }
+  DocumentReader(InferenceResponse& into, const ResponseInterests& interests)
+      : editor_(interests.editor), document_(into, false, interests) {}
+  void read(std::string_view bytes, Instant /*now*/) override {
+    document_.read(bytes, size_);
+    size_ += bytes.size();
+  }
+  void finish(Instant /*now*/) override {
+    if (editor_ != nullptr) editor_->end_event(EventPlaces::nowhere, document_.places());
+    document_.report();
+  }
 
  private:
+  EventEditor* const editor_;
   ResponseDocument document_;
+  std::size_t size_ = 0;  // of what was read
 };
 
 /// Messages of a gRPC stream: only when they come.
@@ -89,7 +99,7 @@ std::unique_ptr<ResponseReader> ResponseReader::create(ResponseFormat format,
       return std::make_unique<EventReader>(Framing::events, into, interests);
     case ResponseFormat::json_lines:
       return std::make_unique<EventReader>(Framing::json_lines, into, interests);
-    case ResponseFormat::json: return std::make_unique<DocumentReader>(into, interests.id);
+    case ResponseFormat::json: return std::make_unique<DocumentReader>(into, interests);
     case ResponseFormat::grpc_stream: return std::make_unique<MessageReader>(into);
   }
   return nullptr;

@@ -121,7 +121,8 @@ Task<Result<Response>> Attempt::send(LinkLease link) {
 void Attempt::ask_for_usage() const {
   const Engine& engine = context_.engine_of(backend_);
   InferenceInfo& info = *request_.info.inference;
-  info.usage_added = engine.gives_stream_usage;
+  info.usage_added =
+      engine.gives_stream_usage || context_.pool.config().stream_usage == StreamUsage::on;
   info.keeps_null_usage = engine.writes_null_usage;
   // A compressed stream could not be read.
   if (info.usage_added) request_.fields.remove("accept-encoding");

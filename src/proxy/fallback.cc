@@ -1,6 +1,8 @@
 #include "proxy/fallback.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "proxy/pool_assignment.h"
@@ -8,16 +10,19 @@
 namespace evenkeel {
 namespace {
 
-/// True if the pool could not take the request, and no backend has seen any of it.
-bool may_fall_back(const Error& error) {
+/// Why the pool could not take the request, of which no backend has seen anything. Nothing: one may
+/// have, or the request is at fault.
+std::optional<FallbackReason> reason_of(const Error& error) {
   switch (error.fault) {
-    case Fault::no_backend:
+    case Fault::no_backend: return FallbackReason::down;
     case Fault::queue_full:
-    case Fault::queue_timeout: return true;
+    case Fault::queue_timeout: return FallbackReason::saturated;
     case Fault::connect_failed:
     case Fault::connect_timeout:
-    case Fault::tls_failed: return error.side == Side::backend && error.not_processed;
-    default: return false;
+    case Fault::tls_failed:
+      if (error.side == Side::backend && error.not_processed) return FallbackReason::down;
+      return std::nullopt;
+    default: return std::nullopt;
   }
 }
 
@@ -30,7 +35,7 @@ bool is_whole(Request& request) {
 
 Task<Result<Response>> Fallback::handle(Request& request) {
   auto result = co_await own_.handle(request);
-  if (result || !may_fall_back(result.error())) co_return result;
+  if (result || !takes(result.error())) co_return result;
   const PlanPool* const target = target_for(request);
   if (target == nullptr || !is_whole(request)) co_return result;
   const RequestIdentity before = request.info.identity;
@@ -51,6 +56,11 @@ Task<Result<Response>> Fallback::handle(Request& request) {
   co_return answer;
 }
 
+bool Fallback::takes(const Error& error) const {
+  const auto reason = reason_of(error);
+  return reason && std::ranges::find(when_, *reason) != when_.end();
+}
+
 /// The first pool down the line that may have the model; null: none.
 const PlanPool* Fallback::target_for(const Request& request) const {
   const InferenceInfo* const info = request.info.inference.get();
@@ -62,6 +72,7 @@ const PlanPool* Fallback::target_for(const Request& request) const {
 
 bool Fallback::may_have(const PoolConfig& pool, std::string_view model) const {
   if (pool.models.empty() && !pool.model.empty()) return true;  // whatever it is called
+  if (pool.model_names.contains(std::string(model))) return true;
   const PoolModels* const known =
       models_ == nullptr || *models_ == nullptr ? nullptr : (*models_)->find(pool.name);
   if (known != nullptr && known->available) return !known->known || known->find(model) != nullptr;
@@ -74,7 +85,9 @@ void Fallback::move(RequestInfo& info, const PlanPool& target) const {
   worker_metrics_.pool(identity.pool_index).fallbacks.add();
   assign_pool(identity, target.config.name, target.index, worker_metrics_);
   info.outcome.attempts = AttemptList();  // it has room for those at one pool
-  if (info.inference != nullptr) info.inference->refusal = {};
+  if (info.inference == nullptr) return;
+  info.inference->refusal = {};
+  info.inference->served_model = {};
 }
 
 }  // namespace evenkeel

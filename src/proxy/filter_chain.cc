@@ -6,7 +6,8 @@ namespace evenkeel {
 namespace {
 
 /// Bodies are kept up to the size that is inspected, or that a pool or a route keeps for retries.
-InspectFilter::Options inspection_options(const Config& config) {
+InspectFilter::Options inspection_options(const Config& config,
+                                          const std::vector<std::string>& members) {
   const std::uint64_t inspected = config.limits.inspected_body_bytes;
   std::uint64_t kept = inspected;
   for (const PoolConfig& pool : config.pools) kept = std::max(kept, pool.retry.replay_bytes);
@@ -15,6 +16,7 @@ InspectFilter::Options inspection_options(const Config& config) {
   }
   return {.max_body_bytes = inspected,
           .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes},
+          .members = members.empty() ? nullptr : &members,
           .reads_usage = config.usage.is_on()};
 }
 
@@ -23,7 +25,9 @@ InspectFilter::Options inspection_options(const Config& config) {
 bool adds_usage(const PoolConfig& pool) {
   const bool may_give =
       pool.engine == undetected_engine || engine_named(pool.engine).gives_stream_usage;
-  return inspects(pool) && pool.stream_usage == StreamUsage::automatic && may_give;
+  const bool is_asked = pool.stream_usage == StreamUsage::on ||
+                        (pool.stream_usage == StreamUsage::automatic && may_give);
+  return inspects(pool) && is_asked;
 }
 
 /// True if a route for which `has(route)` holds leads to the pool.
@@ -36,7 +40,9 @@ bool leads_to(const PlanPool& pool, const Config& config, const Has& has) {
 }
 
 /// True if backends get other values in their bodies than clients gave.
-bool rewrites(const PoolConfig& pool) { return adds_usage(pool) || !pool.model.empty(); }
+bool rewrites(const PoolConfig& pool) {
+  return adds_usage(pool) || renames(pool) || !pool.body.empty();
+}
 
 }  // namespace
 
@@ -45,7 +51,8 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
                          QuotaStore* quota_store, const WorkerContext& worker, std::uint64_t seed,
                          const PlacementNeeds& needs, bool reads_bodies, AccessTable* access,
                          Handler& placing)
-    : path_rewrites_(path_rewrites_of(config.routes)),
+    : body_rules_(config),
+      path_rewrites_(path_rewrites_of(config.routes)),
       response_fields_(config.routes),
       cors_(config.routes),
       access_log_(worker.recorder),
@@ -69,8 +76,8 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
     // Body: what a request asks of a model is known where its route, pool or backend is chosen.
     first_ =
         in_front_of(*first_, inspect_.emplace(worker.metrics(), pool_set.token_estimates(),
-                                              inspection_options(config), worker.held_bodies, needs,
-                                              worker.windows,
+                                              inspection_options(config, body_rules_.members()),
+                                              worker.held_bodies, needs, worker.windows,
                                               path_rewrites_.empty() ? nullptr : &path_rewrites_));
   }
   // Auth: a request without a credential must not make us read its body, nor get a hint.
@@ -95,9 +102,9 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
 void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContext& worker) {
   pool.first = pool.forwarder;
   // Rewrite: values of the body that only this pool's backends are to see.
-  if (rewrites(pool.config)) {
-    pool.first = in_front_of(*pool.first,
-                             rewrites_.emplace_back(pool.config.model, adds_usage(pool.config)));
+  if (rewrites(pool.config) || body_rules_.concern_all_pools()) {
+    pool.first = in_front_of(
+        *pool.first, rewrites_.emplace_back(pool.config, adds_usage(pool.config), body_rules_));
   }
   // Answers again: what is kept or shared is what clients get of a model, but was observed once,
   // for the request that a backend got; before another pool is asked.
@@ -109,8 +116,8 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
   }
   // Fallback: the other pool gets the body as the client sent it, and changes it in its own way.
   if (pool.fallback != nullptr) {
-    pool.first =
-        &fallbacks_.emplace_back(*pool.first, *pool.fallback, worker.models, worker.metrics());
+    pool.first = &fallbacks_.emplace_back(*pool.first, *pool.fallback, pool.config.fallback.when,
+                                          worker.models, worker.metrics());
   }
   pool.entry = pool.first;
   // Authorization: the route and the model are known; once for each request, so not in front of
@@ -127,7 +134,8 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
 }
 
 bool rewrites_alike(const PoolConfig& one, const PoolConfig& other) {
-  return one.model == other.model && adds_usage(one) == adds_usage(other);
+  return one.model == other.model && one.model_names == other.model_names &&
+         one.body == other.body && adds_usage(one) == adds_usage(other);
 }
 
 }  // namespace evenkeel

@@ -8,6 +8,7 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access_log.h"
 #include "evenkeel/filter/auth.h"
+#include "evenkeel/filter/body_rules.h"
 #include "evenkeel/filter/cors.h"
 #include "evenkeel/filter/field_edits.h"
 #include "evenkeel/filter/forwarding_headers.h"
@@ -59,6 +60,7 @@ class FilterChain {
     return &stages_.emplace_back(filter, next);
   }
 
+  const RouteBodyRules body_rules_;
   const PathRewrites path_rewrites_;
   ResponseFieldsFilter response_fields_;
   CorsFilter cors_;

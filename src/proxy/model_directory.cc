@@ -183,8 +183,8 @@ std::vector<ModelDirectory::Served> ModelDirectory::served_to(const Request& req
   for (ModelReach::Pool& each : reach_.pools_for(api, request.authority, &request.fields).list) {
     const PoolConfig* pool = &config_.pools[each.number];
     const PoolModels* models = catalog_->find(pool->name);
-    while (models != nullptr && !models->available && !pool->fallback.empty()) {
-      pool = &reach_.pool(pool->fallback);
+    while (models != nullptr && !models->available && !pool->fallback.pool.empty()) {
+      pool = &reach_.pool(pool->fallback.pool);
       models = catalog_->find(pool->name);
     }
     if (models == nullptr) continue;

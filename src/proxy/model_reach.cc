@@ -159,7 +159,7 @@ bool ModelReach::merges(const Pools& pools) const {
   return pools.by_body || pools.list.size() > 1 ||
          std::ranges::any_of(pools.list, [this](const Pool& each) {
            const PoolConfig& pool = config_.pools[each.number];
-           return !pool.model.empty() && !pool.models.empty();
+           return renames(pool) && !pool.models.empty();
          });
 }
 
@@ -188,7 +188,7 @@ void ModelReach::add_to_list(std::string_view authority, bool always,
   for (const Pool& each : listed) {
     std::size_t number = each.number;
     while (names.insert(config_.pools[number].name).second) {
-      const auto fallback = numbers_.find(config_.pools[number].fallback);
+      const auto fallback = numbers_.find(config_.pools[number].fallback.pool);
       if (fallback == numbers_.end()) break;
       number = fallback->second;
     }

@@ -47,11 +47,12 @@ PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const Worker
     by_name_[pool.name] =
         &pools_.emplace_back(PlanPool{.config = pool, .index = index, .forwarder = &forwarder});
   }
-  for (PlanPool& pool : pools_) pool.fallback = find(pool.config.fallback);
+  for (PlanPool& pool : pools_) pool.fallback = find(pool.config.fallback.pool);
   for (PlanPool& pool : pools_) {
     for (const PlanPool* each = &pool; each != nullptr; each = each->fallback) {
       pool.reads_bodies |= inspects(each->config);
-      pool.renames |= !each->config.model.empty();
+      pool.renames |= renames(each->config);
+      pool.changes_bodies |= !each->config.body.empty();
     }
   }
 }

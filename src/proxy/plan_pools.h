@@ -27,6 +27,7 @@ struct PlanPool {
   bool reads_bodies =
       false;             ///< true if it inspects requests, or a pool that it falls back to does
   bool renames = false;  ///< true if backends get another name of the model, those of fallbacks too
+  bool changes_bodies = false;  ///< true if its `body` changes requests, or that of fallbacks
 };
 
 /// Thread: the worker's.

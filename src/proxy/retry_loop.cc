@@ -86,7 +86,7 @@ Attempt RetryLoop::begin(Lease& lease, const BackendAccess& access) {
     context_.metrics.retries.count(*last_fault_);
     count_retry_time();
   }
-  credentials_.apply_to(request_, access.authorization);
+  credentials_.apply_to(request_, access.key, access.is_hosted);
   return Attempt(context_, request_, lease, access);
 }
 

@@ -73,6 +73,7 @@ void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, La
               .index = label_uses.route(config.name),
               .grpc_only = !config.match.grpc.empty(),
               .priority = config.priority,
+              .changes_bodies = !config.body.empty(),
               .may_answer = config.answers_itself() || config.cors,
               .respond = config.respond ? &*config.respond : nullptr,
               .redirect = config.redirect ? std::optional<Redirect>(config) : std::nullopt,
@@ -220,20 +221,25 @@ bool RouteTable::need_more(const Request& request) const {
   const bool may_lack_credential =
       has_auth_ && routing.state == RouteState::open && tenant.name.empty();
   if (tenant.has_model_limit() || may_lack_credential || limits_by_model_) return true;
+  const InferenceTask task = request.info.inference->request.task;
+  const bool is_text = task == InferenceTask::chat || task == InferenceTask::completion;
+  if (is_text && tenant.max_tokens > 0) return true;
   const bool names_model = !request.info.inference->request.model.empty();
   const auto needs = [&](bool renames, const PlanPool& pool) {
-    return (renames && !names_model) || pool.forwarder->awaits_session(request);
+    return (renames && !names_model) || (is_text && pool.changes_bodies) ||
+           pool.forwarder->awaits_session(request);
   };
   if (routing.state == RouteState::routed) {
     const PlanPool& pool = pool_of(routing);
-    return needs(pool.renames, pool);
+    return (is_text && routes_[routing.route].changes_bodies) || needs(pool.renames, pool);
   }
   const PossibleRoutes possible = router_.possible_routes(request);
   return std::ranges::any_of(possible.routes, [&](std::size_t each) {
     const Route& route = routes_[each];
     const bool changes = std::ranges::any_of(
         route.targets, [&](const Target& target) { return needs(route.renames, *target.pool); });
-    return changes || (possible.open && routes_[possible.routes.front()].targets != route.targets);
+    return changes || (is_text && route.changes_bodies) ||
+           (possible.open && routes_[possible.routes.front()].targets != route.targets);
   });
 }
 

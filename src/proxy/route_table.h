@@ -76,6 +76,7 @@ class RouteTable final : public PlacementNeeds {
     bool splits_by_body = false;  // its pool may follow from a conversation that a body tells
     bool renames = false;         // backends may get another name of the model than clients gave
     std::optional<Priority> priority;
+    bool changes_bodies = false;   // true if its rules change bodies
     bool may_answer;               // itself: it has `respond` or `redirect`, or answers preflights
     const RespondConfig* respond;  // instead of targets; null: none
     std::optional<Redirect> redirect;  // instead of targets

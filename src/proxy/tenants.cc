@@ -68,6 +68,7 @@ Tenants::Tenants(const Config& config, LabelUses& label_uses, std::shared_ptr<co
     tenants_.emplace(each.name, RequestTenant{.name = each.name,
                                               .number = ++number,
                                               .index = label_uses.tenant(each.name),
+                                              .max_tokens = each.max_tokens,
                                               .weight = each.weight,
                                               .max_priority = each.priority,
                                               .models = &each.models});

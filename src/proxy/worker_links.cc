@@ -72,8 +72,9 @@ std::unordered_map<const Backend*, BackendAccess> WorkerLinks::backends_of(
         .links = std::shared_ptr<LinkPool>(links, &links->pool),
         .metrics = &links->metrics,
         .index = links->index,
-        .authorization = resolved.authorization,
-        .host = resolved.host.replaces_client ? resolved.host.own : std::string_view()};
+        .key = resolved.key.empty() ? nullptr : &resolved.key,
+        .host = resolved.host.replaces_client ? resolved.host.own : std::string_view(),
+        .is_hosted = pool.state->config().hosted};
   }
   return backends;
 }

@@ -53,7 +53,7 @@ Request ServerAccess::request(std::string_view method, std::string_view path) co
                   .authority = authority,
                   .path = path};
   request.fields.add("user-agent", "evenkeel", FieldId::user_agent);
-  if (!authorization.empty()) request.fields.add("authorization", authorization);
+  if (!key.empty()) request.fields.add(key.field, key.value);
   return request;
 }
 

@@ -42,7 +42,7 @@ ScrapeTarget backend_scrape_target(const MetricsPollSpec& spec, const ServerAcce
   if (port == access.port()) return target;
 
   // Another port serves metrics only: without TLS, and without the API key.
-  target.access.authorization.clear();
+  target.access.key = {};
   target.access.links.connector.tls = nullptr;
   target.access.links.protocol = BackendProtocol::http1;
   target.access.set_port(port);

@@ -7,6 +7,16 @@
 namespace evenkeel {
 namespace {
 
+/// The models of the pool as its backends call them.
+std::vector<std::string> served_models(const PoolConfig& pool) {
+  std::vector<std::string> models = pool.models;
+  for (std::string& model : models) {
+    const auto served = pool.model_names.find(model);
+    if (served != pool.model_names.end()) model = served->second;
+  }
+  return models;
+}
+
 MonitorSpec spec_of(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry,
                     std::size_t index) {
   const PoolSet::ResolvedBackend& resolved = pool_entry.backends[index];
@@ -14,7 +24,7 @@ MonitorSpec spec_of(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
           .backend = pool_entry.state->backends()[index],
           .health = {.config = pool.health,
                      .engine = pool.engine,
-                     .models = pool.models,
+                     .models = served_models(pool),
                      .protocol = pool.protocol,
                      .engine_is_auto = pool.engine == undetected_engine},
           .metrics = {.config = pool.metrics,
@@ -24,7 +34,7 @@ MonitorSpec spec_of(const PoolConfig& pool, const PoolSet::PoolEntry& pool_entry
           .access = {.addresses = resolved.addresses,
                      .authority = resolved.host.own,
                      .authority_is_text = resolved.host.is_text,
-                     .authorization = resolved.authorization,
+                     .key = resolved.key,
                      .links = link_options_of(pool, resolved.config, pool_entry.tls)},
           .lists_adapters = pool.picker.has_scheduler()};
 }

@@ -123,12 +123,13 @@ bool lacks_answered_checks(const PoolConfig& pool) {
   return kind == HealthCheckKind::off || kind == HealthCheckKind::tcp;
 }
 
-/// What is sent to a backend as `authorization`. `same`: a backend whose key it keeps; null: none.
-Result<std::string> authorization_of(const BackendConfig& backend, const ResolvedBackend* same) {
-  if (backend.api_key_file.empty()) return std::string();
-  if (same != nullptr) return same->authorization;
+/// The key of a backend. `same`: a backend whose key it keeps; null: none.
+Result<BackendCredential> key_of(const BackendConfig& backend, const ResolvedBackend* same) {
+  if (backend.api_key_file.empty()) return BackendCredential();
+  if (same != nullptr) return same->key;
   auto key = read_api_key(backend.api_key_file);
-  if (key) return "Bearer " + *key;
+  if (key && backend.api_key_header.empty()) return BackendCredential{.value = "Bearer " + *key};
+  if (key) return BackendCredential{.field = backend.api_key_header, .value = std::move(*key)};
   key.error().detail = "api_key_file: '" + backend.api_key_file + "' " + key.error().detail;
   return std::move(key.error());
 }
@@ -256,8 +257,8 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
   for (const BackendConfig& backend : pool.backends) {
     const std::string address = to_string(backend.address);
     const ResolvedBackend* const same = known.any_of(address);
-    auto authorization = authorization_of(backend, keeps_files ? same : nullptr);
-    if (!authorization) return std::move(authorization.error());
+    auto key = key_of(backend, keeps_files ? same : nullptr);
+    if (!key) return std::move(key.error());
     auto servers = servers_of(backend.address, build_inputs.find(backend.address));
     const bool several = servers.size() > 1;
     for (std::vector<Endpoint>& addresses : servers) {
@@ -272,7 +273,7 @@ Result<PoolSet::PoolEntry> PoolSet::build_entry(const PoolConfig& pool,
       const bool drained = build_inputs.drained.contains({pool.name, id});
       pool_entry.backends.push_back({.config = backend,
                                      .addresses = std::move(addresses),
-                                     .authorization = *authorization,
+                                     .key = *key,
                                      .host = host_of_backend(pool, backend),
                                      .drained = drained});
     }

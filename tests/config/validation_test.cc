@@ -433,7 +433,7 @@ TEST(ConfigValidation, CheckingTenThousandRoutesTakesAFractionOfASecond) {
 TEST(ConfigValidation, CheckingThousandsOfModelsAndRoutesTakesAFractionOfASecond) {
   constexpr int count = 3'000;
   Config config;
-  config.pools.push_back({.name = "a", .fallback = "b"});
+  config.pools.push_back({.name = "a", .fallback = {.pool = "b"}});
   config.pools.push_back({.name = "b"});
   for (int i = 0; i < count; ++i) {
     const std::string model = "org/model-" + std::to_string(i) + "-instruct";
@@ -482,7 +482,7 @@ TEST(ConfigValidation, ThousandsOfWrongFallbacksAreCheckedInAFractionOfASecond) 
   Config config;
   for (int i = 0; i < 4000; ++i) {
     config.pools.push_back({.name = "pool-" + std::to_string(i)});
-    config.pools.back().fallback = "poll-" + std::to_string(i) + "-x";
+    config.pools.back().fallback.pool = "poll-" + std::to_string(i) + "-x";
   }
   const Environment environment;
   config_file::ParseContext context{config_file::Report{"test.yaml"}, environment, {}, false};
@@ -500,7 +500,7 @@ TEST(ConfigValidation, AChainOfTwentyThousandFallbacksIsCheckedInAFractionOfASec
   Config config;
   for (int i = 0; i < count; ++i) {
     config.pools.push_back({.name = "pool-" + std::to_string(i)});
-    if (i + 1 < count) config.pools.back().fallback = "pool-" + std::to_string(i + 1);
+    if (i + 1 < count) config.pools.back().fallback.pool = "pool-" + std::to_string(i + 1);
     config.routes.push_back({.match = {.path = "/" + std::to_string(i)},
                              .targets = {{.pool = config.pools.back().name}},
                              .slo = {.ttft = std::chrono::seconds(1)}});
@@ -511,7 +511,7 @@ TEST(ConfigValidation, AChainOfTwentyThousandFallbacksIsCheckedInAFractionOfASec
   const auto began = std::chrono::steady_clock::now();
 
   config_file::validate_config(config, context);
-  config.pools.back().fallback = config.pools.front().name;
+  config.pools.back().fallback.pool = config.pools.front().name;
   config_file::ParseContext cyclic{config_file::Report{"test.yaml"}, environment, {}, false};
   config_file::validate_config(config, cyclic);
 

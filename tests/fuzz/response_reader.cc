@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "evenkeel/inference/usage_remover.h"
+#include "evenkeel/inference/event_editor.h"
 #include "require.h"
 
 namespace {
@@ -37,20 +37,20 @@ bool same(const InferenceResponse& a, const InferenceResponse& b) {
          a.finish_reason == b.finish_reason;
 }
 
-std::string without_usage(std::string_view bytes, std::size_t piece, bool removes_null) {
-  UsageRemover remover(removes_null);
+std::string edited(ResponseFormat format, std::string_view bytes, std::size_t piece,
+                   const EventEdits& edits) {
+  EventEditor editor(edits);
   InferenceResponse response;
-  const auto reader =
-      ResponseReader::create(ResponseFormat::events, response, {.errors = true, .usage = &remover});
+  const auto reader = ResponseReader::create(format, response, {.errors = true, .editor = &editor});
   std::string left;
   in_pieces(bytes, piece, [&](std::string_view part) {
-    remover.begin(part);
+    editor.begin(part);
     reader->read(part, Instant{});
-    left += remover.pass(false);
+    left += editor.pass(false);
   });
-  remover.begin({});
+  editor.begin({});
   reader->finish(Instant{});
-  left += remover.pass(true);
+  left += editor.pass(true);
   return left;
 }
 
@@ -65,13 +65,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(same(response, read(format, bytes, 1)), "one byte at a time reports the same");
     require(same(response, read(format, bytes, 7)), "seven bytes at a time report the same");
   }
-  if (size > UsageRemover::max_event) return 0;  // what is removed then depends on the pieces
+  if (size > EventEditor::max_event) return 0;  // what is changed then depends on the pieces
+  const auto check = [&](ResponseFormat format, const EventEdits& edits, std::string_view key) {
+    const std::string left = edited(format, bytes, whole, edits);
+    require(left == edited(format, bytes, 1, edits), "one byte at a time leaves the same");
+    require(left == edited(format, bytes, 7, edits), "seven bytes at a time leave the same");
+    const bool has_key = bytes.find(key) != std::string_view::npos;
+    require(has_key || left == bytes, "what has nothing to change stays as it is");
+  };
   for (const bool removes_null : {false, true}) {
-    const std::string left = without_usage(bytes, whole, removes_null);
-    require(left == without_usage(bytes, 1, removes_null), "one byte at a time leaves the same");
-    require(left == without_usage(bytes, 7, removes_null), "seven bytes at a time leave the same");
-    const bool has_usage = bytes.find("\"usage\"") != std::string_view::npos;
-    require(has_usage || left == bytes, "a stream without usage stays as it is");
+    check(ResponseFormat::events, {.removes_usage = true, .removes_null = removes_null},
+          "\"usage\"");
   }
+  for (const ResponseFormat format :
+       {ResponseFormat::events, ResponseFormat::json_lines, ResponseFormat::json})
+    check(format, {.model = "\"m\""}, "\"model\"");
   return 0;
 }

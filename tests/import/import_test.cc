@@ -543,12 +543,12 @@ TEST(ImportLitellm, TakesModelsGroupsAndTheRouter) {
   EXPECT_EQ(llama.engine, "vllm");
   EXPECT_EQ(llama.model, "meta-llama/Llama-3.3-70B-Instruct");
   EXPECT_THAT(addresses(llama), ElementsAre("10.0.0.1:8000", "10.0.0.2:8000"));
-  EXPECT_EQ(llama.fallback, "small");
+  EXPECT_EQ(llama.fallback.pool, "small");
   EXPECT_EQ(llama.retry.attempts, 3U);
   EXPECT_EQ(config.routes[0].targets[0].weight, 3U);
   EXPECT_EQ(pool(config, "small").engine, "ollama");
   EXPECT_EQ(pool(config, "small").timeouts.first_byte, std::chrono::seconds(30));
-  EXPECT_EQ(pool(config, "small").fallback, "");
+  EXPECT_EQ(pool(config, "small").fallback.pool, "");
   EXPECT_EQ(pool(config, "qwen").model, "");
 }
 

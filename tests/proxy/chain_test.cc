@@ -18,11 +18,11 @@ constexpr std::string_view ok_to_client = "HTTP/1.1 200 OK\r\ncontent-length: 2\
 /// Searching each pool's fallback took the third power of their number.
 TEST_F(Chain, APlanOfThousandsOfPoolsThatFallBackToEachOtherIsBuiltInAFractionOfASecond) {
   constexpr int count = 3'000;
-  config.pools.front().fallback = "pool-0";
+  config.pools.front().fallback.pool = "pool-0";
   for (int i = 0; i < count; ++i) {
     config.pools.push_back({.name = "pool-" + std::to_string(i)});
     config.pools.back().backends.push_back({.address = server.address()});
-    if (i + 1 < count) config.pools.back().fallback = "pool-" + std::to_string(i + 1);
+    if (i + 1 < count) config.pools.back().fallback.pool = "pool-" + std::to_string(i + 1);
   }
   const auto began = std::chrono::steady_clock::now();
 

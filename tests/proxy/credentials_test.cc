@@ -10,6 +10,9 @@
 namespace evenkeel {
 namespace {
 
+const std::vector<BackendCredential> own_keys{{.value = "Bearer first"},
+                                              {.value = "Bearer second"}};
+
 std::vector<std::string> lines_of(const Request& request) {
   std::vector<std::string> lines;
   for (const Field& field : request.fields) {
@@ -29,18 +32,18 @@ TEST(CredentialsTest, AreReplacedByEachBackendsOwnAndComeBack) {
   const std::vector<std::string> before = lines_of(request);
   Credentials credentials;
 
-  credentials.apply_to(request, "");
+  credentials.restore(request);
   EXPECT_EQ(lines_of(request), before);
-  for (const char* key : {"Bearer first", "Bearer second"}) {
-    credentials.apply_to(request, key);
+  for (const BackendCredential& key : own_keys) {
+    credentials.apply_to(request, &key);
     EXPECT_EQ(lines_of(request),
-              (std::vector<std::string>{"accept: */*", std::string("authorization: ") + key,
+              (std::vector<std::string>{"accept: */*", "authorization: " + key.value,
                                         "idempotency-key: 1"}));
   }
-  credentials.apply_to(request, "");
+  credentials.restore(request);
   EXPECT_EQ(lines_of(request), before);
   EXPECT_TRUE(request.fields.find("x-api-key")->never_indexed);
-  credentials.apply_to(request, "Bearer third");
+  credentials.apply_to(request, &own_keys[0]);
   credentials.restore(request);
   EXPECT_EQ(lines_of(request), before);
 }
@@ -51,9 +54,9 @@ TEST(CredentialsTest, AreNoSubprotocolsWhateverTheLengthOfTheirName) {
   ASSERT_EQ(request.fields.begin()->name_size, subprotocol_field.size());
   Credentials credentials;
 
-  credentials.apply_to(request, "Bearer backend");
+  credentials.apply_to(request, &own_keys[0]);
 
-  EXPECT_EQ(lines_of(request), std::vector<std::string>{"authorization: Bearer backend"});
+  EXPECT_EQ(lines_of(request), std::vector<std::string>{"authorization: Bearer first"});
 }
 
 TEST(CredentialsTest, InTheQueryAreReplacedToo) {
@@ -88,10 +91,10 @@ TEST(CredentialsTest, InTheQueryAreReplacedToo) {
     Request request;
     request.path = target;
     Credentials credentials;
-    credentials.apply_to(request, "");
+    credentials.restore(request);
     EXPECT_EQ(request.path, target);
-    for (const char* key : {"Bearer first", "Bearer second"}) {
-      credentials.apply_to(request, key);
+    for (const BackendCredential& key : own_keys) {
+      credentials.apply_to(request, &key);
       EXPECT_EQ(request.path, rest);
     }
     credentials.restore(request);
@@ -109,13 +112,52 @@ TEST(CredentialsTest, AmongTheSubprotocolsAreReplacedToo) {
   const std::vector<std::string> before = lines_of(request);
   Credentials credentials;
 
-  for (const char* own : {"Bearer first", "Bearer second"}) {
-    credentials.apply_to(request, own);
-    EXPECT_EQ(lines_of(request),
-              (std::vector<std::string>{
-                  std::string("authorization: ") + own, "sec-websocket-protocol: chat",
-                  "sec-websocket-protocol: realtime, openai-beta.realtime-v1"}));
+  for (const BackendCredential& own : own_keys) {
+    credentials.apply_to(request, &own);
+    EXPECT_EQ(lines_of(request), (std::vector<std::string>{
+                                     "authorization: " + own.value, "sec-websocket-protocol: chat",
+                                     "sec-websocket-protocol: realtime, openai-beta.realtime-v1"}));
   }
+  credentials.restore(request);
+  EXPECT_EQ(lines_of(request), before);
+}
+
+TEST(CredentialsTest, OfABackendMayBeInAFieldOfAnyName) {
+  Request request;
+  request.fields.add("Authorization", "Bearer mine");
+  request.fields.add("x-secret", "mine");
+  const std::vector<std::string> before = lines_of(request);
+  const std::vector<BackendCredential> keys{{.field = "x-secret", .value = "a"},
+                                            {.field = "api-key", .value = "b"}};
+  Credentials credentials;
+
+  for (const BackendCredential& key : keys) {
+    credentials.apply_to(request, &key);
+    EXPECT_EQ(lines_of(request), std::vector<std::string>{key.field + ": " + key.value});
+    EXPECT_TRUE(request.fields.begin()->never_indexed);
+  }
+  credentials.restore(request);
+  EXPECT_EQ(lines_of(request), before);
+}
+
+TEST(CredentialsTest, AHostedServiceLearnsNothingOfTheClient) {
+  const std::vector<std::string> tenants{"x-team"};
+  Request request;
+  request.info.identity.reserved_fields = &tenants;
+  for (const char* name :
+       {"x-forwarded-for", "X-Forwarded-Prefix", "forwarded", "via", "cookie", "traceparent",
+        "tracestate", "baggage", "x-real-ip", "CF-Connecting-IP", "x-evenkeel-explain", "X_Team"})
+    request.fields.add(name, "1");
+  for (const char* name : {"accept", "anthropic-version", "x-request-id", "user-agent"})
+    request.fields.add(name, "1");
+  const std::vector<std::string> before = lines_of(request);
+  Credentials credentials;
+
+  credentials.apply_to(request, &own_keys[0], true);
+
+  EXPECT_EQ(lines_of(request), (std::vector<std::string>{"accept: 1", "anthropic-version: 1",
+                                                         "authorization: Bearer first",
+                                                         "user-agent: 1", "x-request-id: 1"}));
   credentials.restore(request);
   EXPECT_EQ(lines_of(request), before);
 }

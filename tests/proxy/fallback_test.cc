@@ -39,13 +39,14 @@ class Fallbacks : public testing::Test {
     pool_index = request.info.identity.pool_index;
     return answer ? answer->status : 0;
   }
-  Fallback fallback() { return {first, second_pool, &catalog, registry.worker_metrics(0)}; }
+  Fallback fallback() { return {first, second_pool, when, &catalog, registry.worker_metrics(0)}; }
 
   MetricsRegistry registry{1};
   Answering first;
   Answering second{200};
   PoolConfig pool{.name = "second"};
   PlanPool second_pool{.config = pool, .index = 2, .first = &second};
+  std::vector<FallbackReason> when = FallbackConfig{}.when;
   std::shared_ptr<const ModelCatalog> catalog;
   std::uint32_t pool_index = 0;
 };

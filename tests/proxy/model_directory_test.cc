@@ -171,7 +171,7 @@ TEST_F(ModelDirectories, AnswerWhereNoRouteWould) {
 
 TEST_F(ModelDirectories, ListTheFallbackOfAPoolThatIsOut) {
   config.pools.push_back({.name = "c"});
-  config.pools[1].fallback = "c";
+  config.pools[1].fallback.pool = "c";
   serve("a", models({{.id = "m"}}));
   serve("b", models({{.id = "n"}}));
   serve("c", models({{.id = "o"}}));

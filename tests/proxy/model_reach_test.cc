@@ -99,7 +99,7 @@ TEST_F(ModelReaches, ListThePoolsOfHostsThatHaveSeveral) {
 }
 
 TEST_F(ModelReaches, ListFallbacksToo) {
-  config.pools[1].fallback = "c";
+  config.pools[1].fallback.pool = "c";
   route({}, {{.pool = "a"}, {.pool = "b"}});
   EXPECT_TRUE(merges());
   EXPECT_THAT(ModelReach(config).pools_to_list(), ElementsAre("a", "b", "c"));

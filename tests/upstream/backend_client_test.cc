@@ -91,7 +91,7 @@ TEST_F(BackendClients, FollowNoRedirectToAnotherOriginAndNoneWithoutEnd) {
 TEST_F(BackendClients, SendTheApiKeyAndTheBody) {
   ScriptedServer server(loop);
   ServerAccess access = access_to(server.endpoint());
-  access.authorization = "Bearer key";
+  access.key.value = "Bearer key";
   BackendClient client(loop, std::move(access));
 
   auto pending = client.fetch({.method = "POST", .path = "/v1/completions", .json = "{}"},

@@ -36,8 +36,7 @@ class HealthChecks : public testing::Test {
                     [this](const HealthRecord& record) { states.push_back(record.state); });
   }
   static ServerAccess access_to(const Endpoint& endpoint) {
-    return {
-        .addresses = {endpoint}, .authority = endpoint.text(), .authorization = {}, .links = {}};
+    return {.addresses = {endpoint}, .authority = endpoint.text(), .key = {}, .links = {}};
   }
   static HealthCheckSpec vllm(std::vector<std::string> names = {}) {
     return {.config = {.interval = 20ms}, .engine = "vllm", .models = std::move(names)};
@@ -351,7 +350,7 @@ TEST_F(HealthChecks, FailIfTheyTakeLongerThanTheLimit) {
 TEST_F(HealthChecks, SendTheKeyOfTheBackend) {
   TestServer server(loop, {{"/health", {.body = ""}}});
   ServerAccess access = access_to(server.endpoint());
-  access.authorization = "Bearer secret";
+  access.key.value = "Bearer secret";
   checker.emplace(loop, 7, vllm(), access, backend, false, [](const HealthRecord&) {});
   ASSERT_TRUE(settles(CheckResult::passed));
   EXPECT_EQ(server.last_authorization(), "Bearer secret");

@@ -115,7 +115,7 @@ struct Polling {
           GpuExporters* shared = nullptr)
       : loop(turning), own(turning, resolve_at_once, 1) {
     ServerAccess access{
-        .addresses = {server}, .authority = server.text(), .authorization = std::move(key)};
+        .addresses = {server}, .authority = server.text(), .key = {.value = std::move(key)}};
     poller.emplace(loop, spec, access, backend, shared == nullptr ? own : *shared);
   }
 

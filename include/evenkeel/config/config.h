@@ -115,7 +115,8 @@ struct BackendConfig {
   std::string zone;          // empty: unknown
   BackendLabels labels;
   bool standby = false;           // gets requests only while its pool needs it
-  std::string api_key_file;       // with the bearer token for it; empty: none
+  std::string api_key_file;       // with the key that it takes; empty: none
+  std::string api_key_header;     // that carries the key, lower case; empty: a bearer token
   std::string metrics;            // URL of its metrics; empty: on its own host, by `metrics`
   std::vector<std::string> gpus;  // its GPUs, as their exporter labels them; empty: all of them
 
@@ -328,7 +329,32 @@ enum class BackendProtocol { automatic, http1, http2 };
 
 // Whether evenkeel asks the engine for the usage of streams whose client did not. `automatic`: of
 // engines that are known to give it.
-enum class StreamUsage { automatic, off };
+enum class StreamUsage { automatic, off, on };
+
+// Why a pool cannot take a request. `down`: it has no backend for it. `saturated`: its queue is
+// full, or the wait has timed out.
+enum class FallbackReason { down, saturated };
+
+// The pool that takes what another one cannot.
+struct FallbackConfig {
+  std::string pool;                                                                   // empty: none
+  std::vector<FallbackReason> when{FallbackReason::down, FallbackReason::saturated};  // never empty
+
+  bool operator==(const FallbackConfig&) const = default;
+};
+
+// Members of JSON objects, with their values as JSON.
+using JsonMembers = std::map<std::string, std::string>;
+
+// What is changed in the JSON bodies of requests for text.
+struct BodyConfig {
+  JsonMembers defaults;          // where the client gives no value
+  JsonMembers set;               // whatever the client gives
+  std::uint32_t max_tokens = 0;  // the most that a request may ask for; 0: any number
+
+  bool empty() const { return defaults.empty() && set.empty() && max_tokens == 0; }
+  bool operator==(const BodyConfig&) const = default;
+};
 
 // Which identical requests in flight share one answer.
 enum class CoalesceRule { off, deterministic, all };
@@ -353,8 +379,13 @@ struct PoolConfig {
   BackendProtocol protocol = BackendProtocol::http1;  // unless the file says: default_protocol
   std::vector<std::string> models;                    // names that this pool serves
   bool inspect = false;  // request bodies and responses are read; see `inspects(pool)`
-  bool metered = false;  // no key: true if the file has `usage`, or limits that go by bodies
-  std::string model;     // in place of the client's name of the model; empty: that stays
+  // True if the file has `usage`, limits that go by bodies, or routes that change them; no key.
+  bool metered = false;
+  std::string model;  // in place of the client's name of the model; empty: that stays
+  // Names of models as clients give them, and what backends get instead; before `model`.
+  std::map<std::string, std::string> model_names;
+  BodyConfig body;
+  bool hosted = false;  // the backends are a service of a third party: see `Credentials`
   StreamUsage stream_usage = StreamUsage::automatic;
   PickerConfig picker;
   std::vector<BackendConfig> backends;  // never empty in a loaded file
@@ -373,7 +404,7 @@ struct PoolConfig {
   StandbyConfig standby;
   OutlierConfig outlier;
   milliseconds slow_start{0};  // ramp of a backend that returns or joins; 0: none
-  std::string fallback;        // the pool that takes what this one cannot; empty: none
+  FallbackConfig fallback;
   CoalesceRule coalesce = CoalesceRule::off;
   std::optional<CacheConfig> cache;  // none: no answer is kept
   bool debug_headers = false;        // x-evenkeel-backend and -pool on responses
@@ -517,6 +548,7 @@ struct RouteConfig {
   std::optional<RespondConfig> respond;    // instead of a target
   std::optional<RedirectConfig> redirect;  // instead of a target
   std::optional<RewriteConfig> rewrite;
+  BodyConfig body;                  // before that of the pool
   FieldEdits request_headers;       // of what backends get
   FieldEdits response_headers;      // of what clients get, from backends and from evenkeel
   std::optional<CorsConfig> cors;   // none: evenkeel's own answers are for pages of any origin
@@ -607,6 +639,7 @@ struct TenantConfig {
   double weight = 1;  // its share of the engines' time, against other tenants that wait
   // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
+  std::uint32_t max_tokens = 0;  // the most that one of its requests may ask for; 0: any number
   LimitsConfig limits;
 
   bool operator==(const TenantConfig&) const = default;
@@ -762,6 +795,11 @@ struct Config {
 // The values of `engine:` and `picker:`, in the order of the reference.
 const std::vector<std::string>& engine_names();
 const std::vector<std::string>& picker_names();
+
+// True if backends of the pool may get another name of a model than clients give.
+inline bool renames(const PoolConfig& pool) {
+  return !pool.model.empty() || !pool.model_names.empty();
+}
 
 // True if the bodies of the pool's requests are read: if the file says so, or needs it.
 bool inspects(const PoolConfig& pool);

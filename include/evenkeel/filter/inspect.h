@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/filter/held_bodies.h"
 #include "evenkeel/filter/path_rewrite.h"
@@ -40,6 +42,8 @@ class InspectFilter final : public Filter {
   struct Options {
     std::uint64_t max_body_bytes;
     ReplayBody::Limits held;
+    /// Names of members that are changed in bodies; outlives the filter; null: none.
+    const std::vector<std::string>* members = nullptr;
     bool reads_usage = false;  ///< true if responses must not be compressed, so that they are read
   };
 

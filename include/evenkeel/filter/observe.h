@@ -14,8 +14,9 @@ namespace evenkeel {
 /// counts tokens and times, and teaches the estimates. Of requests without `info.inference`, or
 /// whose response was observed already, it does nothing.
 ///
-/// Where `inspect` has asked the engine for usage that the client did not ask for (`usage_added`),
-/// it is removed from the stream. All other bytes pass unchanged.
+/// Usage that the engine was asked for and the client did not ask for (`usage_added`) is removed
+/// from the stream, and the name that the backend has for the model (`served_model`) becomes the
+/// client's again. All other bytes pass unchanged.
 ///
 /// REQUIRES: everything that is passed outlives the filter and the responses. Thread: the worker's.
 class ObserveFilter final : public Filter {

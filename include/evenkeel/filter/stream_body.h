@@ -9,8 +9,8 @@
 #include "evenkeel/http/inference_info.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/http/status.h"
+#include "evenkeel/inference/event_editor.h"
 #include "evenkeel/inference/response_reader.h"
-#include "evenkeel/inference/usage_remover.h"
 
 namespace evenkeel {
 
@@ -31,7 +31,7 @@ class StreamListener {
 /// If the backend breaks a stream of events or JSON lines, the client gets an error event in the
 /// shape that its library parses, and then a connection or stream that ends without the end of the
 /// message. An event in which the backend itself reports an error makes the request a failed one
-/// (`stream_error`). Usage that evenkeel has asked for and the client has not is removed.
+/// (`stream_error`). What the client did not ask for is changed (EventEditor).
 ///
 /// REQUIRES: `info` outlives it. Everything is set up before the first read. Thread: the loop's.
 class StreamBody final : public Body {
@@ -48,11 +48,11 @@ class StreamBody final : public Body {
   void set_source(StreamListener& listener) { source_ = &listener; }
   /// What is read goes into `info.inference->response`. REQUIRES: `info.inference`.
   void set_observer(std::unique_ptr<StreamListener> observer);
-  /// See UsageRemover.
-  void remove_usage(bool removes_null);
+  /// See EventEditor.
+  void edit(EventEdits edits);
 
   Task<Result<Chunk>> read() override;
-  std::optional<std::uint64_t> length() const override { return body_->length(); }
+  std::optional<std::uint64_t> length() const override;
 
  private:
   Task<Result<Chunk>> read_until_some(Task<Result<Chunk>> next);
@@ -70,7 +70,7 @@ class StreamBody final : public Body {
   std::unique_ptr<ResponseReader> reader_;  // null: nothing was read yet
   StreamListener* source_ = nullptr;
   std::unique_ptr<StreamListener> observer_;
-  std::unique_ptr<UsageRemover> usage_remover_;
+  std::unique_ptr<EventEditor> editor_;
   std::optional<ErrorFormat> error_format_;
   std::optional<Error> broken_;
   std::string tail_;         // what follows a stream that has broken

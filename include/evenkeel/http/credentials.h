@@ -9,6 +9,15 @@
 
 namespace evenkeel {
 
+/// The field with which a backend knows evenkeel, in place of the client's credentials.
+struct BackendCredential {
+  std::string field = "authorization";  ///< lower case
+  std::string value;                    ///< empty: the backend has no key
+
+  bool empty() const { return value.empty(); }
+  bool operator==(const BackendCredential&) const = default;
+};
+
 /// True if equal apart from ASCII case; underscores count as dashes, as CGI and WSGI servers read
 /// them.
 bool is_spelling_of(std::string_view a, std::string_view b);

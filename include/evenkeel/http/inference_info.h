@@ -105,15 +105,27 @@ struct BodyRange {
   std::uint64_t end = 0;
 };
 
+/// The value of a member of the outermost object.
+struct MemberPlace {
+  std::uint32_t name = 0;    ///< its position among the names that are looked for
+  std::uint32_t number = 0;  ///< the value, if it is a whole number; 0: it is another one
+  BodyRange value;
+};
+
 /// Where a JSON body can be changed. Of other bodies: nowhere.
 struct JsonPlaces {
   bool is_json = false;
   /// True if the body may name the model. False: it is in the path (KServe), or none is given.
   bool names_model = true;
   std::vector<BodyRange> model_values;  ///< of each `model` of the outermost object, with quotes
-  /// Where a member `stream_options` can be inserted: behind the brace that opens the object.
-  /// Nothing if the API has no such member, or the request has one.
+  /// Where a member can be inserted: behind the brace that opens the object. Nothing if the object
+  /// has no members, or there is none.
   std::optional<std::uint64_t> object_begin;
+  bool takes_stream_options = false;  ///< true if the API has this member, and the request has not
+  std::vector<MemberPlace> members;   ///< of the names that are looked for
+  /// How the API calls the most tokens that a request may ask for, by its newest name; empty: no
+  /// members of its bodies are changed.
+  std::string_view max_tokens_name;
 };
 
 struct InferenceInfo;

@@ -68,6 +68,7 @@ struct RequestTenant {
   std::string_view name = {};                 ///< empty: none that the file names
   std::uint32_t number = 0;                   ///< its position in the file, from 1; 0: none
   std::uint32_t index = 0;                    ///< of LabelIndex; 0: the file names none
+  std::uint32_t max_tokens = 0;               ///< the most that a request may ask for; 0: any
   double weight = 1;                          ///< its share of the engines' time
   std::optional<Priority> max_priority = {};  ///< of its requests; nothing: any
   const ApiKey* key = nullptr;                ///< by which it is known; null: by none

@@ -63,8 +63,11 @@ class RequestReader : public Pooled {
   /// `into` outlives the reader, and gets what the head says of the request; so does the budget of
   /// `windows`, which limits the memory of zstd. Null: the body cannot be read, because
   /// of its form. One that does not have the encoding that its head names is read as it is.
+  /// `members`: names of members of the outermost object whose places are looked for; outlives the
+  /// reader; null: none.
   static std::unique_ptr<RequestReader> create(const RequestHead& head, InferenceRequest& into,
-                                               WindowShare windows = {});
+                                               WindowShare windows = {},
+                                               const std::vector<std::string>* members = nullptr);
 
   /// How much of what was read could be decompressed; `all` of a body that is not compressed.
   enum class Decoded : std::uint8_t { all, some, none };
@@ -97,6 +100,11 @@ class RequestReader : public Pooled {
   virtual std::optional<BodyRange> stream_options() const = 0;
   /// The place behind the outermost object's opening brace; nothing if the body is no JSON object.
   virtual std::optional<std::uint64_t> object_begin() const = 0;
+  /// True if the outermost object has a member.
+  virtual bool has_members() const { return false; }
+  /// Each value of the members that were looked for, in the order of the body. REQUIRES: nothing
+  /// more is read.
+  virtual std::vector<MemberPlace> take_members() { return {}; }
 };
 
 }  // namespace evenkeel

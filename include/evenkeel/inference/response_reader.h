@@ -14,7 +14,7 @@ namespace evenkeel {
 
 struct Request;
 struct Response;
-class UsageRemover;
+class EventEditor;
 
 /// How a response is framed.
 enum class ResponseFormat : std::uint8_t {
@@ -37,7 +37,7 @@ std::optional<ResponseFormat> response_format_of(const Request& request, const R
 struct ResponseInterests {
   bool id = false;      ///< of the response, where `/v1/responses` and `/v1/conversations` have it
   bool errors = false;  ///< events in which the server reports an error
-  UsageRemover* usage = nullptr;  ///< is told where events end and have usage
+  EventEditor* editor = nullptr;  ///< is told where events end, and what is in them
 };
 
 /// Reads one response. Bytes may be cut anywhere; nothing is kept of them. What is not understood

@@ -12,6 +12,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/engine.h"
 #include "evenkeel/pool/pool.h"
@@ -30,9 +31,10 @@ struct RequestCost;
 struct BackendAccess {
   std::shared_ptr<LinkPool> links;
   BackendMetrics* metrics;
-  std::uint32_t index = 0;         ///< of LabelIndex
-  std::string_view authorization;  ///< replaces the client's field of that name; empty: keeps it
-  std::string_view host = {};      ///< replaces the Host that the client named; empty: keeps it
+  std::uint32_t index = 0;                 ///< of LabelIndex
+  const BackendCredential* key = nullptr;  ///< replaces the client's credentials; null: keeps them
+  std::string_view host = {};  ///< replaces the Host that the client named; empty: keeps it
+  bool is_hosted = false;      ///< of a hosted pool: gets nothing that tells of clients
 };
 
 /// What a route says of its requests in place of their pool. PlanPools fills it.

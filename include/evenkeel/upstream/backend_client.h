@@ -13,6 +13,7 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/net/endpoint.h"
@@ -26,7 +27,7 @@ struct ServerAccess {
   std::vector<Endpoint> addresses;  ///< tried in turn; not empty
   std::string authority;            ///< "host:port", or "host" of a default port
   bool authority_is_text = false;   ///< it is a text of the file, which holds for all ports
-  std::string authorization;        ///< "Bearer KEY"; empty: no API key
+  BackendCredential key;
   LinkPoolOptions links;
   bool keeps_links = true;  ///< between requests; false if descriptors are scarce
 

@@ -16,6 +16,7 @@
 
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/http/credentials.h"
 #include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/net/endpoint.h"
 #include "evenkeel/net/tls.h"
@@ -61,7 +62,7 @@ class PoolSet {
   struct ResolvedBackend {
     BackendConfig config;
     std::vector<Endpoint> addresses;  ///< tried in turn; empty: its name has none
-    std::string authorization;        ///< sent to it as `authorization`; empty: the client's
+    BackendCredential key;            ///< sent to it; empty: the client's credentials
     BackendHost host;
     bool drained = false;  ///< by an operator
   };

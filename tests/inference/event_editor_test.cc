@@ -1,4 +1,4 @@
-#include "evenkeel/inference/usage_remover.h"
+#include "evenkeel/inference/event_editor.h"
 
 #include <gtest/gtest.h>
 
@@ -6,29 +6,33 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "evenkeel/inference/response_reader.h"
 
 namespace evenkeel {
 namespace {
 
-/// A stream from which usage is removed as it is read.
+/// A response that is changed as it is read.
 class Stream {
  public:
-  explicit Stream(bool removes_null) : remover_(removes_null) {}
+  explicit Stream(bool removes_null)
+      : Stream(EventEdits{.removes_usage = true, .removes_null = removes_null}) {}
+  explicit Stream(EventEdits edits, ResponseFormat format = ResponseFormat::events)
+      : editor_(std::move(edits)),
+        reader_(ResponseReader::create(format, response_, {.editor = &editor_})) {}
 
   std::string_view pass(std::string_view bytes, bool last) {
-    remover_.begin(bytes);
+    editor_.begin(bytes);
     reader_->read(bytes, Instant{});
     if (last) reader_->finish(Instant{});
-    return remover_.pass(last);
+    return editor_.pass(last);
   }
 
  private:
-  UsageRemover remover_;
+  EventEditor editor_;
   InferenceResponse response_;
-  std::unique_ptr<ResponseReader> reader_ =
-      ResponseReader::create(ResponseFormat::events, response_, {.usage = &remover_});
+  std::unique_ptr<ResponseReader> reader_;
 };
 
 std::string passed(std::string_view bytes, std::size_t first, std::size_t piece,
@@ -68,7 +72,7 @@ constexpr std::string_view delta =
          "\n\n";
 constexpr std::string_view done = "data: [DONE]\n\n";
 
-TEST(UsageRemover, RemovesTheEventThatHasUsageAndNoChoices) {
+TEST(EventEditor, RemovesTheEventThatHasUsageAndNoChoices) {
   const std::string before = std::string(delta) + ": ping\n\n" + std::string(delta);
 
   expect_passed(before +
@@ -78,7 +82,7 @@ TEST(UsageRemover, RemovesTheEventThatHasUsageAndNoChoices) {
                 before + std::string(done));
 }
 
-TEST(UsageRemover, RemovesTheNullThatAnEngineAddsToEveryEvent) {
+TEST(EventEditor, RemovesTheNullThatAnEngineAddsToEveryEvent) {
   expect_passed(R"(data: {"id":"1","choices":[{"text":"a","finish_reason":null}],"usage":null})"
                 "\r\n\r\n"
                 R"(data: {"usage": null, "choices":[{"text":"b","usage":null}]})"
@@ -91,7 +95,7 @@ TEST(UsageRemover, RemovesTheNullThatAnEngineAddsToEveryEvent) {
                 "\r\n\r\n");
 }
 
-TEST(UsageRemover, KeepsTheNullOfAnEngineThatAlwaysWritesIt) {
+TEST(EventEditor, KeepsTheNullOfAnEngineThatAlwaysWritesIt) {
   const std::string event = R"(data: {"choices":[{"text":"a"}],"usage":null})"
                             "\n\n";
 
@@ -99,14 +103,14 @@ TEST(UsageRemover, KeepsTheNullOfAnEngineThatAlwaysWritesIt) {
                 false);
 }
 
-TEST(UsageRemover, KeepsUsageThatCameWithAChoice) {
+TEST(EventEditor, KeepsUsageThatCameWithAChoice) {
   const std::string event = R"(data: {"choices":[{"text":"a"}],"usage":{"prompt_tokens":1}})"
                             "\n\n";
 
   expect_passed(event, event);
 }
 
-TEST(UsageRemover, MovesTheFingerprintOfVllmBack) {
+TEST(EventEditor, MovesTheFingerprintOfVllmBack) {
   expect_passed(
       std::string(delta) +
           HEAD
@@ -122,7 +126,7 @@ TEST(UsageRemover, MovesTheFingerprintOfVllmBack) {
           std::string(done));
 }
 
-TEST(UsageRemover, PassesStreamsWithoutUsageUnchanged) {
+TEST(EventEditor, PassesStreamsWithoutUsageUnchanged) {
   for (const std::string_view text :
        {"", "\n", "\n\n", "data: {", "data: {\"usage\"", ": \"usage\"\n\n", "\r\n\r\nx",
         "data: {\"usage\":}\n\n", "data: \"usage\"\n\n", "data: {\"a\":1,\"usage\":\n\n\n\n"}) {
@@ -134,7 +138,7 @@ TEST(UsageRemover, PassesStreamsWithoutUsageUnchanged) {
   expect_passed(finished, finished);
 }
 
-TEST(UsageRemover, PassesCompleteEventsOnAtOnceWithoutACopy) {
+TEST(EventEditor, PassesCompleteEventsOnAtOnceWithoutACopy) {
   Stream stream(true);
 
   EXPECT_EQ(stream.pass(delta, false).data(), delta.data());
@@ -144,20 +148,80 @@ TEST(UsageRemover, PassesCompleteEventsOnAtOnceWithoutACopy) {
   EXPECT_EQ(stream.pass("\n", false), "data: {}\n\n");
 }
 
-TEST(UsageRemover, HoldsNoMoreThanOneEventCanBe) {
-  const std::string text(2 * UsageRemover::max_event, 'x');
+TEST(EventEditor, HoldsNoMoreThanOneEventCanBe) {
+  const std::string text(2 * EventEditor::max_event, 'x');
   const std::string event = R"(data: {"choices":[],"usage":{"a":")" + text + "\"}}\n\n";
   Stream stream(true);
 
   std::string out;
   for (std::size_t at = 0; at < event.size(); at += 1000) {
     out += stream.pass(std::string_view(event).substr(at, 1000), false);
-    ASSERT_LE(std::min(event.size(), at + 1000) - out.size(), UsageRemover::max_event);
+    ASSERT_LE(std::min(event.size(), at + 1000) - out.size(), EventEditor::max_event);
   }
 
   EXPECT_EQ(out, event);
   EXPECT_EQ(stream.pass("data: {\"choices\":[],\"usage\":{}}\n\n", false), "");
   EXPECT_EQ(stream.pass(delta, true), delta);
+}
+
+/// Expects the same wherever the bytes are cut.
+void expect_renamed(ResponseFormat format, std::string_view bytes, std::string_view expected,
+                    bool removes_usage = false) {
+  const EventEdits edits{
+      .removes_usage = removes_usage, .removes_null = true, .model = R"("client")"};
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    Stream stream(edits, format);
+    const std::string first(bytes.substr(0, cut));
+    const std::string rest(bytes.substr(cut));
+    std::string out(stream.pass(first, false));
+    out += stream.pass(rest, false);
+    out += stream.pass({}, true);
+    ASSERT_EQ(out, expected) << "cut at " << cut;
+  }
+}
+
+TEST(EventEditor, GivesEventsTheClientsNameOfTheModel) {
+  expect_renamed(
+      ResponseFormat::events,
+      "data: {\"id\":\"1\",\"model\": \"a\\\"b\",\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n"
+      "data: {\"id\":\"1\",\"model\": \"a\\\"b\",\"choices\":[{\"delta\":{\"content\":\"y\"}}]}\n\n"
+      "data: [DONE]\n\n",
+      "data: {\"id\":\"1\",\"model\": \"client\",\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n"
+      "data: {\"id\":\"1\",\"model\": \"client\",\"choices\":[{\"delta\":{\"content\":\"y\"}}]}\n\n"
+      "data: [DONE]\n\n");
+  // OpenAI's responses, and Anthropic's messages.
+  for (const std::string_view key : {"response", "message"}) {
+    const auto event = [key](std::string_view model) {
+      return "event: a\ndata: {\"type\":\"a\",\"" + std::string(key) +
+             "\":{\"id\":\"1\",\"model\":" + std::string(model) + "}}\n\n";
+    };
+    expect_renamed(ResponseFormat::events, event("\"own\""), event("\"client\""));
+  }
+}
+
+TEST(EventEditor, GivesDocumentsAndLinesTheClientsNameOfTheModel) {
+  expect_renamed(ResponseFormat::json,
+                 R"({ "object" : "list", "data" : [ { "model" : "own" } ], "model" : "own" })",
+                 R"({ "object" : "list", "data" : [ { "model" : "own" } ], "model" : "client" })");
+  expect_renamed(
+      ResponseFormat::json_lines,
+      "{\"model\":\"own\",\"response\":\"a\"}\n{\"model\":\"own\",\"done\":true}\n",
+      "{\"model\":\"client\",\"response\":\"a\"}\n{\"model\":\"client\",\"done\":true}\n");
+  for (const std::string_view text :
+       {R"({"model":null})", R"({"model":1,"a":"model"})", R"({"tools":[{"model":"own"}]})",
+        R"({"choices":[{"message":{"model":"own"}}]})", R"({"model":"own)", ""}) {
+    expect_renamed(ResponseFormat::json, text, text);
+  }
+}
+
+TEST(EventEditor, RenamesAndRemovesUsageAtOnce) {
+  expect_renamed(ResponseFormat::events,
+                 "data: {\"model\":\"m\",\"choices\":[{\"text\":\"a\"}],\"usage\":null}\n\n"
+                 "data: {\"usage\":null,\"choices\":[{\"text\":\"b\"}],\"model\":\"m\"}\n\n"
+                 "data: {\"model\":\"m\",\"choices\":[],\"usage\":{\"a\":1}}\n\n",
+                 "data: {\"model\":\"client\",\"choices\":[{\"text\":\"a\"}]}\n\n"
+                 "data: {\"choices\":[{\"text\":\"b\"}],\"model\":\"client\"}\n\n",
+                 true);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "evenkeel/inference/usage_remover.h"
+#include "evenkeel/inference/event_editor.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,6 +6,7 @@
 namespace evenkeel {
 namespace {
 
+constexpr std::string_view model_key = R"("model")";
 constexpr std::string_view usage_key = R"("usage")";
 constexpr std::string_view fingerprint_key = R"("system_fingerprint")";
 constexpr std::string_view white_space = " \t\r\n";
@@ -42,27 +43,32 @@ Range null_usage(std::string_view event, std::size_t key) {
   return range;
 }
 
-/// The string at this key, with its quotes.
-std::string_view string_at(std::string_view event, std::size_t key, std::string_view name) {
+/// The string at this key, with its quotes; empty: it has another value.
+Range string_range(std::string_view event, std::size_t key, std::string_view name) {
   const std::size_t begin = value_after(event, key, name);
-  const std::size_t end = begin < event.size() && event[begin] == '"' ? event.find('"', begin + 1)
-                                                                      : std::string_view::npos;
-  if (end == event.npos) return {};
-  const std::string_view value = event.substr(begin, end + 1 - begin);
-  return value.find('\\') == value.npos ? value : std::string_view();
+  if (begin >= event.size() || event[begin] != '"') return {};
+  for (std::size_t at = begin + 1; at < event.size(); ++at) {
+    if (event[at] == '"') return {.begin = begin, .end = at + 1};
+    if (event[at] == '\\') ++at;
+  }
+  return {};
+}
+
+std::string_view string_at(std::string_view event, std::size_t key, std::string_view name) {
+  const Range range = string_range(event, key, name);
+  return event.substr(range.begin, range.end - range.begin);
 }
 
 }  // namespace
 
-void UsageRemover::begin(std::string_view bytes) {
+void EventEditor::begin(std::string_view bytes) {
   bytes_ = bytes;
   passed_ = 0;
-  edits_ = false;
+  has_edited_ = false;
 }
 
-void UsageRemover::end_event(std::size_t end, const EventUsage& usage) {
-  const bool stays = usage.key == EventUsage::nowhere && !usage.ends_choice;
-  if (stays && !edits_ && held_.empty() && final_.empty()) {
+void EventEditor::end_event(std::size_t end, const EventPlaces& places) {
+  if (!changes(places) && !has_edited_ && held_.empty() && final_.empty()) {
     passed_ = std::min(end, bytes_.size());
     too_long_ = dropped_ = false;
     return;
@@ -71,22 +77,22 @@ void UsageRemover::end_event(std::size_t end, const EventUsage& usage) {
   std::string_view event = bytes_.substr(passed_, end - passed_);
   passed_ += event.size();
   if (!held_.empty()) event = held_.append(event);
-  pass_event(event, usage);
+  pass_event(event, places);
   held_.clear();
 }
 
-void UsageRemover::end_line() {
+void EventEditor::end_line() {
   if (dropped_ || !final_.empty()) edit();
   if (!final_.empty()) final_ += bytes_.front();
   passed_ = 1;
 }
 
-std::string_view UsageRemover::pass(bool last) {
+std::string_view EventEditor::pass(bool last) {
   const std::string_view rest = bytes_.substr(passed_);
   if (!last && !too_long_) held_ += rest;
-  const bool passes_all = last || too_long_ || held_.size() > max_event;
-  if (!passes_all) return edits_ ? std::string_view(edited_) : bytes_.substr(0, passed_);
-  if (!edits_ && held_.empty() && final_.empty()) return bytes_;
+  const bool passes_all = last || too_long_ || held_.size() > max_held_;
+  if (!passes_all) return has_edited_ ? std::string_view(edited_) : bytes_.substr(0, passed_);
+  if (!has_edited_ && held_.empty() && final_.empty()) return bytes_;
   edit();
   pass_final();
   edited_ += held_;
@@ -97,36 +103,56 @@ std::string_view UsageRemover::pass(bool last) {
 }
 
 /// Collects the bytes for the client from here on.
-void UsageRemover::edit() {
-  if (!std::exchange(edits_, true)) edited_.assign(bytes_.substr(0, passed_));
+void EventEditor::edit() {
+  if (!std::exchange(has_edited_, true)) edited_.assign(bytes_.substr(0, passed_));
 }
 
-void UsageRemover::pass_event(std::string_view event, const EventUsage& usage) {
+void EventEditor::pass_event(std::string_view event, const EventPlaces& places) {
   if (std::exchange(too_long_, false)) {
     dropped_ = false;
     pass_final();
     edited_ += event;
     return;
   }
-  dropped_ = usage.is_all;
-  if (dropped_) stamp_final(string_at(event, usage.fingerprint, fingerprint_key));
+  dropped_ = edits_.removes_usage && places.is_usage;
+  if (dropped_) stamp_final(string_at(event, places.fingerprint, fingerprint_key));
   pass_final();
   if (dropped_) return;
-  const Range removed = removes_null_ ? null_usage(event, usage.key) : Range();
-  std::string& to = usage.ends_choice ? final_ : edited_;
-  to += event.substr(0, removed.begin);
-  to += event.substr(removed.end);
+  append_edited(event, places, edits_.removes_usage && places.ends_choice ? final_ : edited_);
+}
+
+void EventEditor::append_edited(std::string_view event, const EventPlaces& places,
+                                std::string& to) const {
+  const bool removes_null = edits_.removes_usage && edits_.removes_null;
+  const Range null = removes_null ? null_usage(event, places.usage) : Range();
+  const Range model = renames() ? string_range(event, places.model, model_key) : Range();
+  std::size_t at = 0;
+  const auto replace = [&](const Range& range, std::string_view by) {
+    if (range.begin == range.end) return;
+    to.append(event.substr(at, range.begin - at)).append(by);
+    at = range.end;
+  };
+  if (null.begin < model.begin) replace(null, {});
+  replace(model, edits_.model);
+  if (null.begin >= model.begin) replace(null, {});
+  to += event.substr(at);
+}
+
+/// True if something in the event is changed, or the event may have to wait for the next one.
+bool EventEditor::changes(const EventPlaces& places) const {
+  if (renames() && places.model != EventPlaces::nowhere) return true;
+  return edits_.removes_usage && (places.usage != EventPlaces::nowhere || places.ends_choice);
 }
 
 /// Adds the fingerprint to the last event, which has it in a stream without usage.
-void UsageRemover::stamp_final(std::string_view fingerprint) {
+void EventEditor::stamp_final(std::string_view fingerprint) {
   const std::size_t end = final_.rfind('}');
   if (fingerprint.empty() || end == std::string::npos) return;
   if (final_.find(fingerprint_key) != std::string::npos) return;
   final_.insert(end, std::string(",").append(fingerprint_key).append(":").append(fingerprint));
 }
 
-void UsageRemover::pass_final() {
+void EventEditor::pass_final() {
   edited_ += final_;
   final_.clear();
 }

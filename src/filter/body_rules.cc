@@ -1,0 +1,165 @@
+#include "evenkeel/filter/body_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "evenkeel/base/decimal.h"
+#include "evenkeel/json/writer.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr auto limit_names =
+    std::to_array<std::string_view>({"max_tokens", "max_completion_tokens", "max_output_tokens"});
+
+bool names_limit(std::string_view name) {
+  return std::ranges::find(limit_names, name) != limit_names.end();
+}
+
+void add_name(std::vector<std::string>& names, std::string_view name) {
+  if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+}
+
+void add_names(std::vector<std::string>& names, const BodyConfig& body) {
+  for (const JsonMembers* members : {&body.defaults, &body.set}) {
+    for (const auto& [name, json] : *members) add_name(names, name);
+  }
+}
+
+bool limits_tenants(const Config& config) {
+  return std::ranges::any_of(config.tenants,
+                             [](const TenantConfig& each) { return each.max_tokens > 0; });
+}
+
+bool has_changes(const Config& config) {
+  const auto changes = [](const auto& each) { return !each.body.empty(); };
+  return std::ranges::any_of(config.pools, changes) ||
+         std::ranges::any_of(config.routes, changes) || limits_tenants(config);
+}
+
+std::optional<BodyRules> rules_of(const RouteConfig& route,
+                                  const std::vector<std::string>& members) {
+  if (route.body.empty()) return std::nullopt;
+  return BodyRules(route.body, members);
+}
+
+}  // namespace
+
+std::vector<std::string> changed_members(const Config& config) {
+  if (!has_changes(config)) return {};
+  std::vector<std::string> names(limit_names.begin(), limit_names.end());
+  for (const PoolConfig& pool : config.pools) add_names(names, pool.body);
+  for (const RouteConfig& route : config.routes) add_names(names, route.body);
+  return names;
+}
+
+BodyRules::BodyRules(const BodyConfig& config, const std::vector<std::string>& members)
+    : max_tokens_(config.max_tokens) {
+  const auto sort = [&](const JsonMembers& given, std::vector<Value>& values, Limit& limit) {
+    for (const auto& [name, json] : given) {
+      if (names_limit(name)) {
+        limit = {.value = parse_number<std::uint32_t>(json), .name = name};
+        continue;
+      }
+      const auto found = std::ranges::find(members, name);
+      values.push_back({.name = static_cast<std::uint32_t>(found - members.begin()), .json = json});
+    }
+  };
+  sort(config.defaults, defaults_, default_limit_);
+  sort(config.set, set_, set_limit_);
+}
+
+RouteBodyRules::RouteBodyRules(const Config& config)
+    : members_(changed_members(config)),
+      limits_tenants_(evenkeel::limits_tenants(config)),
+      routes_(config.routes,
+              [this](const RouteConfig& route) { return rules_of(route, members_); }) {}
+
+/// Takes the largest of several limits: servers differ in which one they take.
+BodyChanges::BodyChanges(const InferenceInfo& info, const std::vector<std::string>& members)
+    : info_(info), members_(members) {
+  std::uint32_t largest = 0;
+  bool is_known = true;
+  for (const MemberPlace& place : info.places.members) {
+    if (!is_limit(place.name)) continue;
+    ++limits_given_;
+    is_known = is_known && place.number > 0;
+    largest = std::max(largest, place.number);
+  }
+  if (limits_given_ > 0 && is_known) limit_ = largest;
+}
+
+void BodyChanges::apply(const BodyRules& rules) {
+  for (const BodyRules::Value& each : rules.defaults_) {
+    if (!has_member(each.name)) set(each.name, each.json);
+  }
+  for (const BodyRules::Value& each : rules.set_) set(each.name, each.json);
+  for (const BodyRules::Limit* limit : {&rules.default_limit_, &rules.set_limit_}) {
+    if (!limit->value) continue;
+    limit_name_ = limit->name;
+    const bool is_given = limits_given_ > 0 || limit_changed_;
+    if (limit == &rules.set_limit_ || !is_given) set_limit(*limit->value);
+  }
+  if (rules.max_tokens_ > 0) limit_tokens(rules.max_tokens_);
+}
+
+void BodyChanges::limit_tokens(std::uint32_t max) {
+  if (!limit_ || *limit_ > max) set_limit(max);
+}
+
+void BodyChanges::set_limit(std::uint32_t value) {
+  limit_ = value;
+  limit_changed_ = true;
+}
+
+/// True if servers read the member of this API as the most tokens. Chats have two names for it.
+bool BodyChanges::is_limit(std::uint32_t name) const {
+  if (name >= limit_names.size()) return false;  // they are the first of the names
+  const std::string_view newest = info_.places.max_tokens_name;
+  return members_[name] == newest ||
+         (newest == "max_completion_tokens" && members_[name] == "max_tokens");
+}
+
+bool BodyChanges::has_member(std::uint32_t name) const {
+  return std::ranges::find(info_.places.members, name, &MemberPlace::name) !=
+             info_.places.members.end() ||
+         std::ranges::find(values_, name, &BodyRules::Value::name) != values_.end();
+}
+
+void BodyChanges::set(std::uint32_t name, std::string_view json) {
+  const auto found = std::ranges::find(values_, name, &BodyRules::Value::name);
+  if (found != values_.end()) {
+    found->json = json;
+  } else {
+    values_.push_back({.name = name, .json = json});
+  }
+}
+
+void BodyChanges::add_to(std::vector<BodyEdit>& edits) const {
+  std::string added;
+  const auto put = [&](const auto& is_meant, std::string_view name, std::string_view json) {
+    bool is_there = false;
+    for (const MemberPlace& place : info_.places.members) {
+      if (!is_meant(place.name)) continue;
+      edits.push_back({.replaced = place.value, .by = std::string(json)});
+      is_there = true;
+    }
+    if (!is_there) added.append(json_string(name)).append(":").append(json).append(",");
+  };
+  for (const BodyRules::Value& each : values_) {
+    put([&](std::uint32_t name) { return name == each.name; }, members_[each.name], each.json);
+  }
+  if (limit_changed_) {
+    std::string_view name = info_.places.max_tokens_name;
+    // Of the two names that a chat may have, all servers but a few models of OpenAI's take this.
+    if (name == "max_completion_tokens") name = limit_name_ == name ? limit_name_ : "max_tokens";
+    put([this](std::uint32_t each) { return is_limit(each); }, name, std::to_string(*limit_));
+  }
+  if (added.empty() || !info_.places.object_begin) return;
+  const std::uint64_t begin = *info_.places.object_begin;
+  edits.push_back({.replaced = {begin, begin}, .by = std::move(added)});
+}
+
+}  // namespace evenkeel
