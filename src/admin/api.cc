@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "admin/authorization.h"
+#include "admin/change_record.h"
 #include "admin/documents.h"
 #include "admin/explanation.h"
 #include "admin/log_levels.h"
@@ -246,6 +247,13 @@ void AdminApi::update_events(const RuntimeView& view) {
 }
 
 Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
+  AdminReply reply = co_await answer(request);
+  if (AuditLog* const log = runtime_.audit_log)
+    record_change(*log, request, reply.status, runtime_.status->snapshot()->config->admin);
+  co_return reply;
+}
+
+Awaitable<AdminReply> AdminApi::answer(const AdminRequest& request) {
   auto endpoint = find_endpoint(request.path());
   auto backend_call = parse_backend_call(request);
   if (backend_call) endpoint = AdminEndpoint::backend_action;

@@ -37,6 +37,7 @@ class AdminApi {
   void stop();
 
  private:
+  Awaitable<AdminReply> answer(const AdminRequest& request);
   AdminReply read(AdminEndpoint endpoint, const AdminRequest& request);
   AdminReply metrics(const AdminRequest& request);
   void update_events(const RuntimeView& view);

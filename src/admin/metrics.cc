@@ -50,6 +50,15 @@ void add_daemon(MetricsPage& page, const RuntimeView& view) {
     page.counters("evenkeel_usage_dropped_total", "Usage records that were lost.");
     page.add({}, usage_log->dropped());
   }
+  if (const AuditLog* const audit_log = view.runtime.audit_log) {
+    page.counters("evenkeel_audit_records_total", "Records that were written to the audit log.");
+    page.add({}, audit_log->written());
+    page.counters("evenkeel_audit_lost_total", "Records of the audit log that were lost.");
+    page.add({}, audit_log->lost());
+    page.gauges("evenkeel_audit_last_sequence",
+                "Number of the last record of the audit log; a file that ends below it was cut.");
+    page.add({}, audit_log->last_sequence());
+  }
   page.counters("evenkeel_log_dropped_total", "Lines of the daemon's own log that were lost.");
   page.add({}, log::dropped_lines());
   page.gauges("evenkeel_config_last_reload_successful", "1 when the last reload was accepted.");

@@ -205,6 +205,7 @@ std::vector<std::string> takeover_changes(const Config& before, const Config& af
   if (before.workers != after.workers) keys.emplace_back("workers");
   if (is_off(before) != is_off(after)) keys.emplace_back("access_log");
   if (before.usage.is_on() != after.usage.is_on()) keys.emplace_back("usage");
+  if (before.audit != after.audit) keys.emplace_back("audit");
   return keys;
 }
 

@@ -147,6 +147,10 @@ void check_named_files(const Config& config, ParseContext& context) {
                    context);
   check_named_file(FileUse::usage, "usage.path", config.usage.path,
                    "create its folder and let this user write to it", context);
+  check_named_file(FileUse::audit, "audit.path", config.audit.path,
+                   "create its folder and let this user write to it", context);
+  check_named_file(FileUse::audit_key, "audit.key_file", config.audit.key_file,
+                   "write a secret to it, such as that of `openssl rand -hex 32`", context);
   const bool to_syslog = syslog_path(config.access_log.path).has_value();
   check_named_file(FileUse::access_log, "access_log.path", config.access_log.path,
                    to_syslog ? "name the socket of the local syslog or journal: syslog:PATH"

@@ -376,7 +376,7 @@ void each_key(Of<UsageConfig>, const auto& visit) {
             "The file, to which records are appended; SIGUSR1 reopens it. Requests and responses "
             "of all pools are inspected then.",
             "none"},
-        &T::path, TextForm{"the path of a file", check_usage_path});
+        &T::path, TextForm{"the path of a file", check_records_path});
   visit(Key{"source", "What records have as their `source`.", "`evenkeel/` and the host's name"},
         &T::source, TextForm{"a text", check_not_empty});
   visit(Key{"prices",
@@ -389,6 +389,22 @@ void each_key(Of<UsageConfig>, const auto& visit) {
 }
 
 void finish(Of<UsageConfig>, Node& node, UsageConfig& usage);
+
+void each_key(Of<AuditConfig>, const auto& visit) {
+  using T = AuditConfig;
+  visit(Key{"path",
+            "The file, to which records are appended. One that is moved is followed by a new one, "
+            "which continues its chain; SIGUSR1 does that at once.",
+            "none"},
+        &T::path, TextForm{"the path of a file", check_records_path});
+  visit(Key{"key_file",
+            "File with a secret of 16 to 4096 bytes for the hashes of records (HMAC-SHA-256), "
+            "without which none can be made. Read at the start.",
+            "none: hashes are SHA-256, which anyone can make"},
+        &T::key_file, file_path);
+}
+
+void finish(Of<AuditConfig>, Node& node, AuditConfig& audit);
 
 void each_key(Of<LogConfig>, const auto& visit) {
   using T = LogConfig;
@@ -689,6 +705,10 @@ void each_key(Of<Config>, const auto& visit) {
             "One record per request that reached a model, for billing: a CloudEvent as a line of "
             "JSON."},
         &T::usage, StructForm<UsageConfig>{});
+  visit(Key{"audit",
+            "What operators change, and what becomes of clients' credentials: a chain of records, "
+            "which shows where one was changed or removed."},
+        &T::audit, StructForm<AuditConfig>{});
   visit(Key{"log", "The daemon's own log, on stderr."}, &T::log, StructForm<LogConfig>{});
   visit(Key{"tracing", "Spans of requests, for a collector of traces."}, &T::tracing,
         StructForm<TracingConfig>{});

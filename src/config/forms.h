@@ -376,7 +376,7 @@ std::optional<ValidationError> check_origin(std::string& value);
 std::optional<ValidationError> check_grpc_name(std::string& value);
 std::optional<ValidationError> check_model_name(std::string& value);
 // What each has limits of its own: tenant, key, model, address or header:NAME.
-std::optional<ValidationError> check_usage_path(std::string& value);
+std::optional<ValidationError> check_records_path(std::string& value);
 // A path and query with \1 for groups.
 std::optional<ValidationError> check_rewrite_target(std::string& value);
 std::optional<ValidationError> check_key_set_path(std::string& value);

@@ -103,7 +103,7 @@ void add_places(Places& places, const ParseContext& context) {
   for (const auto& [path, mark] : context.marks) {
     const bool used_later = path.starts_with("listeners") || path.starts_with("admin") ||
                             path.starts_with("access_log") || path.starts_with("usage") ||
-                            path == "pools";
+                            path.starts_with("audit") || path == "pools";
     if (used_later) places.add(path, {.line = mark.line, .column = mark.column});
   }
 }

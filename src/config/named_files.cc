@@ -96,6 +96,19 @@ std::optional<std::string> usage_file_error(const std::string& path) {
   return log_file_error(path);
 }
 
+/// The error of a file that need only be readable here: what it holds is checked where it is used.
+std::optional<std::string> reading_error(const std::string& path) {
+  if (faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) == 0) return std::nullopt;
+  return std::string("cannot be read: ") + std::strerror(errno);
+}
+
+/// The error of the audit log, whose last record the next one continues.
+std::optional<std::string> audit_file_error(const std::string& path) {
+  if (auto error = usage_file_error(path)) return error;
+  const bool exists = faccessat(AT_FDCWD, path.c_str(), F_OK, AT_EACCESS) == 0;
+  return exists ? reading_error(path) : std::nullopt;
+}
+
 /// The state file's error: a new file replaces it, in its folder; the next start must read it.
 std::optional<std::string> state_file_error(const std::string& path) {
   struct stat status{};
@@ -111,6 +124,15 @@ std::optional<std::string> state_file_error(const std::string& path) {
   const int error = folder_error(std::get<std::string>(replaced));
   if (error != 0) return std::string("cannot be written: ") + std::strerror(error);
   return std::nullopt;
+}
+
+/// A secret of 16 to 4096 bytes.
+Result<std::string> read_secret(const std::string& path, std::string_view what) {
+  auto secret = read_trimmed(path, max_token_bytes);
+  if (!secret) return secret;
+  if (secret->size() >= min_token_bytes && secret->size() <= max_token_bytes) return secret;
+  return file_error("holds " + std::to_string(secret->size()) + " bytes, " + std::string(what) +
+                    " has 16 to 4096");
 }
 
 std::optional<std::string> detail_of(const Result<std::string>& secret) {
@@ -132,13 +154,10 @@ Result<std::string> read_api_key(const std::string& path) {
 }
 
 Result<std::string> read_admin_token(const std::string& path) {
-  auto token = read_trimmed(path, max_token_bytes);
-  if (!token) return token;
-  if (token->size() < min_token_bytes || token->size() > max_token_bytes) {
-    return file_error("holds " + std::to_string(token->size()) + " bytes, a token has 16 to 4096");
-  }
-  return token;
+  return read_secret(path, "a token");
 }
+
+Result<std::string> read_audit_key(const std::string& path) { return read_secret(path, "a key"); }
 
 std::optional<std::string> named_file_error(FileUse use, const std::string& path) {
   switch (use) {
@@ -147,6 +166,8 @@ std::optional<std::string> named_file_error(FileUse use, const std::string& path
     case FileUse::admin_token: return detail_of(read_admin_token(path));
     case FileUse::access_log: return access_log_error(path);
     case FileUse::usage: return usage_file_error(path);
+    case FileUse::audit: return audit_file_error(path);
+    case FileUse::audit_key: return detail_of(read_audit_key(path));
     case FileUse::syslog: return absence_of_syslog(path);
     case FileUse::state: return state_file_error(path);
   }

@@ -144,11 +144,11 @@ std::optional<ValidationError> check_session_source(std::string& value) {
                          "session_id or sequence_id"};
 }
 
-std::optional<ValidationError> check_usage_path(std::string& value) {
+std::optional<ValidationError> check_records_path(std::string& value) {
   for (const std::string_view word : {"stdout", "stderr", "off", "syslog"}) {
     if (value == word)
       return ValidationError{fmt::format("'{}' is not a file, which records need", value),
-                             value == "off" ? "remove 'usage'" : "write the path of a file"};
+                             value == "off" ? "remove the key" : "write the path of a file"};
   }
   return check_not_empty(value);
 }

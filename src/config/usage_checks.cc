@@ -6,7 +6,7 @@
 
 #include "config/fields.h"
 
-// The keys of `usage`.
+// The keys of `usage` and `audit`.
 namespace evenkeel::config_file {
 namespace {
 
@@ -62,6 +62,12 @@ void finish(Of<UsageConfig>, Node& node, UsageConfig& usage) {
   if (!usage.path.empty() || (usage.source.empty() && usage.prices.empty())) return;
   node.fail_missing(node.path() + ".path", "missing key 'path'",
                     "name the file of the records, such as /var/log/evenkeel/usage.jsonl");
+}
+
+void finish(Of<AuditConfig>, Node& node, AuditConfig& audit) {
+  if (!audit.path.empty() || audit.key_file.empty()) return;
+  node.fail_missing(node.path() + ".path", "missing key 'path'",
+                    "name the file of the records, such as /var/log/evenkeel/audit.jsonl");
 }
 
 }  // namespace evenkeel::config_file

@@ -228,6 +228,9 @@ void RequestRecorder::record_end(const Target& target, const RequestInfo& info) 
   } else if (client_left) {
     worker_metrics_.count_error(identity.pool_index, Fault::client_gone);
   }
+  const bool is_denied =
+      outcome.fault == Fault::unauthorized || outcome.fault == Fault::model_not_allowed;
+  if (is_denied && credentials_ != nullptr) credentials_->refused(info, target.path);
   if (inference != nullptr || outcome.fault) {
     record_recent(inference != nullptr ? worker_metrics_.recent_requests()
                                        : worker_metrics_.recent_failures(),

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <malloc.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +14,7 @@
 
 #include "evenkeel/admin/admin_server.h"
 #include "evenkeel/admin/trace_exporter.h"
+#include "evenkeel/audit/audit_log.h"
 #include "evenkeel/base/cpu_limit.h"
 #include "evenkeel/base/descriptor_limit.h"
 #include "evenkeel/base/exit_codes.h"
@@ -20,6 +22,7 @@
 #include "evenkeel/base/loop_liveness.h"
 #include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/load.h"
+#include "evenkeel/config/named_files.h"
 #include "evenkeel/server/process_environment.h"
 #include "evenkeel/state/state_file.h"
 #include "evenkeel/upgrade/inherited_sockets.h"
@@ -109,11 +112,13 @@ class Daemon {
   RuntimeAccess runtime_access();
   Result<Done> open_access_log(const AccessLogConfig& config, unsigned workers);
   Result<Done> open_usage_log(const UsageConfig& config, unsigned workers);
+  Result<Done> open_audit_log(const AuditConfig& config);
   Result<int> bind_admin(const Address& address);
   Result<Done> take_over(const Config& config);
   Result<Done> start_admin();
   void print_all_listening() const;
   Task<void> begin_serving(PreparedChange change);
+  void record_start();
   Task<void> watch_signals();
   Task<void> run_pool_maintenance();
   Task<void> return_memory();
@@ -142,6 +147,7 @@ class Daemon {
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
   std::unique_ptr<AccessLog> usage_log_;  // null: off
+  std::unique_ptr<AuditLog> audit_log_;   // null: off
   std::optional<TraceExporter> trace_exporter_;
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
@@ -181,6 +187,7 @@ Daemon::~Daemon() {
   upgrade_.reset();
   access_log_.reset();
   usage_log_.reset();
+  audit_log_.reset();
   std::quick_exit(exit_code_);
 }
 
@@ -214,11 +221,13 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   if (!opened) return failure("access_log.path", std::move(opened.error()));
   opened = open_usage_log(config.usage, workers);
   if (!opened) return failure("usage.path", std::move(opened.error()));
+  opened = open_audit_log(config.audit);
+  if (!opened) return failure("audit.path", std::move(opened.error()));
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
   trace_exporter_.emplace(*metrics_registry_, status_.snapshot()->version);
   workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), usage_log_.get(),
-                   memory_guard_.pressure(), !cpu_limit_.is_below(workers));
+                   audit_log_.get(), memory_guard_.pressure(), !cpu_limit_.is_below(workers));
   reloader_.emplace(
       Reloader::Process{.loop = loop_,
                         .inherited = inherited_,
@@ -228,6 +237,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                         .environment = daemon_environment(),
                         .access_log = access_log_.get(),
                         .usage_log = usage_log_.get(),
+                        .audit_log = audit_log_.get(),
                         .trace_exporter = &*trace_exporter_,
                         .take_over = [this](Binary which) { return take_over_by(which); },
                         .takeover_obstacle = takeover_obstacle(program_),
@@ -265,6 +275,7 @@ RuntimeAccess Daemon::runtime_access() {
           .metrics_registry = metrics_registry_.get(),
           .access_log = access_log_.get(),
           .usage_log = usage_log_.get(),
+          .audit_log = audit_log_.get(),
           .loops = workers_->loops(),
           .control_loop = &loop_,
           .connections = [this] { return workers_->connections(); },
@@ -330,6 +341,20 @@ Result<Done> Daemon::open_usage_log(const UsageConfig& config, unsigned workers)
   return Done{};
 }
 
+Result<Done> Daemon::open_audit_log(const AuditConfig& config) {
+  if (!config.is_on()) return Done{};
+  Result<std::string> key = std::string();
+  if (!config.key_file.empty()) key = read_audit_key(config.key_file);
+  if (!key) {
+    return Error{.fault = Fault::internal,
+                 .detail = "audit.key_file " + config.key_file + " " + key.error().detail};
+  }
+  auto opened = AuditLog::open(config.path, std::move(*key));
+  if (!opened) return std::move(opened.error());
+  audit_log_ = std::move(*opened);
+  return Done{};
+}
+
 Result<int> Daemon::bind_admin(const Address& address) {
   auto endpoints = resolve(address.host, address.port);
   if (!endpoints) return std::move(endpoints.error());
@@ -354,6 +379,8 @@ int Daemon::run() {
   loop_.spawn(notifier_.feed_watchdog(loop_, workers_->loops()));
   loop_.run_until([this] { return finished_; });
   state_saver_->save_at_exit();
+  if (audit_log_ != nullptr)
+    audit_log_->record("stop", {{"pid", getpid()}, {"exit_code", exit_code_}});
   return exit_code_;
 }
 
@@ -378,10 +405,22 @@ Task<void> Daemon::begin_serving(PreparedChange change) {
     loop_.spawn(follow_replaced_process(
         loop_, predecessor_.channel(), [this] { return predecessor_.runs(); }, status_));
   }
+  record_start();
   log::print("ready");
   notifier_.ready(reloader_->summary());
   loop_.spawn(reloader_->serve());
   loop_.spawn(state_saver_->save_periodically());
+}
+
+void Daemon::record_start() {
+  if (audit_log_ == nullptr) return;
+  const auto status = status_.snapshot();
+  audit_log_->record("start",
+                     {{"pid", getpid()},
+                      {"version", status->version},
+                      {"file", config_file_},
+                      {"config", status->config_hash},
+                      {"replaces", predecessor_.present() ? JsonValue(getppid()) : JsonValue()}});
 }
 
 Task<void> Daemon::run_pool_maintenance() {
@@ -444,6 +483,8 @@ void Daemon::reopen_logs() {
     auto reopened = access_log_->reopen();
     if (!reopened) log::access_log.error("access log not reopened: " + reopened.error().detail);
   }
+  // Its file follows with the next record.
+  if (audit_log_ != nullptr) audit_log_->record("logs_reopened", {{"pid", getpid()}});
   if (usage_log_ == nullptr) return;
   auto reopened = usage_log_->reopen();
   if (!reopened)
@@ -457,6 +498,8 @@ void Daemon::end_by_signal(pid_t sender) {
   }
   if (!draining_) {
     draining_ = true;
+    if (audit_log_ != nullptr)
+      audit_log_->record("stopping", {{"pid", getpid()}, {"signal_from", sender}});
     if (handed_over_) return shorten_drain();
     predecessor_.stop();
     reloader_->begin_shutdown(
@@ -520,6 +563,12 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
     status.upgrading = false;
     status.successor = problem.empty() ? upgrade_->pid() : 0;
   });
+  if (audit_log_ != nullptr) {
+    audit_log_->record("upgrade", {{"pid", getpid()},
+                                   {"program", program_.path},
+                                   {"ok", problem.empty()},
+                                   {"problem", problem}});
+  }
   if (!problem.empty()) {
     log::process.error("upgrade failed; this process continues: " + problem);
     notifier_.ready("upgrade failed: " + problem);

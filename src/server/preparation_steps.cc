@@ -67,6 +67,8 @@ bool names_file(const Config& config, FileUse use, const std::string& path) {
     case FileUse::access_log:
     case FileUse::syslog: return config.access_log.path == path;
     case FileUse::usage: return config.usage.path == path;
+    case FileUse::audit: return config.audit.path == path;
+    case FileUse::audit_key: return config.audit.key_file == path;
     case FileUse::state: return config.state_file == path;
     case FileUse::key_set:
       return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::jwks) !=

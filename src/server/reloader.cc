@@ -441,6 +441,7 @@ Task<std::vector<Problem>> Reloader::run_reload() {
     co_return problems;
   }
   process_.notifier.reloading();
+  const std::string before = process_.status.snapshot()->config_hash;
   ReadConfig read = [file = file_, environment = process_.environment] {
     return reread_config(file, environment);
   };
@@ -453,8 +454,21 @@ Task<std::vector<Problem>> Reloader::run_reload() {
   watch_active_hosts();
   if (file.problems.empty() && !file.takeover.empty()) co_await take_over_for(file);
   report(file);
+  record_reload(file, before);
   ++rebuilds_;
   co_return std::move(file.problems);
+}
+
+void Reloader::record_reload(const CheckedFile& file, const std::string& before) const {
+  if (process_.audit_log == nullptr) return;
+  const bool refused = !file.problems.empty();
+  process_.audit_log->record(
+      "reload", {{"file", file_},
+                 {"ok", !refused},
+                 {"before", before},
+                 {"after", file.hash},
+                 {"changes", file.changes.size()},
+                 {"problem", refused ? file.problems.front().message : std::string()}});
 }
 
 void Reloader::report(const CheckedFile& file) {
@@ -660,6 +674,12 @@ Task<void> Reloader::run_read_keys() {
         fmt::format("read {} again: {} API keys", key_file_of(*config_), keys_->size()));
   } else {
     log::reload.error("the API keys stay as they are: " + problem);
+  }
+  if (process_.audit_log != nullptr) {
+    process_.audit_log->record("api_keys", {{"file", key_file_of(*config_)},
+                                            {"ok", is_good},
+                                            {"keys", keys_->size()},
+                                            {"problem", problem}});
   }
   process_.status.update([&](RuntimeStatus& status) {
     status.key_file_problem = std::move(problem);

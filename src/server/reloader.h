@@ -14,6 +14,7 @@
 #include "evenkeel/admin/control.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/admin/trace_exporter.h"
+#include "evenkeel/audit/audit_log.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/owned_fd.h"
 #include "evenkeel/config/config.h"
@@ -83,6 +84,7 @@ class Reloader final : public Control {
     Environment environment;                  ///< for reading files
     AccessLog* access_log = nullptr;          ///< null: off
     AccessLog* usage_log = nullptr;           ///< null: off
+    AuditLog* audit_log = nullptr;            ///< null: off
     TraceExporter* trace_exporter = nullptr;  ///< null: spans are not exported
     /// Starts another process, and hands over to it. REQUIRES: no change runs meanwhile.
     std::function<Task<Result<Done>>(Binary)> take_over = nullptr;
@@ -199,6 +201,7 @@ class Reloader final : public Control {
   Task<Result<PreparedChange>> prepare_running(OperatorOverrides::Weights weights);
   void close_unused_sockets();
   void report(const CheckedFile& file);
+  void record_reload(const CheckedFile& file, const std::string& before) const;
   Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
 
   std::vector<MonitorSpec> specs_to_monitor() const;

@@ -39,8 +39,8 @@ int compute_fd_reserve_threshold() {
 }  // namespace
 
 Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
-               AccessLogRing* usage_ring, const MemoryPressureLevel& memory_pressure,
-               bool may_busy_poll)
+               AccessLogRing* usage_ring, AuditLog* audit_log,
+               const MemoryPressureLevel& memory_pressure, bool may_busy_poll)
     : index_(index),
       may_busy_poll_(may_busy_poll),
       fd_reserve_threshold_(compute_fd_reserve_threshold()),
@@ -48,7 +48,9 @@ Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing*
       worker_metrics_(metrics_registry.worker_metrics(index)),
       memory_pressure_(memory_pressure),
       held_bodies_(loop_, worker_metrics_.replay(), &memory_pressure),
-      recorder_(loop_, worker_metrics_, ring, usage_ring) {}
+      recorder_(loop_, worker_metrics_, ring, usage_ring) {
+  if (audit_log != nullptr) recorder_.observe_credentials(audited_credentials_.emplace(*audit_log));
+}
 
 Worker::~Worker() {
   stop();

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "evenkeel/stats/chunked_array.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/wire/frontend.h"
+#include "server/audited_credentials.h"
 #include "server/client_connections.h"
 #include "server/listener_assignment.h"
 #include "server/worker_listener.h"
@@ -26,9 +28,9 @@ namespace evenkeel {
 
 class Worker final {
  public:
-  /// `memory_pressure`: of the process; outlives the worker.
+  /// `audit_log`: null: off. It and `memory_pressure`, of the process, outlive the worker.
   Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
-         AccessLogRing* usage_ring, const MemoryPressureLevel& memory_pressure,
+         AccessLogRing* usage_ring, AuditLog* audit_log, const MemoryPressureLevel& memory_pressure,
          bool may_busy_poll = true);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -136,6 +138,7 @@ class Worker final {
   WindowBudget windows_;                    // of all plans
   Loop loop_;
   HeldBodies held_bodies_;  // of all plans
+  std::optional<AuditedCredentials> audited_credentials_;
   RequestRecorder recorder_;
   std::shared_ptr<const ModelCatalog> models_;  // null: not known yet
   std::shared_ptr<Plan> plan_;

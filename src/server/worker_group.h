@@ -23,10 +23,10 @@ namespace evenkeel {
 /// Thread: the control thread, unless a member says otherwise.
 class WorkerGroup {
  public:
-  /// `own` is the control thread's loop. `access_log` and `usage_log` are null when they are off.
+  /// `own` is the control thread's loop. The logs are null when they are off.
   /// All outlive the group. `may_busy_poll`: whether `busy_polling` of the file has an effect.
   WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry, AccessLog* access_log,
-              AccessLog* usage_log, const MemoryPressureLevel& memory_pressure,
+              AccessLog* usage_log, AuditLog* audit_log, const MemoryPressureLevel& memory_pressure,
               bool may_busy_poll = true);
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;

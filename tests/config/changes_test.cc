@@ -101,6 +101,7 @@ TEST(TakeoverChanges, AreThoseThatARunningProcessCannotApply) {
   EXPECT_THAT(keys("workers: 3\naccess_log: {path: 'off'}\n"),
               ElementsAre("workers", "access_log"));
   EXPECT_THAT(keys("usage: {path: usage.jsonl}\n"), ElementsAre("usage"));
+  EXPECT_THAT(keys("audit: {path: audit.jsonl}\n"), ElementsAre("audit"));
   EXPECT_THAT(keys("access_log: {path: stderr}\nadmin: {address: '127.0.0.1:1'}\n"
                    "dns: {servers: ['127.0.0.1:53']}\nshutdown: {drain: 1s}\n"),
               IsEmpty());

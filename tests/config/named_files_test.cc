@@ -78,6 +78,20 @@ TEST_F(NamedFiles, UsageRecordsNeedAFile) {
   EXPECT_THAT(error("/dev/null"), Optional(HasSubstr("is not a regular file")));
 }
 
+TEST_F(NamedFiles, AuditLogNeedsAFileAndItsKeyASecret) {
+  const auto error = [](const std::string& path) { return named_file_error(FileUse::audit, path); };
+  EXPECT_EQ(error(path("new.jsonl")), std::nullopt);
+  EXPECT_EQ(error(write("old.jsonl", "line\n")), std::nullopt);
+  EXPECT_THAT(error("/dev/null"), Optional(HasSubstr("is not a regular file")));
+
+  const auto key = [](const std::string& path) {
+    return named_file_error(FileUse::audit_key, path);
+  };
+  EXPECT_EQ(key(write("key", "0123456789abcdef\n")), std::nullopt);
+  EXPECT_THAT(key(write("short", "secret")), Optional(HasSubstr("6 bytes, a key has 16 to 4096")));
+  EXPECT_THAT(key(path("none")), Optional(HasSubstr("cannot be read")));
+}
+
 TEST_F(NamedFiles, APipeIsNotOpened) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
 

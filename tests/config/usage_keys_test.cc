@@ -54,5 +54,15 @@ TEST(ConfigOfUsage, RefusesWhatCannotBeBilled) {
   EXPECT_THAT(problems("path: x, prices: [m]"), ElementsAre(HasSubstr("expected a mapping")));
 }
 
+TEST(ConfigOfAudit, NeedsAFile) {
+  EXPECT_FALSE(read(pools).config.audit.is_on());
+  EXPECT_TRUE(read(pools + "audit: {path: audit.jsonl, key_file: key}\n").config.audit.is_on());
+  const auto problems = [](const std::string& audit) {
+    return problems_of(pools + "audit: {" + audit + "}\n");
+  };
+  EXPECT_THAT(problems("key_file: key"), ElementsAre(HasSubstr("audit.path: missing key 'path'")));
+  EXPECT_THAT(problems("path: stdout"), ElementsAre(HasSubstr("'stdout' is not a file")));
+}
+
 }  // namespace
 }  // namespace evenkeel

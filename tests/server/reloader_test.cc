@@ -112,7 +112,8 @@ class Reloading : public testing::Test {
   ServiceNotifier notifier_{&no_variable};
   MetricsRegistry metrics_registry_{workers};
   MemoryPressureLevel memory_pressure_;
-  WorkerGroup group_{loop_, workers, metrics_registry_, nullptr, nullptr, memory_pressure_};
+  WorkerGroup group_{loop_,   workers, metrics_registry_, nullptr,
+                     nullptr, nullptr, memory_pressure_};
   RuntimeStatusPublisher status_{RuntimeStatus{}};
   std::string file_;
   std::vector<Binary> takeovers_;

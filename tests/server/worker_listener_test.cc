@@ -35,7 +35,8 @@ class WorkerListenerTest : public testing::Test {
     auto config = std::make_shared<const Config>(std::move(loaded.config));
     auto pool_set = build_pools(*config);
     EXPECT_TRUE(pool_set.ok());
-    workers_.push_back(std::make_unique<Worker>(0, metrics_registry_, nullptr, nullptr, pressure_));
+    workers_.push_back(
+        std::make_unique<Worker>(0, metrics_registry_, nullptr, nullptr, nullptr, pressure_));
     workers_[0]->adopt(config, *pool_set);
     listener_ = std::make_unique<WorkerListener>(
         *workers_[0],

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "evenkeel/admin/admin_tls.h"
+#include "evenkeel/audit/audit_log.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/config/config.h"
@@ -115,6 +116,7 @@ struct RuntimeAccess {
   MetricsRegistry* metrics_registry = nullptr;  ///< its const functions: any thread
   const AccessLog* access_log = nullptr;        ///< null: off; `dropped()`: any thread
   const AccessLog* usage_log = nullptr;         ///< null: off; its const functions: any thread
+  AuditLog* audit_log = nullptr;                ///< null: off
   std::vector<Loop*> loops;                     ///< one per worker
   Loop* control_loop = nullptr;
   std::function<std::uint64_t()> connections;       ///< open on all workers; any thread

@@ -18,7 +18,8 @@ namespace evenkeel {
 // the two are equal.
 std::vector<std::string> describe_changes(const Config& before, const Config& after);
 
-// The keys whose differences a running process cannot apply: "workers", "access_log", "usage".
+// The keys whose differences a running process cannot apply: "workers", "access_log", "usage",
+// "audit".
 // Another process has to take over for them.
 std::vector<std::string> takeover_changes(const Config& before, const Config& after);
 

@@ -729,6 +729,15 @@ struct UsageConfig {
   bool operator==(const UsageConfig&) const = default;
 };
 
+// The audit log: what operators and clients' credentials have done, as a chain of records.
+struct AuditConfig {
+  std::string path;      // of the file; empty: none is written
+  std::string key_file;  // with the key of the hashes; empty: they have none
+
+  bool is_on() const { return !path.empty(); }
+  bool operator==(const AuditConfig&) const = default;
+};
+
 struct ShutdownConfig {
   milliseconds drain{120'000};  // longest wait for requests in flight
   milliseconds delay{0};        // /readyz returns 503 for this long before listeners close
@@ -782,6 +791,7 @@ struct Config {
   std::optional<AuthConfig> auth;  // none: requests without a credential are served too
   AccessLogConfig access_log;
   UsageConfig usage;
+  AuditConfig audit;
   LogConfig log;
   TracingConfig tracing;
   DnsConfig dns;

@@ -15,7 +15,17 @@
 namespace evenkeel {
 
 // What a file that the configuration names is for.
-enum class FileUse { api_key, key_set, admin_token, access_log, usage, syslog, state };
+enum class FileUse {
+  api_key,
+  key_set,
+  admin_token,
+  access_log,
+  usage,
+  audit,
+  audit_key,
+  syslog,
+  state
+};
 
 // What is wrong at a place in a file that the configuration names.
 struct FileProblem {

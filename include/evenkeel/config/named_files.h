@@ -1,5 +1,5 @@
-// Files that a configuration names, certificates aside: API keys, the admin token, the access log,
-// the state file.
+// Files that a configuration names, certificates aside: API keys, the admin token, logs, the
+// state file.
 #pragma once
 
 #include <optional>
@@ -18,6 +18,9 @@ Result<std::string> read_api_key(const std::string& path);
 /// The token in `admin.token_file`: 16 to 4096 bytes, without the white space around it. Errors as
 /// above.
 Result<std::string> read_admin_token(const std::string& path);
+
+/// The key in `audit.key_file`: as long as such a token. Errors as above.
+Result<std::string> read_audit_key(const std::string& path);
 
 /// Why the daemon could not use a file; nothing if it could. Creates and changes nothing: for an
 /// access log that does not exist, and for a state file, the folder must be writable.

@@ -16,6 +16,16 @@ namespace evenkeel {
 
 class UsageRecorder;
 
+/// Is told what becomes of clients' credentials, for the audit log. Thread: the worker's.
+class CredentialObserver {
+ public:
+  virtual ~CredentialObserver() = default;
+  /// A request with a key of a tenant has begun. REQUIRES: `info.identity.tenant.key`.
+  virtual void key_used(const RequestInfo& info) = 0;
+  /// A request was refused for its credentials, or for the model that it asks for.
+  virtual void refused(const RequestInfo& info, std::string_view path) = 0;
+};
+
 /// Counts and logs the requests of one worker. Thread: the worker's.
 class RequestRecorder {
  public:
@@ -43,6 +53,8 @@ class RequestRecorder {
     const std::uint32_t tenant = info.identity.tenant.index;
     if (tenant != 0) [[unlikely]]
       worker_metrics_.tenant(tenant).in_flight.add();
+    if (credentials_ != nullptr && info.identity.tenant.key != nullptr) [[unlikely]]
+      credentials_->key_used(info);
   }
   /// A request has ended.
   void record_end(const Target& target, const RequestInfo& info);
@@ -52,6 +64,8 @@ class RequestRecorder {
   void set_log(const AccessLogConfig& config);
   /// How usage records are written from now on.
   void set_usage(const UsageConfig& config);
+  /// Tells `observer` of credentials from now on; it outlives this object.
+  void observe_credentials(CredentialObserver& observer) { credentials_ = &observer; }
 
  private:
   void record_recent(RecentRequests& requests, const Target& target, const RequestInfo& info,
@@ -71,7 +85,8 @@ class RequestRecorder {
   Loop& loop_;
   WorkerMetrics& worker_metrics_;
   AccessLogRing* ring_;
-  std::unique_ptr<UsageRecorder> usage_;  // null: off
+  std::unique_ptr<UsageRecorder> usage_;       // null: off
+  CredentialObserver* credentials_ = nullptr;  // null: the audit log is off
   bool draining_ = false;
   bool logs_all_ = true;
   double sample_ = 1;  // of requests that neither failed nor were slow
