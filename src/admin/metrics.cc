@@ -10,6 +10,7 @@
 #include "admin/documents.h"
 #include "admin/pool_families.h"
 #include "admin/preferences.h"
+#include "evenkeel/admin/key_set_fetcher.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/stats/worker_families.h"
@@ -100,6 +101,26 @@ void add_certificates(MetricsPage& page, const RuntimeStatus& status) {
   }
 }
 
+void add_key_sets(MetricsPage& page, const KeySetFetcher* key_sets) {
+  const auto statuses =
+      key_sets == nullptr ? std::vector<KeySetFetcher::Status>() : key_sets->statuses();
+  if (statuses.empty()) return;
+  page.gauges("evenkeel_key_set_age_seconds",
+              "Time since the keys of an issuer of tokens were last fetched.");
+  for (const auto& each : statuses) {
+    if (each.age) page.add({{"url", each.url}}, seconds_of(*each.age));
+  }
+  page.gauges("evenkeel_key_set_last_fetch_successful",
+              "0 when they could not be fetched the last time.");
+  for (const auto& each : statuses)
+    page.add({{"url", each.url}}, std::uint64_t{each.fetched > 0 && !each.last_failed});
+  page.counters("evenkeel_key_set_fetches_total", "Fetches of such keys.");
+  for (const auto& each : statuses) {
+    page.add({{"url", each.url}, {"result", "ok"}}, each.fetched);
+    page.add({{"url", each.url}, {"result", "failed"}}, each.failed);
+  }
+}
+
 void add_memory(MetricsPage& page, const MemoryFigures* memory) {
   const std::uint64_t limit =
       memory == nullptr ? 0 : memory->limit_bytes.load(std::memory_order_relaxed);
@@ -123,6 +144,7 @@ std::string render_metrics(const RuntimeAccess& runtime, MetricsFormat format) {
   add_backend_families(page, view);
   add_daemon(page, view);
   add_certificates(page, *view.status);
+  add_key_sets(page, runtime.key_sets);
   add_memory(page, runtime.memory);
   add_process_families(page);
   return page.take_text(format);

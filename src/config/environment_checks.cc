@@ -171,8 +171,12 @@ void check_named_files(const Config& config, ParseContext& context) {
   }
   if (config.auth) {
     for (const auto& [place, issuer] : items_of("auth.jwt", config.auth->jwt)) {
-      check_named_file(FileUse::key_set, place + ".jwks", issuer.jwks,
-                       "give a file with the issuer's JSON Web Key Set", context);
+      if (!issuer.fetches_keys()) {
+        check_named_file(FileUse::key_set, place + ".jwks", issuer.jwks,
+                         "give a file with the issuer's JSON Web Key Set", context);
+      }
+      check_named_file(FileUse::authorities, place + ".ca", issuer.ca,
+                       "give a file with certificates of authorities in PEM", context);
     }
   }
   for (const auto& [path, pool] : items_of("pools", config.pools)) {

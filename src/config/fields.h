@@ -618,11 +618,19 @@ void each_key(Of<TokenIssuerConfig>, const auto& visit) {
   visit(Key{"audience", "Names of this service: the `aud` of tokens has one of them.", required},
         &T::audience,
         TextOrListForm{{TextForm{"an audience", check_not_empty}, "a list of audiences", false}});
-  visit(Key{"jwks",
-            "File with the public keys of the issuer (a JSON Web Key Set), read at the start and "
-            "with each reload.",
-            required},
-        &T::jwks, TextForm{"the path of a file", check_key_set_path});
+  visit(
+      Key{"jwks",
+          "The public keys of the issuer (a JSON Web Key Set): a file, read at the start and with "
+          "each reload, or an `https://` URL, fetched every `refresh`.",
+          required},
+      &T::jwks, TextForm{"the path of a file or a URL", check_key_set});
+  visit(Key{"ca", "File with the authorities that the server of that URL is verified by, in PEM.",
+            "the system's"},
+        &T::ca, file_path);
+  visit(Key{"refresh",
+            "How often the URL is fetched, and how long a key counts that it has no more. A token "
+            "with an unknown key has it fetched at once, but at most every 30 s."},
+        &T::refresh, DurationForm{1s, 24h});
   visit(Key{"tenant_claim",
             "The claim that names the tenant, or lists several of which the first one in the file "
             "counts; a dot leads into an object, as in `realm_access.team`."},
@@ -639,6 +647,11 @@ void each_key(Of<TokenIssuerConfig>, const auto& visit) {
         &T::type, TextForm{"a type", check_not_empty});
   visit(Key{"leeway", "By how much the issuer's clock may differ."}, &T::leeway,
         DurationForm{0ms, 10min});
+}
+
+inline void finish(Of<TokenIssuerConfig>, Node& node, TokenIssuerConfig& issuer) {
+  if (issuer.ca.empty() || issuer.jwks.empty() || issuer.fetches_keys()) return;
+  node.fail("'ca' is for a URL, and 'jwks' is a file", "remove 'ca', or name a URL in 'jwks'");
 }
 
 void each_key(Of<AuthConfig>, const auto& visit) {

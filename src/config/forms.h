@@ -379,7 +379,7 @@ std::optional<ValidationError> check_model_name(std::string& value);
 std::optional<ValidationError> check_records_path(std::string& value);
 // A path and query with \1 for groups.
 std::optional<ValidationError> check_rewrite_target(std::string& value);
-std::optional<ValidationError> check_key_set_path(std::string& value);
+std::optional<ValidationError> check_key_set(std::string& value);
 std::optional<ValidationError> check_limit_subject(std::string& value);
 std::optional<ValidationError> check_task(std::string& value);
 // The format of lines of the access log, or a template of it.

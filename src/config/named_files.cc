@@ -163,6 +163,7 @@ std::optional<std::string> named_file_error(FileUse use, const std::string& path
   switch (use) {
     case FileUse::api_key: return detail_of(read_api_key(path));
     case FileUse::key_set: break;  // by those who know keys
+    case FileUse::authorities: return reading_error(path);
     case FileUse::admin_token: return detail_of(read_admin_token(path));
     case FileUse::access_log: return access_log_error(path);
     case FileUse::usage: return usage_file_error(path);

@@ -162,10 +162,12 @@ std::optional<ValidationError> check_rewrite_target(std::string& value) {
                          "write a blank as %20; a '#' and what follows it never reach a server"};
 }
 
-std::optional<ValidationError> check_key_set_path(std::string& value) {
+std::optional<ValidationError> check_key_set(std::string& value) {
   if (value.find("://") == value.npos) return check_not_empty(value);
-  return ValidationError{fmt::format("'{}' is a URL, which is not fetched", value),
-                         "fetch it to a file by a timer, and reload when that has changed"};
+  if (value.starts_with("https://")) return check_url(value);
+  return ValidationError{fmt::format("'{}' is no https:// URL", value),
+                         "keys that come in the clear may be forged: write https://..., or "
+                         "the path of a file"};
 }
 
 std::optional<ValidationError> check_limit_subject(std::string& value) {

@@ -28,6 +28,12 @@ Error unauthorized(CredentialState state) {
     case CredentialState::expired:
       detail = "the API key or token of the request has expired: ";
       break;
+    case CredentialState::unverifiable:
+      return {.fault = Fault::unauthorized,
+              .side = Side::client,
+              .detail =
+                  "the token of the request cannot be verified: the keys of its issuer have "
+                  "not been fetched yet; try again"};
   }
   return {.fault = Fault::unauthorized, .side = Side::client, .detail = detail.append(how_to_send)};
 }

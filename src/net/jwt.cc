@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, jwt_refusal_count> texts{
     "the token's algorithm is not allowed",
     "the token has a critical extension",
     "the token is of another type",
+    "the keys of the token's issuer are not there yet",
     "the token is signed by an unknown key",
     "the token's signature is wrong",
     "the token is of another issuer",

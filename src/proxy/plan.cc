@@ -63,7 +63,7 @@ class Plan::Placing final : public Handler {
 
 Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
            const WorkerContext& worker, const Plan* predecessor,
-           std::shared_ptr<const KeyTable> keys)
+           std::shared_ptr<const KeyTable> keys, std::shared_ptr<const TokenIssuers> issuers)
     : config_(std::move(config)),
       pool_set_(std::move(pool_set)),
       worker_(worker),
@@ -75,8 +75,9 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   routes_ = std::make_unique<RouteTable>(*config_, *pools_, label_uses_,
                                          worker.metrics_registry.label_index(), rng());
   if (!config_->tenants.empty() || config_->auth) {
-    tenants_ = std::make_unique<Tenants>(*config_, label_uses_, std::move(keys),
-                                         pool_set_->token_issuers());
+    if (issuers == nullptr) issuers = pool_set_->token_issuers();
+    tenants_ =
+        std::make_unique<Tenants>(*config_, label_uses_, std::move(keys), std::move(issuers));
   }
   if (config_->auth) access_ = std::make_unique<AccessTable>(*config_, *routes_, *tenants_);
   quotas_ = quotas_of(*pool_set_, worker, predecessor == nullptr ? nullptr : predecessor->quotas_);
@@ -93,6 +94,10 @@ Plan::~Plan() = default;
 
 void Plan::adopt(std::shared_ptr<const KeyTable> keys) {
   if (tenants_ != nullptr) tenants_->adopt(std::move(keys));
+}
+
+void Plan::adopt(std::shared_ptr<const TokenIssuers> issuers) {
+  if (tenants_ != nullptr) tenants_->adopt(std::move(issuers));
 }
 
 void Plan::hand_queues_to(const std::shared_ptr<Plan>& successor) {

@@ -89,6 +89,11 @@ void Tenants::adopt(std::shared_ptr<const KeyTable> keys) {
   }
 }
 
+void Tenants::adopt(std::shared_ptr<const TokenIssuers> issuers) {
+  issuers_ = std::move(issuers);
+  std::ranges::fill(seen_keys_, SeenKey{});
+}
+
 void Tenants::identify(Request& request) {
   // A tenant must not shed its limit by leaving out its key.
   static constexpr RequestTenant none{.index = LabelIndex::other_tenant,
@@ -122,7 +127,8 @@ CredentialState Tenants::state_of_keys(const Request& request) {
     const Credential& credential = find(text);
     if (credential.tenant != nullptr || credential.expires == expired)
       return CredentialState::expired;
-    state = CredentialState::unknown;
+    const bool is_keyless = credential.expires == keyless;
+    state = is_keyless ? CredentialState::unverifiable : CredentialState::unknown;
   }
   return state;
 }
@@ -180,6 +186,7 @@ Tenants::Credential Tenants::of_token(std::string_view token) const {
   if (claims == nullptr) {
     const JwtRefusal refusal = std::get<JwtRefusal>(verified);
     if (refusal == JwtRefusal::expired) return {.expires = expired};
+    if (refusal == JwtRefusal::no_keys) return {.expires = keyless};
     return {.expires = refusal == JwtRefusal::not_yet_valid ? undecided : never_expires};
   }
   for (const std::string& name : claims->tenants) {

@@ -38,6 +38,8 @@ class Tenants {
 
   /// The keys that count from now on.
   void adopt(std::shared_ptr<const KeyTable> keys);
+  /// The issuers whose tokens count from now on. Tokens are verified again.
+  void adopt(std::shared_ptr<const TokenIssuers> issuers);
 
   /// Sets the tenant in `request.info.identity`. The request keeps what that points to.
   void identify(Request& request);
@@ -50,11 +52,12 @@ class Tenants {
   static constexpr double never_expires = std::numeric_limits<double>::infinity();
   static constexpr double expired = 0;
   static constexpr double undecided = -1;  // to be verified again: it is not valid yet
+  static constexpr double keyless = -2;    // its issuer's keys are not there yet
   /// What is known of an API key or a token.
   struct Credential {
     std::shared_ptr<const ApiKey> key;      // null: it is none
     const RequestTenant* tenant = nullptr;  // null: none of the file
-    double expires = never_expires;         // seconds since 1970, or `expired` or `undecided`
+    double expires = never_expires;         // seconds since 1970, or one of the above
   };
   struct SeenKey {
     WideHash key_hash;
@@ -72,7 +75,7 @@ class Tenants {
   std::map<std::string_view, RequestTenant> tenants_;  // by name
   std::shared_ptr<const KeyTable> keys_;
   std::vector<const RequestTenant*> of_keys_;  // by KeyTable::Key::tenant; null: not in the file
-  const std::shared_ptr<const TokenIssuers> issuers_;
+  std::shared_ptr<const TokenIssuers> issuers_;
   const std::uint64_t seed_;
   std::vector<SeenKey> seen_keys_;  // by key_hash
   Credential unknown_;              // the last one that got no place there

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "evenkeel/admin/admin_server.h"
+#include "evenkeel/admin/key_set_fetcher.h"
 #include "evenkeel/admin/trace_exporter.h"
 #include "evenkeel/audit/audit_log.h"
 #include "evenkeel/base/cpu_limit.h"
@@ -110,6 +111,7 @@ class Daemon {
  private:
   void note_cpu_quota(const Config& config, unsigned workers);
   RuntimeAccess runtime_access();
+  KeySetFetcher::Sink key_set_sink();
   Result<Done> open_access_log(const AccessLogConfig& config, unsigned workers);
   Result<Done> open_usage_log(const UsageConfig& config, unsigned workers);
   Result<Done> open_audit_log(const AuditConfig& config);
@@ -152,6 +154,7 @@ class Daemon {
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
   std::optional<StateSaver> state_saver_;
+  std::optional<KeySetFetcher> key_set_fetcher_;
   std::optional<Drain> drain_;
   std::optional<Upgrade> upgrade_;
   RuntimeAccess runtime_;
@@ -179,6 +182,7 @@ Daemon::~Daemon() {
   if (workers_) workers_->stop();
   admin_server_.reset();  // after the workers, so that /readyz answers until they have stopped
   trace_exporter_.reset();
+  key_set_fetcher_.reset();
   loop_.drop_spawned();
   workers_.reset();
   if (!finished_ || !reloader_->is_preparing()) return;
@@ -226,6 +230,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
   trace_exporter_.emplace(*metrics_registry_, status_.snapshot()->version);
+  key_set_fetcher_.emplace(status_.snapshot()->version, key_set_sink());
   workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), usage_log_.get(),
                    audit_log_.get(), memory_guard_.pressure(), !cpu_limit_.is_below(workers));
   reloader_.emplace(
@@ -238,6 +243,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                         .access_log = access_log_.get(),
                         .usage_log = usage_log_.get(),
                         .audit_log = audit_log_.get(),
+                        .key_sets = &*key_set_fetcher_,
                         .trace_exporter = &*trace_exporter_,
                         .take_over = [this](Binary which) { return take_over_by(which); },
                         .takeover_obstacle = takeover_obstacle(program_),
@@ -281,7 +287,15 @@ RuntimeAccess Daemon::runtime_access() {
           .connections = [this] { return workers_->connections(); },
           .control = &*reloader_,
           .backend_monitor = &reloader_->backend_monitor(),
-          .memory = &memory_guard_.figures()};
+          .memory = &memory_guard_.figures(),
+          .key_sets = &*key_set_fetcher_};
+}
+
+/// Hands key sets to the control loop.
+KeySetFetcher::Sink Daemon::key_set_sink() {
+  return [this](const std::string& url, std::shared_ptr<const JwkSet> keys) {
+    loop_.post([this, url, keys = std::move(keys)] { reloader_->adopt_key_set(url, keys); });
+  };
 }
 
 void Daemon::note_cpu_quota(const Config& config, unsigned workers) {

@@ -73,6 +73,9 @@ bool names_file(const Config& config, FileUse use, const std::string& path) {
     case FileUse::key_set:
       return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::jwks) !=
                                 config.auth->jwt.end();
+    case FileUse::authorities:
+      return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::ca) !=
+                                config.auth->jwt.end();
     case FileUse::api_key: break;
   }
   if (config.shared_state && config.shared_state->password_file == path) return true;

@@ -28,6 +28,8 @@ constexpr Duration min_dns_update_interval = std::chrono::seconds(1);
 constexpr Duration max_dns_wait = std::chrono::seconds(3);
 /// How long a commit waits for the first health check of the backends that it adds.
 constexpr Duration max_new_backend_check_wait = std::chrono::milliseconds(100);
+/// How long a commit waits for keys of issuers that it adds.
+constexpr Duration max_key_set_wait = std::chrono::seconds(3);
 /// Bounds the log of one reload: a new file may change thousands of backends.
 constexpr std::size_t max_logged_changes = 50;
 /// Limits for a file whose sockets are only checked: how many listeners, and how many host names of
@@ -99,6 +101,7 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
           [this](const std::string& pool, const std::string& backend, Duration max) {
             process_.workers.suspect(pool, backend, max);
           }),
+      set_tried_(process_.loop),
       preparation_(process_.loop, "preparation"),
       changes_(process_.loop) {}
 
@@ -296,6 +299,8 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
     dns_cache_.set_servers(change.config->dns.servers);
   adopt_config(change);
   const auto former = std::exchange(pool_set_, std::move(change.pool_set));
+  adopt_issuers();
+  const Instant key_set_deadline = process_.loop.read_clock() + max_key_set_wait;
   overrides_.set_weights(std::move(change.weights));
   process_.loop.set_busy_polling(process_.may_busy_poll && config_->busy_polling);
   std::vector<ListenerAssignment> assignments;
@@ -338,7 +343,8 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   restore_sessions(restored_pins, *pool_set_, process_.loop.read_clock());
   restore_backends(std::exchange(restored_, {}), *pool_set_, process_.loop.read_clock());
   apply_models();
-  co_await process_.workers.apply(config_, pool_set_, std::move(assignments), keys_);
+  co_await wait_for_key_sets(key_set_deadline);
+  co_await process_.workers.apply(config_, pool_set_, std::move(assignments), keys_, issuers_);
   pool_set_->reopen_resolved();
   if (former == nullptr) co_return;
   auto released = former->release_tables(*pool_set_);
@@ -638,11 +644,56 @@ Task<void> Reloader::run_dns_update() {
 
 // ---- the active configuration -----------------------------------------------------------------
 
+/// Has the keys of the issuers fetched that the active configuration names.
+void Reloader::adopt_issuers() {
+  const auto issuers = config_->auth ? config_->auth->jwt : std::vector<TokenIssuerConfig>();
+  std::set<std::string> urls;
+  for (const TokenIssuerConfig& each : issuers) {
+    if (!each.fetches_keys()) continue;
+    urls.insert(each.jwks);
+    if (!fetched_urls_.contains(each.jwks)) untried_sets_.insert(each.jwks);
+  }
+  fetched_urls_ = urls;
+  std::erase_if(untried_sets_, [&](const std::string& url) { return !urls.contains(url); });
+  std::erase_if(key_sets_, [&](const auto& each) { return !urls.contains(each.first); });
+  issuers_ = pool_set_->token_issuers();
+  if (issuers_ != nullptr) issuers_ = issuers_->with(key_sets_);
+  if (process_.key_sets == nullptr) {
+    untried_sets_.clear();
+  } else {
+    process_.key_sets->apply(issuers);
+  }
+}
+
+Task<void> Reloader::wait_for_key_sets(Instant deadline) {
+  while (!untried_sets_.empty() && process_.loop.read_clock() < deadline) {
+    co_await set_tried_.wait(deadline);
+  }
+  untried_sets_.clear();
+}
+
+void Reloader::adopt_key_set(const std::string& url, std::shared_ptr<const JwkSet> keys) {
+  untried_sets_.erase(url);
+  set_tried_.raise();
+  if (keys == nullptr || !fetched_urls_.contains(url)) return;
+  if (process_.audit_log != nullptr) {
+    process_.audit_log->record(
+        "issuer_keys", {{"url", url.substr(0, url.find('?'))}, {"keys", keys->keys().size()}});
+  }
+  key_sets_[url] = std::move(keys);
+  if (issuers_ == nullptr) return;
+  issuers_ = issuers_->with(key_sets_);
+  process_.workers.apply(issuers_);
+}
+
 void Reloader::tick_pools() {
   const Instant now = process_.loop.read_clock();
   for (const PoolSet::PoolEntry& pool : pool_set_->pools()) pool.state->tick(now);
   end_drains();
   apply_models();
+  if (issuers_ != nullptr && process_.key_sets != nullptr) {
+    for (const std::string& url : issuers_->take_wanted()) process_.key_sets->fetch_soon(url);
+  }
   if (key_file_.has_changed(now)) changes_.post("API keys", [this] { return run_read_keys(); });
 }
 

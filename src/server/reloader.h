@@ -12,6 +12,7 @@
 
 #include "evenkeel/admin/admin_tls.h"
 #include "evenkeel/admin/control.h"
+#include "evenkeel/admin/key_set_fetcher.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/admin/trace_exporter.h"
 #include "evenkeel/audit/audit_log.h"
@@ -85,6 +86,7 @@ class Reloader final : public Control {
     AccessLog* access_log = nullptr;          ///< null: off
     AccessLog* usage_log = nullptr;           ///< null: off
     AuditLog* audit_log = nullptr;            ///< null: off
+    KeySetFetcher* key_sets = nullptr;        ///< null: keys of issuers are not fetched
     TraceExporter* trace_exporter = nullptr;  ///< null: spans are not exported
     /// Starts another process, and hands over to it. REQUIRES: no change runs meanwhile.
     std::function<Task<Result<Done>>(Binary)> take_over = nullptr;
@@ -162,8 +164,13 @@ class Reloader final : public Control {
   void set_drain_end(const std::string& pool, const std::string& backend,
                      std::optional<Time> end) override;
 
+  /// Verifies tokens with these keys from now on, which were fetched; null: the first try has
+  /// failed.
+  void adopt_key_set(const std::string& url, std::shared_ptr<const JwkSet> keys);
+
   /// Moves standby backends into and out of rotation, learns weights, tells the workers which
-  /// models there are, and follows the file of API keys. Call it every 100 ms.
+  /// models there are, follows the file of API keys, and has keys fetched that tokens lack. Call it
+  /// every 100 ms.
   void tick_pools();
   /// "serving 2 pools, 5 of 6 backends up"
   std::string summary() const;
@@ -180,6 +187,8 @@ class Reloader final : public Control {
   Task<Result<Done>> run_set_weight(std::string pool, std::string backend, std::uint32_t weight);
   Task<void> take_over_for(CheckedFile& file);
   void adopt_config(PreparedChange& change);
+  void adopt_issuers();
+  Task<void> wait_for_key_sets(Instant deadline);
   Task<void> run_read_keys();
   Task<void> run_dns_update();
   void on_dns_change();
@@ -223,6 +232,11 @@ class Reloader final : public Control {
   std::set<std::string> listed_pools_;  // whose models the workers have to know
   ModelCatalogBuilder model_catalog_;
   std::shared_ptr<const KeyTable> keys_;  // null only before the first commit
+  KeySets key_sets_;                      // that were fetched
+  std::set<std::string> fetched_urls_;    // of those that are fetched
+  std::set<std::string> untried_sets_;    // of those that were not tried yet
+  Signal set_tried_;
+  std::shared_ptr<const TokenIssuers> issuers_;  // with these sets; null: there are none
   FileWatch key_file_;
   PreparationThread preparation_;
   std::optional<PreparationThread> locking_;  // once there is such work

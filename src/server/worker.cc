@@ -61,7 +61,8 @@ Worker::~Worker() {
 }
 
 void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
-                   std::shared_ptr<const KeyTable> keys) {
+                   std::shared_ptr<const KeyTable> keys,
+                   std::shared_ptr<const TokenIssuers> issuers) {
   loop_.set_busy_polling(may_busy_poll_ && config->busy_polling);
   recorder_.set_log(config->access_log);
   recorder_.set_usage(config->usage);
@@ -69,7 +70,7 @@ void Worker::adopt(std::shared_ptr<const Config> config, std::shared_ptr<const P
       std::move(config), std::move(pool_set),
       WorkerContext{loop_, metrics_registry_, index_, recorder_, held_bodies_, &memory_pressure_,
                     &models_, &plan_, &windows_},
-      plan_.get(), std::move(keys));
+      plan_.get(), std::move(keys), std::move(issuers));
   std::erase_if(former_plans_, [](const auto& each) { return each.expired(); });
   auto left = plan_ == nullptr ? std::vector<std::shared_ptr<LinkPool>>{}
                                : plan_->links().not_in(next->links());

@@ -40,10 +40,15 @@ class Worker final {
 
   /// Builds the plan of requests that begin from now on.
   void adopt(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
-             std::shared_ptr<const KeyTable> keys = nullptr);
+             std::shared_ptr<const KeyTable> keys = nullptr,
+             std::shared_ptr<const TokenIssuers> issuers = nullptr);
   /// The API keys that count from now on. REQUIRES: they are for the active configuration.
   void adopt(std::shared_ptr<const KeyTable> keys) {
     if (plan_ != nullptr) plan_->adopt(std::move(keys));
+  }
+  /// The issuers whose tokens count from now on, on the same terms.
+  void adopt(std::shared_ptr<const TokenIssuers> issuers) {
+    if (plan_ != nullptr) plan_->adopt(std::move(issuers));
   }
   /// The models that requests find from now on.
   void adopt(std::shared_ptr<const ModelCatalog> models) { models_ = std::move(models); }

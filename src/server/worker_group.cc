@@ -31,6 +31,7 @@ struct WorkerGroup::Change {
   std::shared_ptr<const Config> config;
   std::shared_ptr<const PoolSet> pool_set;
   std::shared_ptr<const KeyTable> keys;
+  std::shared_ptr<const TokenIssuers> issuers;
   std::vector<ListenerAssignment> assignments;  // one per worker, or none
   Signal applied;                               // by one more worker
   std::vector<std::atomic<State>> states;       // of the workers
@@ -63,11 +64,13 @@ void WorkerGroup::stop() {
 Task<void> WorkerGroup::apply(std::shared_ptr<const Config> config,
                               std::shared_ptr<const PoolSet> pool_set,
                               std::vector<ListenerAssignment> assignments,
-                              std::shared_ptr<const KeyTable> keys) {
+                              std::shared_ptr<const KeyTable> keys,
+                              std::shared_ptr<const TokenIssuers> issuers) {
   const auto change = std::make_shared<Change>(own_, workers_.size());
   change->config = std::move(config);
   change->pool_set = std::move(pool_set);
   change->keys = std::move(keys);
+  change->issuers = std::move(issuers);
   change->assignments = std::move(assignments);
   for (std::size_t i = 0; i < workers_.size(); ++i) pass_on(change, i);
   bool has_warned = false;
@@ -91,7 +94,7 @@ void WorkerGroup::pass_on(const std::shared_ptr<Change>& change, std::size_t ind
   Worker* const worker = workers_[index].get();
   worker->loop().post([&own = own_, worker, change, index] {
     try {
-      worker->adopt(change->config, change->pool_set, change->keys);
+      worker->adopt(change->config, change->pool_set, change->keys, change->issuers);
       if (!change->assignments.empty()) worker->listen(change->assignments[index]);
     } catch (const std::system_error&) {  // no watch is left for a listener
       change->states[index] = Change::State::failed;
@@ -105,6 +108,12 @@ void WorkerGroup::pass_on(const std::shared_ptr<Change>& change, std::size_t ind
 void WorkerGroup::apply(const std::shared_ptr<const KeyTable>& keys) {
   for (const auto& worker : workers_) {
     worker->loop().post([own = worker.get(), keys] { own->adopt(keys); });
+  }
+}
+
+void WorkerGroup::apply(const std::shared_ptr<const TokenIssuers>& issuers) {
+  for (const auto& worker : workers_) {
+    worker->loop().post([own = worker.get(), issuers] { own->adopt(issuers); });
   }
 }
 

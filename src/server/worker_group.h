@@ -36,16 +36,19 @@ class WorkerGroup {
   /// Ends the threads; connections that are open end with the group.
   void stop();
 
-  /// Gives every worker a plan built from these and these keys (null: there are none), and its
-  /// listeners where there are assignments (one per worker, or none). Done when every worker has
-  /// applied them, which may have to wait for epoll watches; never before this has returned to the
-  /// loop.
+  /// Gives every worker a plan built from these, these keys and these issuers of tokens (null:
+  /// there are none), and its listeners where there are assignments (one per worker, or none). Done
+  /// when every worker has applied them, which may have to wait for epoll watches; never before
+  /// this has returned to the loop.
   Task<void> apply(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
                    std::vector<ListenerAssignment> assignments,
-                   std::shared_ptr<const KeyTable> keys = nullptr);
+                   std::shared_ptr<const KeyTable> keys = nullptr,
+                   std::shared_ptr<const TokenIssuers> issuers = nullptr);
 
   /// Makes these the API keys that count on every worker from now on.
   void apply(const std::shared_ptr<const KeyTable>& keys);
+  /// Makes these the issuers whose tokens count on every worker from now on.
+  void apply(const std::shared_ptr<const TokenIssuers>& issuers);
 
   /// Every worker answers from these models from now on.
   void apply(const std::shared_ptr<const ModelCatalog>& models);

@@ -64,5 +64,22 @@ TEST(ConfigOfAudit, NeedsAFile) {
   EXPECT_THAT(problems("path: stdout"), ElementsAre(HasSubstr("'stdout' is not a file")));
 }
 
+TEST(ConfigOfTokenIssuers, TakesKeysFromAFileOrOverTls) {
+  const auto problems = [](const std::string& issuer) {
+    return problems_of(pools + "tenants: [{name: a}]\nauth: {jwt: [{issuer: i, audience: x, " +
+                       issuer + "}]}\n");
+  };
+  EXPECT_THAT(problems("jwks: keys.json"), ElementsAre());
+  EXPECT_THAT(problems("jwks: \"https://id.example.org/keys?v=1\", ca: ca.pem, refresh: 1h"),
+              ElementsAre());
+  EXPECT_THAT(problems("jwks: \"http://id.example.org/keys\""),
+              ElementsAre(HasSubstr("is no https:// URL")));
+  EXPECT_THAT(problems("jwks: \"https://id.example.org:x/keys\""),
+              ElementsAre(HasSubstr("auth.jwt[0].jwks")));
+  EXPECT_THAT(problems("jwks: keys.json, ca: ca.pem"), ElementsAre(HasSubstr("'ca' is for a URL")));
+  EXPECT_THAT(problems("jwks: \"https://id.example.org/keys\", refresh: 10ms"),
+              ElementsAre(HasSubstr("auth.jwt[0].refresh")));
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -7,6 +7,8 @@ import time
 import unittest
 
 import case
+from certificates import Authority, serving
+from ports import refusing_address
 from reloading import ReloadCase
 from stream import exchange
 
@@ -25,22 +27,12 @@ def key_of(kind, kid, **parameters):
 
 
 @unittest.skipIf(jwt is None, "PyPI's pyjwt and jwcrypto are not installed (./dev setup)")
-class Tokens(ReloadCase):
+class TokenCase(ReloadCase):
     @classmethod
     def setUpClass(cls):
         cls.keys = {"RS256": key_of("RSA", "rsa", size=2048), "ES256": key_of("EC", "ec", crv="P-256"),
                     "EdDSA": key_of("OKP", "ed", crv="Ed25519")}
         cls.other = key_of("RSA", "rsa", size=2048)
-
-    def guarded(self, **issuer):
-        self.key_set = pathlib.Path(self.folder()) / "keys.json"
-        self.write_keys(self.keys.values())
-        self.server = self.backend()
-        return self.running(self.server, pool=QUIET, tenants=[{"name": "acme"}, {"name": "beta"}],
-                            auth={"jwt": [{"issuer": ISSUER, "audience": AUDIENCE, "jwks": str(self.key_set), **issuer}]})
-
-    def write_keys(self, keys):
-        self.key_set.write_text(json.dumps({"keys": [key.export_public(as_dict=True) for key in keys]}))
 
     def token(self, algorithm="RS256", key=None, headers=None, **claims):
         key = key or self.keys[algorithm]
@@ -51,6 +43,18 @@ class Tokens(ReloadCase):
 
     def ask(self, token):
         return exchange(self.served.address, "POST", "/x", [("authorization", f"Bearer {token}")], b"{}")
+
+
+class Tokens(TokenCase):
+    def guarded(self, **issuer):
+        self.key_set = pathlib.Path(self.folder()) / "keys.json"
+        self.write_keys(self.keys.values())
+        self.server = self.backend()
+        return self.running(self.server, pool=QUIET, tenants=[{"name": "acme"}, {"name": "beta"}],
+                            auth={"jwt": [{"issuer": ISSUER, "audience": AUDIENCE, "jwks": str(self.key_set), **issuer}]})
+
+    def write_keys(self, keys):
+        self.key_set.write_text(json.dumps({"keys": [key.export_public(as_dict=True) for key in keys]}))
 
     def test_name_the_tenant_and_reach_no_backend(self):
         daemon = self.guarded()
@@ -140,10 +144,117 @@ class Tokens(ReloadCase):
         self.guarded()
         private = pathlib.Path(self.folder()) / "private.json"
         private.write_text(json.dumps({"keys": [self.keys["ES256"].export(as_dict=True)]}))
-        for jwks, told in (("https://id.example.org/jwks", "not fetched"), ("/nonexistent/keys.json", "No such file"),
+        for jwks, told in (("http://id.example.org/jwks", "no https:// URL"), ("/nonexistent/keys.json", "No such file"),
                            (str(private), "private key")):
             self.config["auth"]["jwt"][0]["jwks"] = jwks
             self.assertIn(told, self.refused())
+        self.config["auth"]["jwt"][0].update(jwks=str(self.key_set), ca=str(private))
+        self.assertIn("'ca' is for a URL", self.refused())
+
+
+class Fetched(TokenCase):
+    """With keys that are fetched from a server of the issuer."""
+
+    def setUp(self):
+        self.authority = Authority(self.folder())
+        self.answer = None  # of the issuer; None: its keys
+        self.published = [*self.keys.values()]
+        self.issuer = self.backend(self.serve, tls=serving(self.authority.issue("127.0.0.1")))
+
+    def serve(self, request):
+        if self.answer is not None:
+            return self.answer(request)
+        return request.answer(self.document(self.published), fields=[("content-type", "application/json")])
+
+    @staticmethod
+    def document(keys):
+        return json.dumps({"keys": [key.export_public(as_dict=True) for key in keys]}).encode()
+
+    def fetching(self, **more):
+        self.server = self.backend()
+        return self.running(self.server, pool=QUIET, tenants=[{"name": "acme"}, {"name": "beta"}],
+                            auth={"jwt": [{"issuer": ISSUER, "audience": AUDIENCE, "ca": self.authority.cert,
+                                           "jwks": f"https://{self.issuer.address}/keys.json?secret=s3cr3t", **more}]})
+
+    def fetched(self, daemon, result="ok"):
+        return daemon.metric("evenkeel_key_set_fetches_total", result=result)
+
+    def test_count_from_the_start(self):
+        daemon = self.fetching()
+        self.assertEqual(self.ask(self.token()).status, 200)
+        self.assertEqual(self.ask(self.token(key=self.other)).status, 401)
+        self.assertEqual(self.issuer.exchanges[0].target, "/keys.json?secret=s3cr3t")
+        self.assertEqual(daemon.metric("evenkeel_key_set_last_fetch_successful"), 1)
+        self.assertLess(daemon.metric("evenkeel_key_set_age_seconds"), 60)
+        shown = "\n".join(daemon.lines) + daemon.ask_admin("/metrics").body.decode()
+        self.assertNotIn("s3cr3t", shown)
+
+    def test_follow_the_keys_that_the_issuer_changes(self):
+        self.fetching(refresh="1s")
+        token = self.token()
+        self.assertEqual(self.ask(token).status, 200)
+        self.published = [self.other, self.keys["ES256"]]
+        self.eventually(lambda: self.ask(token).status == 401, "the end of a withdrawn key, also for a token that was verified")
+        self.assertEqual(self.ask(self.token(key=self.other)).status, 200)
+        self.assertEqual(self.ask(self.token("ES256")).status, 200)
+
+    def test_with_an_unknown_key_have_the_keys_fetched_but_not_often(self):
+        daemon = self.fetching(refresh="24h")
+        self.assertEqual(self.ask(self.token()).status, 200)
+        new = key_of("EC", "new", crv="P-256")
+        self.published.append(new)
+        began = time.monotonic()
+        for number in range(50):
+            self.assertEqual(self.ask(self.token(headers={"kid": f"unknown-{number}"})).status, 401)
+        self.assertEqual(self.fetched(daemon), 1)
+        self.eventually(lambda: self.ask(self.token("ES256", key=new)).status == 200, "the new key", within=60, interval=0.5)
+        self.assertGreater(time.monotonic() - began, 20)
+        self.assertEqual(self.fetched(daemon), 2)
+
+    def test_count_on_while_the_issuer_is_away(self):
+        daemon = self.fetching(refresh="1s")
+        self.assertEqual(self.ask(self.token()).status, 200)
+        for answer in (lambda request: request.answer(b"<html>maintenance</html>"),
+                       lambda request: request.answer(b"oops", status=500),
+                       lambda request: request.answer(b'{"keys": []}'),
+                       lambda request: request.answer(b" " * 300_000 + self.document(self.published)),
+                       lambda request: request.answer(b"", status=302, fields=[("location", f"https://{self.issuer.address}/x")]),
+                       lambda request: request.abort()):
+            self.answer = answer
+            before = self.fetched(daemon, "failed")
+            self.eventually(lambda before=before: self.fetched(daemon, "failed") > before, "a failed fetch")
+            self.assertEqual(daemon.metric("evenkeel_key_set_last_fetch_successful"), 0)
+            self.assertEqual(self.ask(self.token()).status, 200)
+            self.answer = None
+            before = self.fetched(daemon)
+            self.eventually(lambda before=before: self.fetched(daemon) > before, "a fetch")
+        self.assertEqual({each.target for each in self.issuer.exchanges}, {"/keys.json?secret=s3cr3t"}, "no redirect")
+        told = "\n".join(daemon.lines)
+        for text in ("no usable keys", "status 500", "status 302, and redirects are not followed", "those fetched last count on"):
+            self.assertIn(text, told)
+
+    def test_of_an_issuer_that_is_away_at_the_start_are_refused_until_it_is_there(self):
+        self.answer = lambda request: request.answer(b"not yet", status=503)
+        daemon = self.fetching()
+        refused = self.ask(self.token())
+        self.assertEqual(refused.status, 401)
+        self.assertIn("not been fetched yet", refused.body.decode())
+        daemon.wait_line("tokens of this issuer are refused until they can")
+        self.answer = None
+        self.eventually(lambda: self.ask(self.token()).status == 200, "the keys")
+        self.assertEqual(self.ask(self.token(tenant="beta")).status, 200)
+
+    def test_of_a_server_without_a_right_certificate_or_without_an_answer_are_refused(self):
+        daemon = self.fetching(ca=Authority(self.folder()).cert)
+        self.assertEqual(self.ask(self.token()).status, 401)
+        daemon.wait_line("keys cannot be fetched from https://.*certificate verify failed")
+        self.config["auth"]["jwt"][0]["jwks"] = f"https://{refusing_address()}/keys.json"
+        self.reload()
+        self.assertEqual(self.ask(self.token()).status, 401)
+        self.config["auth"]["jwt"][0].update(jwks=f"https://{self.issuer.address}/keys.json", ca=self.authority.cert)
+        self.reload()
+        self.assertEqual(self.ask(self.token()).status, 200)
+        self.assertEqual(self.issuer.exchanges[-1].target, "/keys.json")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ std::string name_of(JwtRefusal refusal) {
     case JwtRefusal::algorithm: return "algorithm";
     case JwtRefusal::critical: return "critical";
     case JwtRefusal::type: return "type";
+    case JwtRefusal::no_keys: return "no_keys";
     case JwtRefusal::unknown_key: return "unknown_key";
     case JwtRefusal::signature: return "signature";
     case JwtRefusal::issuer: return "issuer";

@@ -28,6 +28,7 @@ namespace evenkeel {
 
 class Control;
 class BackendMonitor;
+class KeySetFetcher;
 
 /// The process that this one has replaced in an upgrade, while that finishes its requests: what it
 /// last reported.
@@ -123,6 +124,7 @@ struct RuntimeAccess {
   Control* control = nullptr;                       ///< null: nothing can be changed
   const BackendMonitor* backend_monitor = nullptr;  ///< null: backends are not monitored
   const MemoryFigures* memory = nullptr;            ///< null: not measured
+  const KeySetFetcher* key_sets = nullptr;          ///< its `statuses`: any thread; null: none
 };
 
 }  // namespace evenkeel

@@ -656,12 +656,15 @@ struct KeysConfig {
 struct TokenIssuerConfig {
   std::string issuer;                 // `iss`
   std::vector<std::string> audience;  // `aud` names one of them. Never empty
-  std::string jwks;                   // file with the issuer's public keys
+  std::string jwks;                   // the issuer's public keys: a file, or an https:// URL
+  std::string ca;                     // file with authorities for that URL; empty: the system's
+  milliseconds refresh{300'000};      // how often what the URL has is fetched
   std::string type;                   // `typ` in the header, such as "at+jwt"; empty: any
   std::string tenant_claim = "tenant";
   std::string models_claim;     // empty: tokens do not limit models
   milliseconds leeway{30'000};  // by which the issuer's clock may differ
 
+  bool fetches_keys() const { return jwks.starts_with("https://"); }
   bool operator==(const TokenIssuerConfig&) const = default;
 };
 

@@ -18,6 +18,7 @@ namespace evenkeel {
 enum class FileUse {
   api_key,
   key_set,
+  authorities,
   admin_token,
   access_log,
   usage,

@@ -15,8 +15,9 @@ namespace evenkeel {
 enum class CredentialState : std::uint8_t {
   accepted,
   missing,
-  unknown,  ///< it has some, and none counts
-  expired,  ///< it has one that counted once
+  unknown,       ///< it has some, and none counts
+  expired,       ///< it has one that counted once
+  unverifiable,  ///< it has a token, and the keys of its issuer are not there yet
 };
 
 /// Knows the credentials of requests, and what the route of each wants.

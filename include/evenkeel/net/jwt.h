@@ -46,6 +46,7 @@ enum class JwtRefusal : std::uint8_t {
   algorithm,     ///< none that is allowed, such as `none` and those with a shared secret
   critical,      ///< an extension that has to be understood
   type,          ///< `typ`
+  no_keys,       ///< those of its issuer are not there yet
   unknown_key,   ///< no key of the set has its `kid`, or is for its algorithm
   signature,     ///< not by any of these keys
   issuer,        ///< `iss`
@@ -53,7 +54,7 @@ enum class JwtRefusal : std::uint8_t {
   expired,       ///< `exp`
   not_yet_valid  ///< `nbf`, or `iat` is in the future
 };
-inline constexpr std::size_t jwt_refusal_count = 11;
+inline constexpr std::size_t jwt_refusal_count = 12;
 
 /// What is wrong, such as "token has expired": for the log and for the client.
 std::string_view to_string(JwtRefusal refusal);

@@ -40,11 +40,12 @@ class Tenants;
 class Plan final : public Handler {
  public:
   /// `predecessor`: this worker's active plan, or null. Links to backends that have not changed are
-  /// taken over from it. `keys`: null for those that the configuration has itself. REQUIRES: the
-  /// pool set and the keys were built from this configuration.
+  /// taken over from it. `keys`: null for those that the configuration has itself; `issuers`: null
+  /// for those of the pool set. REQUIRES: all were built from this configuration.
   Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> pool_set,
        const WorkerContext& worker, const Plan* predecessor = nullptr,
-       std::shared_ptr<const KeyTable> keys = nullptr);
+       std::shared_ptr<const KeyTable> keys = nullptr,
+       std::shared_ptr<const TokenIssuers> issuers = nullptr);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   ~Plan() override;
@@ -55,6 +56,8 @@ class Plan final : public Handler {
 
   /// The keys that count from now on. REQUIRES: they were built for this configuration.
   void adopt(std::shared_ptr<const KeyTable> keys);
+  /// The issuers whose tokens count from now on, on the same terms.
+  void adopt(std::shared_ptr<const TokenIssuers> issuers);
 
   /// See PlanPools::hand_queues_to.
   void hand_queues_to(const std::shared_ptr<Plan>& successor);
