@@ -283,7 +283,7 @@ void each_key(Of<FallbackConfig>, const auto& visit) {
              "a reason or a list of reasons", false}});
 }
 
-// Its backends, and what they are to evenkeel.
+// The backends, and what they are to evenkeel.
 void each_backend_key(const auto& visit) {
   using T = PoolConfig;
   visit(Key{"backends", "The servers; a backend without other keys may be just its address.",

@@ -87,10 +87,11 @@ bool JsonRequest::read(std::string_view bytes) {
     if (token == Token::more) break;
     if (token == Token::malformed) return fail(scanner_.problem());
     on_token(token);
-    if (member_) [[unlikely]]
-      place_member(token);
     // Each is a place where the body is changed.
-    if (member_places_.size() > max_member_places) return fail("keys are given too often");
+    if (member_) [[unlikely]] {
+      place_member(token);
+      if (member_places_.size() > max_member_places) return fail("keys are given too often");
+    }
     if (model_values_.size() > max_model_values)
       return fail("the key \"model\" is given too often");
   }

@@ -55,10 +55,10 @@ class Changes(BodyCase):
 
     def test_members_are_replaced_wherever_they_are(self):
         daemon = self.changing(pool={"set": {"chat_template_kwargs": {"enable_thinking": False}}})
-        filler = "x" * 300_000  # the member is in a later piece of the body
-        body = chat(filler=filler, chat_template_kwargs={"enable_thinking": True, "more": [1, {"a": "}"}]}, top_k=3)
-        self.assertEqual(json.loads(self.sent(daemon, body)),
-                         {**json.loads(body), "chat_template_kwargs": {"enable_thinking": False}})
+        for size in (1, 300_000, 3_000_000):  # the member is in a later piece of the body, or behind what is inspected
+            body = chat(filler="x" * size, chat_template_kwargs={"enable_thinking": True, "more": [1, {"a": "}"}]}, top_k=3)
+            self.assertEqual(json.loads(self.sent(daemon, body)),
+                             {**json.loads(body), "chat_template_kwargs": {"enable_thinking": False}})
 
     def test_the_route_comes_before_the_pool(self):
         daemon = self.changing(route={"defaults": {"seed": 1, "max_tokens": 90}},

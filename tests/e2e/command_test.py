@@ -135,6 +135,9 @@ class Check(case.Case):
                 shutil.copy(authority.cert, os.path.join(work, ca))
             for keys in re.findall(r"keys: {file: ([\w.]+)}", text):
                 open(os.path.join(work, keys), "w").close()
+            for key in re.findall(r"api_key_file: ([\w.]+)", text):
+                with open(os.path.join(work, key), "w") as file:
+                    file.write("sk-provider")
             ended = command("check", "-c", os.path.join(folder, name), folder=work)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), name)
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,7 @@ namespace {
 class Changed {
  public:
   Changed(std::string body, const std::vector<BodyConfig>& layers, std::uint32_t limit = 0,
-          std::string_view name = "max_completion_tokens")
+          std::string_view name = "max_completion_tokens", std::size_t piece = 1000)
       : body_(std::move(body)) {
     Config config;
     for (const BodyConfig& layer : layers) config.pools.push_back({.body = layer});
@@ -25,7 +26,9 @@ class Changed {
     const std::vector<std::string> members = changed_members(config);
     RequestHead head{.method = "POST", .path = "/v1/chat/completions"};
     const auto reader = RequestReader::create(head, info_.request, {}, &members);
-    EXPECT_TRUE(reader->read(body_) && reader->finish());
+    for (std::size_t at = 0; at < body_.size(); at += piece)
+      EXPECT_TRUE(reader->read(std::string(body_, at, piece)));
+    EXPECT_TRUE(reader->finish());
     info_.places = {.is_json = true,
                     .object_begin = reader->has_members() ? reader->object_begin() : std::nullopt,
                     .members = reader->take_members(),
@@ -69,10 +72,12 @@ TEST(BodyRules, ReplaceEachValueOfAMemberWhateverItIs) {
   const BodyConfig rules{.set = {{"stop", R"("x")"}}};
   for (const std::string value : {"1", "-1.5e3", "true", "null", R"("a\"b")", R"([1,{"stop":2}])",
                                   R"({"a":[{}],"stop":{}})", "[]"}) {
-    EXPECT_EQ(Changed(R"({"a":{"stop":1}, "stop": )" + value + R"( , "s\u0074op":)" + value + "}",
-                      {rules})
-                  .text(),
-              R"({"a":{"stop":1}, "stop": "x" , "s\u0074op":"x"})");
+    const std::string body =
+        R"({"a":{"stop":1}, "stop": )" + value + R"( , "s\u0074op":)" + value + "}";
+    for (const std::size_t piece : {1000, 1, 3}) {
+      EXPECT_EQ(Changed(body, {rules}, 0, "max_tokens", piece).text(),
+                R"({"a":{"stop":1}, "stop": "x" , "s\u0074op":"x"})");
+    }
   }
 }
 
