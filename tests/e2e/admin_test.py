@@ -295,6 +295,7 @@ class Metrics(case.Case):
         "requests_total": {"pool", "route", "code"}, "request_duration_seconds": {"pool"},
         "time_to_first_byte_seconds": {"pool"}, "wait_seconds": {"pool"},
         "requests_in_flight": {"pool"}, "requests_waiting": {"pool"},
+        "cache_hits_total": {"pool"}, "cache_stale_total": {"pool"}, "cache_misses_total": {"pool"}, "coalesced_total": {"pool"},
         "errors_total": {"pool", "reason", "side"}, "fallbacks_total": {"pool"}, "retries_total": {"pool", "reason"}, "retry_budget_exhausted_total": {"pool"},
         "tokens_total": {"pool", "model", "direction"}, "backend_tokens_total": {"pool", "backend", "direction"},
         "time_to_first_token_seconds": {"pool", "model"}, "time_per_output_token_seconds": {"pool", "model"},
