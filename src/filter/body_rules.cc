@@ -11,8 +11,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr auto limit_names =
-    std::to_array<std::string_view>({"max_tokens", "max_completion_tokens", "max_output_tokens"});
+constexpr auto limit_names = std::to_array<std::string_view>(
+    {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"});
+/// llama.cpp takes it on OpenAI's paths too, whatever the others say; other servers do not know it.
+constexpr std::uint32_t n_predict = 3;
 
 bool names_limit(std::string_view name) {
   return std::ranges::find(limit_names, name) != limit_names.end();
@@ -84,7 +86,7 @@ BodyChanges::BodyChanges(const InferenceInfo& info, const std::vector<std::strin
   bool is_known = true;
   for (const MemberPlace& place : info.places.members) {
     if (!is_limit(place.name)) continue;
-    ++limits_given_;
+    if (place.name != n_predict) ++limits_given_;
     is_known = is_known && place.number > 0;
     largest = std::max(largest, place.number);
   }
@@ -117,6 +119,7 @@ void BodyChanges::set_limit(std::uint32_t value) {
 /// True if servers read the member of this API as the most tokens. Chats have two names for it.
 bool BodyChanges::is_limit(std::uint32_t name) const {
   if (name >= limit_names.size()) return false;  // they are the first of the names
+  if (name == n_predict) return true;
   const std::string_view newest = info_.places.max_tokens_name;
   return members_[name] == newest ||
          (newest == "max_completion_tokens" && members_[name] == "max_tokens");
@@ -143,8 +146,10 @@ void BodyChanges::add_to(std::vector<BodyEdit>& edits) const {
     bool is_there = false;
     for (const MemberPlace& place : info_.places.members) {
       if (!is_meant(place.name)) continue;
+      const bool is_other = place.name == n_predict;
+      is_there = is_there || !is_other;
+      if (is_other && place.number > 0 && place.number <= limit_.value_or(0)) continue;
       edits.push_back({.replaced = place.value, .by = std::string(json)});
-      is_there = true;
     }
     if (!is_there) added.append(json_string(name)).append(":").append(json).append(",");
   };

@@ -50,9 +50,14 @@ bool is_zero(std::string_view number) {
   return number.substr(0, number.find_first_of("eE")).find_first_of("123456789") == number.npos;
 }
 
-/// True if some servers read another model in the member.
-bool is_disputed(std::string_view key) {
-  return (key != "model" && equals_ignore_case(key, "model")) || key == "lora_path";
+/// True if some servers read another model, or an adapter, in the member: Ollama, SGLang, llama.cpp
+/// and TGI.
+bool is_disputed(Slot object, std::string_view key) {
+  if (object == Slot::tgi_parameters || object == Slot::generate_parameters)
+    return key == "adapter_id";
+  if (object != Slot::root) return false;
+  return (key != "model" && equals_ignore_case(key, "model")) || key == "lora_path" ||
+         key == "lora" || key == "adapter_id";
 }
 
 /// Returns 0 if the number is negative, too large, or has a fraction.
@@ -161,7 +166,7 @@ void JsonRequest::on_key_bytes(bool ended) {
   const std::string decoded = plain ? std::string() : json::decode_string(captured_, max_key() + 1);
   const std::string_view key = plain ? scanner_.text() : std::string_view(decoded);
   if (object == Slot::root) find_member(key);
-  if (object == Slot::root && !is_go() && is_disputed(key)) into_.model_disputed = true;
+  if (!is_go() && is_disputed(object, key)) into_.model_disputed = true;
   // Ollama's options are a map, whose keys are taken as they are.
   if (!is_go() || object == Slot::ollama_options) {
     begin_member(object, key);
@@ -179,7 +184,9 @@ void JsonRequest::find_member(std::string_view key) {
   has_members_ = true;
   member_.reset();
   if (members_ == nullptr) return;
-  const auto found = std::ranges::find(*members_, key);
+  auto found = std::ranges::find(*members_, key);
+  // Ollama's server of OpenAI's API is written in Go, too.
+  if (found == members_->end()) found = std::ranges::find(*members_, go_field_name(key));
   if (found != members_->end()) member_ = static_cast<std::uint32_t>(found - members_->begin());
 }
 

@@ -5,9 +5,16 @@
 namespace evenkeel {
 namespace {
 
+/// True for the names that proxies in front, with log-ins and traces of their own, give what they
+/// know of the client.
 bool has_prefix(std::string_view name) {
-  return starts_with_ignore_case(name, "x-forwarded-") ||
-         starts_with_ignore_case(name, "x-evenkeel-") || starts_with_ignore_case(name, "x-b3-");
+  constexpr std::string_view prefixes[] = {
+      "x-forwarded-", "x-evenkeel-", "x-b3-",      "x-original-",  "x-auth-request-",
+      "x-amzn-",      "x-goog-",     "x-azure-",   "x-ms-client-", "cf-",
+      "x-authentik-", "x-pomerium-", "x-vouch-",   "x-webauth-",   "x-remote-",
+      "remote-",      "sentry-",     "x-datadog-", "uber-trace-",  "x-cloud-trace-"};
+  return std::ranges::any_of(
+      prefixes, [name](std::string_view each) { return starts_with_ignore_case(name, each); });
 }
 
 /// True for the names that content networks and load balancers give the client's address.

@@ -107,9 +107,15 @@ TEST(BodyRules, LowerTheMostTokens) {
             R"({"max_tokens":50,"max_completion_tokens":50})");
   EXPECT_EQ(Changed(R"({"max_tokens":1e9})", {rules}).text(), R"({"max_tokens":50})");
   EXPECT_EQ(Changed(R"({"max_tokens":"9"})", {rules}).text(), R"({"max_tokens":50})");
-  // What other APIs and servers call so does not count.
-  EXPECT_EQ(Changed(R"({"n_predict":1,"max_output_tokens":2})", {rules}).text(),
-            R"({"max_tokens":50,"n_predict":1,"max_output_tokens":2})");
+  // What another API calls so does not count; llama.cpp's name for it does beside the API's.
+  EXPECT_EQ(Changed(R"({"max_output_tokens":2})", {rules}).text(),
+            R"({"max_tokens":50,"max_output_tokens":2})");
+  EXPECT_EQ(Changed(R"({"n_predict":99})", {rules}).text(), R"({"max_tokens":50,"n_predict":50})");
+  EXPECT_EQ(Changed(R"({"n_predict":7})", {rules}).text(), R"({"max_tokens":50,"n_predict":7})");
+  EXPECT_EQ(Changed(R"({"max_tokens":9,"n_predict":-1})", {rules}).text(),
+            R"({"max_tokens":50,"n_predict":50})");
+  EXPECT_EQ(Changed(R"({"max_tokens":5,"Max_Tokens":99})", {rules}).text(),
+            R"({"max_tokens":50,"Max_Tokens":50})");
   EXPECT_EQ(Changed(R"({"max_tokens":5})", {rules}, 0, "max_output_tokens").text(),
             R"({"max_output_tokens":50,"max_tokens":5})");
 }

@@ -737,6 +737,17 @@ TEST(RequestReader, ReadsOllamasNamesOfAModel) {
   EXPECT_EQ(read_request("/api/pull", R"({"name":"m"})").model_values.size(), 1u);
 }
 
+TEST(RequestReader, TellsOfMembersInWhichServersReadAnotherModel) {
+  for (const std::string_view body :
+       {R"({"model":"m","MODEL":"n"})", R"({"\u004dodel":"n"})", R"({"lora_path":"a"})",
+        R"({"model":"m","lora":[{"id":0}]})", R"({"adapter_id":"a"})"})
+    EXPECT_TRUE(chat(body).model_disputed) << body;
+  EXPECT_TRUE(
+      facts("/generate", R"({"inputs":"a","parameters":{"adapter_id":"b"}})").model_disputed);
+  EXPECT_FALSE(chat(R"({"model":"m","messages":[{"MODEL":"n","lora":1}]})").model_disputed);
+  EXPECT_FALSE(facts("/api/chat", R"({"MODEL":"m"})").model_disputed) << "Ollama's own API";
+}
+
 TEST(RequestReader, TellsThatAModelIsNoString) {
   for (const std::string_view value : {"1", "true", "{}", R"(["m"])"}) {
     const auto request = chat(R"({"model":)" + std::string(value) + "}");

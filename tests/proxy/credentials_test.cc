@@ -122,6 +122,23 @@ TEST(CredentialsTest, AmongTheSubprotocolsAreReplacedToo) {
   EXPECT_EQ(lines_of(request), before);
 }
 
+TEST(CredentialsTest, OfProxiesInFrontReachNoHostedService) {
+  Request request;
+  for (const std::string_view name :
+       {"cf-access-jwt-assertion", "X-Goog-IAP-JWT-Assertion", "x-amzn-oidc-data",
+        "x-auth-request-email", "Remote-User", "x-original-forwarded-for", "sentry-trace"})
+    request.fields.add(name, "mine");
+  request.fields.add("openai-beta", "x");
+  const std::vector<std::string> before = lines_of(request);
+  Credentials credentials;
+
+  credentials.apply_to(request, own_keys.data(), true);
+  EXPECT_EQ(lines_of(request),
+            (std::vector<std::string>{"authorization: " + own_keys[0].value, "openai-beta: x"}));
+  credentials.restore(request);
+  EXPECT_EQ(lines_of(request), before);
+}
+
 TEST(CredentialsTest, OfABackendMayBeInAFieldOfAnyName) {
   Request request;
   request.fields.add("Authorization", "Bearer mine");

@@ -48,7 +48,7 @@ struct InferenceRequest {
   std::string model;            ///< empty: none was given
   bool model_mistyped = false;  ///< it was given, but not as a string
   /// True if the body has a member in which some servers read another model: `model` in other
-  /// letters (Go), an adapter (SGLang's `lora_path`).
+  /// letters (Go), an adapter (`lora_path`, `lora`, `adapter_id`).
   bool model_disputed = false;
   std::optional<std::uint32_t> max_tokens;  ///< the most that it may generate, for each choice
   std::uint32_t choices = 1;                ///< OpenAI's `n`

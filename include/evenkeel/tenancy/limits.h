@@ -80,7 +80,7 @@ class LimitTable {
 /// What all workers, and all versions of the file, know of the use of limits. Tenants' own limits
 /// have a table of their own, which clients cannot fill.
 struct LimitUse {
-  QuotaTable of_tenants{16 * 1024};  // 256 KiB
+  QuotaTable of_tenants{64 * 1024};  // 1 MiB
   QuotaTable of_others{64 * 1024};   // 1 MiB
   OutputEstimates outputs;
 
