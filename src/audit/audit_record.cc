@@ -18,7 +18,7 @@ constexpr std::string_view torn_key = R"(,"torn":)";
 constexpr std::string_view previous_key = R"(,"prev":")";
 constexpr std::string_view hash_key = R"(","hash":")";
 constexpr std::string_view line_tail = R"("})";
-/// Of `hash` and what follows it; the quote in front of it is the previous hash's.
+/// `hash` and what follows it, without the quote in front, which is the previous hash's.
 constexpr std::size_t unhashed_bytes = hash_key.size() - 1 + hash_digits + line_tail.size();
 
 std::string hash_of(std::string_view bytes, std::string_view key) {

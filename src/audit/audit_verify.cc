@@ -17,7 +17,7 @@ class ChainReader {
  public:
   explicit ChainReader(std::string_view key) : key_(key) {}
 
-  /// False: the chain is broken there.
+  /// Returns false if the chain is broken there.
   bool read_file(const std::string& file);
   AuditVerdict take() { return std::move(verdict_); }
 

@@ -67,7 +67,7 @@ void add_audit_verb(CLI::App& app, Invocation& invocation) {
   verify->footer(
       "Records that were changed, removed, added or moved are found, but not a file that ends\n"
       "early: compare its last hash or number with one that was noted elsewhere. Without a key,\n"
-      "whoever can write the file can make a new chain.\n"
+      "an account that may write the file can make a new chain.\n"
       "Exit codes: 0 the chain holds, 1 it is broken or a file cannot be read, 2 usage.");
   verify->callback(
       [options, &invocation] { invocation.exit_code = print_output(verify_audit(*options)); });
