@@ -152,11 +152,11 @@ class KeySetFetcher::Impl {
     std::shared_ptr<const JwkSet> keys;
     std::string problem;
     if (text) {
-      auto parsed = JwkSet::parse(*text);
+      auto parsed = JwkSet::parse_published(*text);
       if (parsed) {
         keys = std::make_shared<const JwkSet>(std::move(*parsed));
       } else {
-        problem = "what it answers has no usable keys: " + parsed.error().detail;
+        problem = "what it answers is no key set: " + parsed.error().detail;
       }
     } else {
       problem = text.error().detail;
@@ -168,7 +168,7 @@ class KeySetFetcher::Impl {
     const bool is_first = source->second.last_try == Instant{};
     const bool is_new = keys != nullptr && source->second.text != *text;
     if (keys != nullptr) {
-      note_success(url, source->second, std::move(*text), keys->keys().size(), is_new);
+      note_success(url, source->second, std::move(*text), *keys, is_new);
     } else {
       note_failure(url, source->second, problem);
     }
@@ -179,11 +179,15 @@ class KeySetFetcher::Impl {
   }
 
   static void note_success(const std::string& url, Source& source, std::string text,
-                           std::size_t keys, bool is_new) {
+                           const JwkSet& keys, bool is_new) {
     const Instant now = Clock::now();
     if (is_new || source.failing) {
-      log::reload.info(fmt::format("auth.jwt: {} keys fetched from {}{}", keys, without_query(url),
-                                   is_new ? "" : ", the same as before"));
+      log::reload.info(fmt::format("auth.jwt: {} keys fetched from {}{}", keys.keys().size(),
+                                   without_query(url), is_new ? "" : ", the same as before"));
+    }
+    if (is_new && !keys.first_problem().empty()) {
+      log::reload.warning(fmt::format("auth.jwt: keys from {} that cannot be used are left out: {}",
+                                      without_query(url), keys.first_problem()));
     }
     source.failing = false;
     source.text = std::move(text);

@@ -85,6 +85,16 @@ Result<std::optional<Jwk>> read_key(const JsonValue& key) {
 }  // namespace
 
 Result<JwkSet> JwkSet::parse(std::string_view text) {
+  auto set = read(text);
+  if (!set) return set;
+  if (!set->first_problem_.empty()) return refused(set->first_problem_);
+  if (set->keys_.empty()) return refused("the key set has no key that verifies signatures");
+  return set;
+}
+
+Result<JwkSet> JwkSet::parse_published(std::string_view text) { return read(text); }
+
+Result<JwkSet> JwkSet::read(std::string_view text) {
   if (text.size() > max_bytes)
     return refused(fmt::format("the key set has more than {} KiB", max_bytes / 1024));
   auto document = parse_json(text);
@@ -97,10 +107,13 @@ Result<JwkSet> JwkSet::parse(std::string_view text) {
   JwkSet set;
   for (std::size_t i = 0; i < keys.items().size(); ++i) {
     auto key = read_key(keys.items()[i]);
-    if (!key) return refused(fmt::format("keys[{}]: {}", i, key.error().detail));
-    if (*key) set.keys_.push_back(std::move(**key));
+    if (!key) {
+      if (set.first_problem_.empty())
+        set.first_problem_ = fmt::format("keys[{}]: {}", i, key.error().detail);
+    } else if (*key) {
+      set.keys_.push_back(std::move(**key));
+    }
   }
-  if (set.keys_.empty()) return refused("the key set has no key that verifies signatures");
   return set;
 }
 

@@ -198,6 +198,20 @@ class Fetched(TokenCase):
         self.assertEqual(self.ask(self.token(key=self.other)).status, 200)
         self.assertEqual(self.ask(self.token("ES256")).status, 200)
 
+    def test_follow_a_set_with_odd_keys_and_one_without_keys(self):
+        daemon = self.fetching(refresh="1s")
+        self.assertEqual(self.ask(self.token()).status, 200)
+        self.answer = lambda request: request.answer(json.dumps(
+            {"keys": [{"kty": "oct", "k": "AQ"}, self.keys["ES256"].export_public(as_dict=True)]}).encode())
+        self.eventually(lambda: self.ask(self.token()).status == 401, "the end of a key that is withdrawn")
+        self.assertEqual(self.ask(self.token("ES256")).status, 200)
+        daemon.wait_line(r"cannot be used are left out: keys\[0\]: a shared secret")
+        self.answer = lambda request: request.answer(b'{"keys": []}')
+        self.eventually(lambda: self.ask(self.token("ES256")).status == 401, "the end of all keys")
+        self.answer = None
+        self.published = [*self.keys.values()]
+        self.eventually(lambda: self.ask(self.token()).status == 200, "the keys")
+
     def test_with_an_unknown_key_have_the_keys_fetched_but_not_often(self):
         daemon = self.fetching(refresh="24h")
         self.assertEqual(self.ask(self.token()).status, 200)
@@ -216,7 +230,7 @@ class Fetched(TokenCase):
         self.assertEqual(self.ask(self.token()).status, 200)
         for answer in (lambda request: request.answer(b"<html>maintenance</html>"),
                        lambda request: request.answer(b"oops", status=500),
-                       lambda request: request.answer(b'{"keys": []}'),
+                       lambda request: request.answer(b'{"keys": {}}'),
                        lambda request: request.answer(b" " * 300_000 + self.document(self.published)),
                        lambda request: request.answer(b"", status=302, fields=[("location", f"https://{self.issuer.address}/x")]),
                        lambda request: request.abort()):
@@ -230,7 +244,7 @@ class Fetched(TokenCase):
             self.eventually(lambda before=before: self.fetched(daemon) > before, "a fetch")
         self.assertEqual({each.target for each in self.issuer.exchanges}, {"/keys.json?secret=s3cr3t"}, "no redirect")
         told = "\n".join(daemon.lines)
-        for text in ("no usable keys", "status 500", "status 302, and redirects are not followed", "those fetched last count on"):
+        for text in ("is no key set", "status 500", "status 302, and redirects are not followed", "those fetched last count on"):
             self.assertIn(text, told)
 
     def test_of_an_issuer_that_is_away_at_the_start_are_refused_until_it_is_there(self):

@@ -106,6 +106,27 @@ TEST(JwkSet, RefusesOtherDocuments) {
   EXPECT_THAT(refusal(set_of(key("a", R"("alg":["ES256"])"))), HasSubstr("`alg` is not a text"));
 }
 
+TEST(JwkSet, ThatIsPublishedLacksTheKeysThatCannotBeUsed) {
+  auto set = JwkSet::parse_published(
+      set_of(R"({"kty":"oct","k":"AQ"},)" + key("a", R"("use":"sig")") + "," +
+             key("b", R"("d":"AQ")") + "," + key(std::string(1025, 'x'), R"("use":"sig")") + ",1"));
+
+  ASSERT_TRUE(set.ok());
+  ASSERT_EQ(set->keys().size(), 1u);
+  EXPECT_EQ(set->keys()[0].id, "a");
+  EXPECT_THAT(set->first_problem(), HasSubstr("keys[0]: a shared secret"));
+}
+
+TEST(JwkSet, ThatIsPublishedMayBeEmpty) {
+  for (const auto& keys : {std::string(), std::string("1"), key("a", R"("use":"enc")")}) {
+    auto set = JwkSet::parse_published(set_of(keys));
+    ASSERT_TRUE(set.ok()) << keys;
+    EXPECT_TRUE(set->keys().empty()) << keys;
+  }
+  for (const char* text : {"", "{}", "[]", R"({"keys":{}})", R"({"keys":[)"})
+    EXPECT_FALSE(JwkSet::parse_published(text).ok()) << text;
+}
+
 TEST(JwkSet, IsBounded) {
   std::string keys = "{" + edwards + "}";
   for (std::size_t i = 1; i < JwkSet::max_keys; ++i) keys += ",{" + edwards + "}";

@@ -15,8 +15,9 @@
 namespace evenkeel {
 
 /// Fetches each set when it is new and every `refresh`, on a thread of its own, which blocks for
-/// it. A set that cannot be fetched, or has no usable keys, changes nothing: the last good one
-/// stays, and the next try follows after 1 s, which doubles up to a minute. Redirects are not
+/// it. What is fetched counts as the issuer has published it, also if no key of it can be used.
+/// What cannot be fetched, or is no key set, changes nothing: the last set stays, and the next try
+/// follows after 1 s, which doubles up to a minute. Redirects are not
 /// followed.
 ///
 /// Thread: one, but for `statuses`.

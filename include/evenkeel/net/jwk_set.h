@@ -35,11 +35,20 @@ class JwkSet {
   /// what is wrong: a set with a private or a shared key, with a weak or a broken one, with none
   /// that is of use, or not a set at all.
   static Result<JwkSet> parse(std::string_view text);
+  /// Reads a set that its issuer has published. Leaves out those keys too for which `parse` refuses
+  /// the set, so that others can be withdrawn beside them; a set without any key withdraws all.
+  /// Errors: bad_request: no set.
+  static Result<JwkSet> parse_published(std::string_view text);
 
   const std::vector<Jwk>& keys() const { return keys_; }
+  /// Why the first key was left out that `parse` would refuse; empty: there was none.
+  const std::string& first_problem() const { return first_problem_; }
 
  private:
+  static Result<JwkSet> read(std::string_view text);
+
   std::vector<Jwk> keys_;
+  std::string first_problem_;
 };
 
 }  // namespace evenkeel
