@@ -25,7 +25,8 @@ namespace {
 constexpr Duration request_timeout = std::chrono::seconds(10);
 constexpr Duration first_pause = std::chrono::seconds(1);  // after a failure; doubles
 constexpr Duration max_pause = std::chrono::seconds(60);
-constexpr int niceness = 5;  // as that of the admin thread
+constexpr Duration exit_wait = std::chrono::seconds(1);  // for requests that are cancelled
+constexpr int niceness = 5;                              // as that of the admin thread
 
 std::string without_query(const std::string& url) { return url.substr(0, url.find('?')); }
 
@@ -43,55 +44,51 @@ Result<std::string> body_of(HttpAnswer answer) {
 
 }  // namespace
 
-class KeySetFetcher::Impl {
+class KeySetFetcher::Impl : public std::enable_shared_from_this<KeySetFetcher::Impl> {
  public:
   Impl(std::string version, Sink sink) : version_(std::move(version)), sink_(std::move(sink)) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  ~Impl() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-      if (client_ != nullptr) client_->cancel();
-    }
+  /// Ends the threads. One that waits for a name server is left behind: it ends by itself.
+  void stop() {
+    std::unique_lock lock(mutex_);
+    for (auto& [url, source] : sources_) end(std::move(source));
+    sources_.clear();
     changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
-  }
-
-  /// Starts the thread, if it does not run.
-  void start() {
-    if (thread_.joinable()) return;
-    const SignalsBlocked blocked;  // inherited by the thread
-    thread_ = std::thread([this] { run(); });
+    changed_.wait_for(lock, exit_wait,
+                      [this] { return std::ranges::all_of(ended_, &Source::done); });
+    join_done();
+    for (const auto& each : ended_) each->thread.detach();
+    ended_.clear();
   }
 
   void apply(const std::vector<TokenIssuerConfig>& issuers) {
-    {
-      const std::lock_guard lock(mutex_);
-      std::map<std::string, Source> next;
-      for (const TokenIssuerConfig& each : issuers) {
-        if (!each.fetches_keys()) continue;
-        const auto known = sources_.find(each.jwks);
-        Source source = known == sources_.end() ? Source() : known->second;
-        source.ca = each.ca;
-        source.refresh = each.refresh;
-        if (source.last_try != Instant{})
-          source.next = std::min(source.next, source.last_try + source.refresh);
-        next.emplace(each.jwks, std::move(source));
-      }
-      sources_ = std::move(next);
+    const std::lock_guard lock(mutex_);
+    Sources next;
+    for (const TokenIssuerConfig& each : issuers) {
+      if (!each.fetches_keys()) continue;
+      std::shared_ptr<Source>& source = next[each.jwks];
+      if (source == nullptr) source = take(each.jwks);
+      source->ca = each.ca;
+      source->refresh = each.refresh;
+      if (source->last_try != Instant{})
+        source->next = std::min(source->next, source->last_try + source->refresh);
     }
+    for (auto& [url, source] : std::exchange(sources_, std::move(next))) {
+      if (source != nullptr) end(std::move(source));
+    }
+    join_done();
     changed_.notify_all();
+    for (const auto& [url, source] : sources_) start(source);
   }
 
   void fetch_soon(const std::string& url) {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto source = sources_.find(url);
-      if (source == sources_.end()) return;
-      source->second.next = std::min(source->second.next, source->second.last_try + min_interval);
-    }
+    const std::lock_guard lock(mutex_);
+    const auto found = sources_.find(url);
+    if (found == sources_.end()) return;
+    Source& source = *found->second;
+    source.next = std::min(source.next, source.last_try + min_interval);
     changed_.notify_all();
   }
 
@@ -102,18 +99,21 @@ class KeySetFetcher::Impl {
     for (const auto& [url, source] : sources_) {
       Status status{.url = without_query(url),
                     .age = {},
-                    .fetched = source.fetched,
-                    .failed = source.failed,
-                    .last_failed = source.failing};
-      if (source.fetched > 0) status.age = now - source.fetched_at;
+                    .fetched = source->fetched,
+                    .failed = source->failed,
+                    .last_failed = source->failing};
+      if (source->fetched > 0) status.age = now - source->fetched_at;
       all.push_back(std::move(status));
     }
     return all;
   }
 
  private:
-  /// A set that is fetched.
+  /// A set that is fetched, by a thread of its own.
   struct Source {
+    explicit Source(std::string its_url) : url(std::move(its_url)) {}
+
+    const std::string url;
     std::string ca;
     Duration refresh{};
     Instant next{};      // fetch
@@ -123,32 +123,64 @@ class KeySetFetcher::Impl {
     std::uint64_t fetched = 0;
     std::uint64_t failed = 0;
     bool failing = false;
-    std::string text;  // that was fetched last
+    std::string text;              // that was fetched last
+    HttpClient* client = nullptr;  // of the request in progress
+    bool ended = false;            // it is fetched no more
+    bool done = false;             // the thread is about to end
+    std::thread thread;
   };
+  using Sources = std::map<std::string, std::shared_ptr<Source>>;  // by URL
 
-  void run() {
-    pthread_setname_np(pthread_self(), "key-sets");
+  /// The source of a URL: the one that is there, or a new one. REQUIRES: the mutex is held.
+  std::shared_ptr<Source> take(const std::string& url) {
+    const auto known = sources_.find(url);
+    return known == sources_.end() ? std::make_shared<Source>(url) : std::move(known->second);
+  }
+
+  /// Starts the source's thread, if it does not run. REQUIRES: the mutex is held.
+  void start(const std::shared_ptr<Source>& source) {
+    if (source->thread.joinable()) return;
+    const SignalsBlocked blocked;  // inherited by the thread
+    source->thread = std::thread([own = shared_from_this(), source] { own->run(*source); });
+  }
+
+  /// REQUIRES: the mutex is held.
+  void end(std::shared_ptr<Source> source) {
+    source->ended = true;
+    if (source->client != nullptr) source->client->cancel();
+    if (source->thread.joinable()) ended_.push_back(std::move(source));
+  }
+
+  /// REQUIRES: the mutex is held.
+  void join_done() {
+    std::erase_if(ended_, [](const std::shared_ptr<Source>& source) {
+      if (source->done) source->thread.join();
+      return source->done;
+    });
+  }
+
+  void run(Source& source) {
+    pthread_setname_np(pthread_self(), "key-set");
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
     std::unique_lock lock(mutex_);
-    while (!stopping_) {
-      const auto next =
-          std::ranges::min_element(sources_, {}, [](const auto& each) { return each.second.next; });
-      if (next == sources_.end()) {
-        changed_.wait(lock);
-      } else if (next->second.next > Clock::now()) {
-        changed_.wait_until(lock, next->second.next);
+    while (!source.ended) {
+      if (source.next > Clock::now()) {
+        changed_.wait_until(lock, source.next);
       } else {
-        fetch(next->first, next->second.ca, lock);
+        fetch(source, lock);
       }
     }
+    source.done = true;
+    changed_.notify_all();
   }
 
   /// Fetches a set without the lock: the file may change meanwhile.
-  void fetch(std::string url, std::string ca, std::unique_lock<std::mutex>& lock) {
-    const auto client = std::make_unique<HttpClient>(JwkSet::max_bytes);
-    client_ = client.get();
+  void fetch(Source& source, std::unique_lock<std::mutex>& lock) {
+    HttpClient client(JwkSet::max_bytes);
+    source.client = &client;
+    const std::string ca = source.ca;
     lock.unlock();
-    auto text = request(*client, url, ca);
+    auto text = request(client, source, ca);
     std::shared_ptr<const JwkSet> keys;
     std::string problem;
     if (text) {
@@ -162,32 +194,28 @@ class KeySetFetcher::Impl {
       problem = text.error().detail;
     }
     lock.lock();
-    client_ = nullptr;
-    const auto source = sources_.find(url);
-    if (stopping_ || source == sources_.end()) return;
-    const bool is_first = source->second.last_try == Instant{};
-    const bool is_new = keys != nullptr && source->second.text != *text;
+    source.client = nullptr;
+    if (source.ended) return;
+    const bool is_first = source.last_try == Instant{};
+    const bool is_new = keys != nullptr && source.text != *text;
     if (keys != nullptr) {
-      note_success(url, source->second, std::move(*text), *keys, is_new);
+      note_success(source, std::move(*text), *keys, is_new);
     } else {
-      note_failure(url, source->second, problem);
+      note_failure(source, problem);
     }
-    if (!is_new && !is_first) return;
-    lock.unlock();
-    sink_(url, std::move(keys));
-    lock.lock();
+    if (is_new || is_first) sink_(source.url, std::move(keys));
   }
 
-  static void note_success(const std::string& url, Source& source, std::string text,
-                           const JwkSet& keys, bool is_new) {
+  static void note_success(Source& source, std::string text, const JwkSet& keys, bool is_new) {
     const Instant now = Clock::now();
     if (is_new || source.failing) {
       log::reload.info(fmt::format("auth.jwt: {} keys fetched from {}{}", keys.keys().size(),
-                                   without_query(url), is_new ? "" : ", the same as before"));
+                                   without_query(source.url),
+                                   is_new ? "" : ", the same as before"));
     }
     if (is_new && !keys.first_problem().empty()) {
       log::reload.warning(fmt::format("auth.jwt: keys from {} that cannot be used are left out: {}",
-                                      without_query(url), keys.first_problem()));
+                                      without_query(source.url), keys.first_problem()));
     }
     source.failing = false;
     source.text = std::move(text);
@@ -198,11 +226,11 @@ class KeySetFetcher::Impl {
   }
 
   /// Reports a failure once, until the set is fetched again.
-  static void note_failure(const std::string& url, Source& source, const std::string& problem) {
+  static void note_failure(Source& source, const std::string& problem) {
     const Instant now = Clock::now();
     if (!source.failing) {
       log::reload.error(fmt::format(
-          "auth.jwt: keys cannot be fetched from {}: {}; {}", without_query(url), problem,
+          "auth.jwt: keys cannot be fetched from {}: {}; {}", without_query(source.url), problem,
           source.fetched > 0 ? "those fetched last count on"
                              : "tokens of this issuer are refused until they can"));
     }
@@ -214,14 +242,16 @@ class KeySetFetcher::Impl {
   }
 
   /// Looks the name up each time: the server may have moved.
-  Result<std::string> request(HttpClient& client, const std::string& url,
+  Result<std::string> request(HttpClient& client, const Source& source,
                               const std::string& ca) const {
+    const std::string& url = source.url;
     const std::size_t path_at = std::min(url.find('/', url.find("://") + 3), url.size());
     std::string why;
     const auto address = parse_backend_address(std::string_view(url).substr(0, path_at), why);
     if (!address) return failure(why);
     auto endpoints = resolve(address->host, address->port);
     if (!endpoints) return std::move(endpoints.error());
+    if (is_ended(source)) return failure("cancelled");
     auto context = verifying_tls_context(ca);
     if (!context) return std::move(context.error());
     client.server().endpoints = std::move(*endpoints);
@@ -237,26 +267,29 @@ class KeySetFetcher::Impl {
     return body_of(std::move(*answer));
   }
 
+  bool is_ended(const Source& source) const {
+    const std::lock_guard lock(mutex_);
+    return source.ended;
+  }
+
   const std::string version_;
   const Sink sink_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::map<std::string, Source> sources_;  // by URL
-  HttpClient* client_ = nullptr;           // of the request in progress
-  bool stopping_ = false;
-  std::thread thread_;
+  Sources sources_;
+  std::vector<std::shared_ptr<Source>> ended_;  // whose threads are to be joined
 };
 
 KeySetFetcher::KeySetFetcher(std::string version, Sink sink)
-    : impl_(std::make_unique<Impl>(std::move(version), std::move(sink))) {}
-KeySetFetcher::~KeySetFetcher() = default;
+    : impl_(std::make_shared<Impl>(std::move(version), std::move(sink))) {}
+KeySetFetcher::~KeySetFetcher() { impl_->stop(); }
 
 void KeySetFetcher::apply(const std::vector<TokenIssuerConfig>& issuers) {
-  impl_->apply(issuers);
   try {
-    if (std::ranges::any_of(issuers, &TokenIssuerConfig::fetches_keys)) impl_->start();
+    impl_->apply(issuers);
   } catch (const std::system_error& error) {
-    log::reload.error(std::string("auth.jwt: no keys are fetched: no thread: ") + error.what());
+    log::reload.error(std::string("auth.jwt: not all keys are fetched: no thread: ") +
+                      error.what());
   }
 }
 

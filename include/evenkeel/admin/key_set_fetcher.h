@@ -15,16 +15,16 @@
 namespace evenkeel {
 
 /// Fetches each set when it is new and every `refresh`, on a thread of its own, which blocks for
-/// it. What is fetched counts as the issuer has published it, also if no key of it can be used.
-/// What cannot be fetched, or is no key set, changes nothing: the last set stays, and the next try
-/// follows after 1 s, which doubles up to a minute. Redirects are not
-/// followed.
+/// it: an issuer that does not answer holds up no other. What is fetched counts as the issuer has
+/// published it, also if no key of it can be used. What cannot be fetched, or is no key set,
+/// changes nothing: the last set stays, and the next try follows after 1 s, which doubles up to a
+/// minute. Redirects are not followed.
 ///
 /// Thread: one, but for `statuses`.
 class KeySetFetcher {
  public:
-  /// Is told, on the fetcher's thread, of each set that differs from the one before; null: the
-  /// first try has failed.
+  /// Is told, on a thread of the fetcher, one at a time, of each set that differs from the one
+  /// before; null: the first try has failed.
   using Sink = std::function<void(const std::string& url, std::shared_ptr<const JwkSet> keys)>;
   /// The least time between two fetches of a set.
   static constexpr Duration min_interval = std::chrono::seconds(30);
@@ -53,7 +53,7 @@ class KeySetFetcher {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // also of its threads
 };
 
 }  // namespace evenkeel
