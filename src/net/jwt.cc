@@ -89,6 +89,7 @@ bool read_date(const JsonValue& claim, std::optional<double>& date) {
 /// Adds what the rules ask for; false if a claim is of another type.
 bool read_claims(const JsonValue& payload, const JwtRules& rules, JwtClaims& claims) {
   if (!is_absent_or_text(payload["sub"])) return false;
+  claims.issuer = rules.issuer;
   claims.subject = payload["sub"].text();
   claims.expires = payload["exp"].number().value_or(0);
   const auto* const tenant =

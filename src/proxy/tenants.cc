@@ -187,15 +187,18 @@ Tenants::Credential Tenants::of_token(std::string_view token) const {
     const JwtRefusal refusal = std::get<JwtRefusal>(verified);
     if (refusal == JwtRefusal::expired) return {.expires = expired};
     if (refusal == JwtRefusal::no_keys) return {.expires = keyless};
-    return {.expires = refusal == JwtRefusal::not_yet_valid ? undecided : never_expires};
+    // An unknown key is asked for again until it is fetched.
+    const bool may_become_valid =
+        refusal == JwtRefusal::not_yet_valid || refusal == JwtRefusal::unknown_key;
+    return {.expires = may_become_valid ? undecided : never_expires};
   }
   for (const std::string& name : claims->tenants) {
     const auto found = tenants_.find(name);
     if (found == tenants_.end()) continue;
-    auto key =
-        std::make_shared<ApiKey>(ApiKey{.id = key_id_of(sha256(name + "\n" + claims->subject)),
-                                        .name = claims->subject,
-                                        .models = claims->models.value_or(Models())});
+    const std::string owner = claims->issuer + "\n" + name + "\n" + claims->subject;
+    auto key = std::make_shared<ApiKey>(ApiKey{.id = key_id_of(sha256(owner)),
+                                               .name = claims->subject,
+                                               .models = claims->models.value_or(Models())});
     // An empty list allows none.
     if (claims->models && key->models.empty()) key->models.emplace_back();
     return {.key = std::move(key), .tenant = &found->second, .expires = claims->expires};

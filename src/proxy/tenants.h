@@ -51,7 +51,7 @@ class Tenants {
  private:
   static constexpr double never_expires = std::numeric_limits<double>::infinity();
   static constexpr double expired = 0;
-  static constexpr double undecided = -1;  // to be verified again: it is not valid yet
+  static constexpr double undecided = -1;  // to be verified again: it may become valid
   static constexpr double keyless = -2;    // its issuer's keys are not there yet
   /// What is known of an API key or a token.
   struct Credential {

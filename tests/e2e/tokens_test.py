@@ -225,6 +225,15 @@ class Fetched(TokenCase):
         self.assertGreater(time.monotonic() - began, 20)
         self.assertEqual(self.fetched(daemon), 2)
 
+    def test_with_a_key_that_is_late_are_taken_as_soon_as_it_is_there(self):
+        self.fetching(refresh="24h")
+        self.assertEqual(self.ask(self.token()).status, 200)
+        late = self.token("ES256", key=(new := key_of("EC", "new", crv="P-256")))
+        self.assertEqual(self.ask(late).status, 401)
+        self.eventually(lambda: len(self.issuer.exchanges) == 2, "a fetch for an unknown key", within=60)
+        self.published.append(new)
+        self.eventually(lambda: self.ask(late).status == 200, "another fetch", within=60, interval=0.5)
+
     def test_count_on_while_the_issuer_is_away(self):
         daemon = self.fetching(refresh="1s")
         self.assertEqual(self.ask(self.token()).status, 200)

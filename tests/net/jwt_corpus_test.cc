@@ -73,7 +73,8 @@ TEST(JwtCorpus, GoodTokensGiveTheirClaims) {
     const auto verdict = verify_jwt(each["token"].text(), *keys, rules, 1'800'000'000);
     ASSERT_TRUE(std::holds_alternative<JwtClaims>(verdict)) << each["name"].text();
     EXPECT_EQ(std::get<JwtClaims>(verdict),
-              (JwtClaims{.subject = "user-17",
+              (JwtClaims{.issuer = rules.issuer,
+                         .subject = "user-17",
                          .expires = 1'800'003'600,
                          .tenants = {"acme"},
                          .models = std::vector<std::string>{"llama-3", "qwen-3"}}));

@@ -29,6 +29,7 @@ struct JwtRules {
 
 /// What a token says.
 struct JwtClaims {
+  std::string issuer;   ///< `iss`
   std::string subject;  ///< `sub`; empty: it has none
   double expires = 0;   ///< `exp`, in seconds since 1970
   /// The text of the tenant claim, or the texts of its list; empty: the token does not have it.
