@@ -18,6 +18,7 @@ namespace evenkeel {
 namespace {
 
 constexpr std::size_t max_queued_bytes = 1024 * 1024;
+constexpr std::size_t max_client_bytes = max_queued_bytes / 2;  // where clients cause a record
 constexpr std::size_t max_text_bytes = 512;
 constexpr std::size_t max_members_bytes = max_audit_line_bytes - 512;
 constexpr Duration retry_interval = std::chrono::milliseconds(250);
@@ -65,6 +66,7 @@ Result<std::unique_ptr<AuditLog>> AuditLog::open(std::string path, std::string k
 }
 
 AuditLog::AuditLog(AuditFile file) : file_(std::make_unique<AuditFile>(std::move(file))) {
+  keys_.reserve(max_keys);
   const SignalsBlocked blocked;  // inherited by the thread
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "audit");
@@ -81,14 +83,15 @@ AuditLog::~AuditLog() {
   thread_.join();
 }
 
-void AuditLog::record(std::string_view event, Members members) {
-  queue(members_text(event, std::move(members)));
+void AuditLog::record(std::string_view event, Members members, AuditCause cause) {
+  queue(members_text(event, std::move(members)),
+        cause == AuditCause::clients ? max_client_bytes : max_queued_bytes);
 }
 
-void AuditLog::queue(std::string members) {
+void AuditLog::queue(std::string members, std::size_t max_bytes) {
   {
     const std::lock_guard lock(mutex_);
-    if (queued_bytes_ + members.size() > max_queued_bytes) {
+    if (queued_bytes_ + members.size() > max_bytes) {
       lost_.fetch_add(1, std::memory_order_relaxed);
       ++unreported_;
       return;
@@ -100,10 +103,11 @@ void AuditLog::queue(std::string members) {
 }
 
 bool AuditLog::admits(AuditRefusal kind) {
-  const bool has_room = refusals_left_.load(std::memory_order_relaxed) > 0 &&
-                        refusals_left_.fetch_sub(1, std::memory_order_relaxed) > 0;
+  Refusals& refusals = refusals_[static_cast<std::size_t>(kind)];
+  const bool has_room = refusals.left.load(std::memory_order_relaxed) > 0 &&
+                        refusals.left.fetch_sub(1, std::memory_order_relaxed) > 0;
   if (!has_room) {
-    left_out_[static_cast<std::size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
+    refusals.uncounted.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   {
@@ -115,7 +119,7 @@ bool AuditLog::admits(AuditRefusal kind) {
 }
 
 bool AuditLog::is_first_use(std::string_view key) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(keys_mutex_);
   return keys_.size() < max_keys && keys_.emplace(key).second;
 }
 
@@ -185,16 +189,19 @@ void AuditLog::report_lost() {
   queued_.push_back(std::move(members));
 }
 
-/// Admits refusals again, and queues a record of those that were left out. REQUIRES: the mutex is
-/// held.
+/// Admits refusals again, and queues a record of those that were left out, as soon as there is room
+/// for it. REQUIRES: the mutex is held.
 void AuditLog::refill() {
-  refill_at_ = never;
+  const bool has_room = queued_bytes_ < max_client_bytes;
+  refill_at_ = has_room ? never : Clock::now() + refill_interval;
   Members members;
   for (std::size_t i = 0; i < audit_refusals; ++i) {
-    const std::uint64_t count = left_out_[i].exchange(0, std::memory_order_relaxed);
+    Refusals& refusals = refusals_[i];
+    refusals.left.store(refusals_per_second, std::memory_order_relaxed);
+    if (!has_room) continue;
+    const std::uint64_t count = refusals.uncounted.exchange(0, std::memory_order_relaxed);
     if (count > 0) members.emplace_back(refusal_names[i], count);
   }
-  refusals_left_.store(refusals_per_second, std::memory_order_relaxed);
   if (members.empty()) return;
   std::string text = members_text("refused_more", std::move(members));
   queued_bytes_ += text.size();

@@ -24,11 +24,13 @@ void AuditedCredentials::key_used(const RequestInfo& info) {
   if (!is_new) [[likely]]
     return;
   if (!log_.is_first_use(std::string(tenant.name) + ' ' + tenant.key->id)) return;
-  log_.record("key_first_used", {{"key", tenant.key->id},
-                                 {"name", tenant.key->name},
-                                 {"tenant", tenant.name},
-                                 {"client", info.identity.client},
-                                 {"request_id", info.identity.request_id}});
+  log_.record("key_first_used",
+              {{"key", tenant.key->id},
+               {"name", tenant.key->name},
+               {"tenant", tenant.name},
+               {"client", info.identity.client},
+               {"request_id", info.identity.request_id}},
+              AuditCause::clients);
 }
 
 void AuditedCredentials::refused(const RequestInfo& info, std::string_view path) {
@@ -36,15 +38,17 @@ void AuditedCredentials::refused(const RequestInfo& info, std::string_view path)
   if (!log_.admits(is_unknown ? AuditRefusal::unauthorized : AuditRefusal::model_not_allowed))
     return;
   const RequestTenant& tenant = info.identity.tenant;
-  log_.record("refused", {{"reason", to_string(*info.outcome.fault)},
-                          {"status", info.outcome.status},
-                          {"client", info.identity.client},
-                          {"listener", info.identity.listener},
-                          {"path", path.substr(0, path.find('?'))},
-                          {"tenant", tenant.name},
-                          {"key", id_of(tenant.key)},
-                          {"detail", info.outcome.detail},
-                          {"request_id", info.identity.request_id}});
+  log_.record("refused",
+              {{"reason", to_string(*info.outcome.fault)},
+               {"status", info.outcome.status},
+               {"client", info.identity.client},
+               {"listener", info.identity.listener},
+               {"path", path.substr(0, path.find('?'))},
+               {"tenant", tenant.name},
+               {"key", id_of(tenant.key)},
+               {"detail", info.outcome.detail},
+               {"request_id", info.identity.request_id}},
+              AuditCause::clients);
 }
 
 }  // namespace evenkeel

@@ -278,6 +278,37 @@ TEST_F(Audit, RefusalsBeyondTheRateAreCounted) {
   EXPECT_EQ(verify().problem, "");
 }
 
+TEST_F(Audit, RefusalsOfOneKindHideNoOthers) {
+  auto log = AuditLog::open(path_, "");
+  ASSERT_TRUE(log);
+
+  for (int i = 0; i < 500; ++i) static_cast<void>((*log)->admits(AuditRefusal::unauthorized));
+
+  EXPECT_TRUE((*log)->admits(AuditRefusal::admin));
+  EXPECT_TRUE((*log)->admits(AuditRefusal::model_not_allowed));
+}
+
+TEST_F(Audit, RecordsThatClientsCauseLeaveRoomForThoseOfOperators) {
+  auto log = AuditLog::open(path_, "");
+  ASSERT_TRUE(log);
+  std::filesystem::remove(path_);
+  std::filesystem::create_directory(path_);  // it cannot be opened
+
+  for (int i = 0; i < 3000; ++i)
+    (*log)->record("refused", {{"text", std::string(500, 'x')}}, AuditCause::clients);
+  const std::uint64_t lost = (*log)->lost();
+  (*log)->record("admin", {});
+  EXPECT_GT(lost, 0u);
+  EXPECT_EQ((*log)->lost(), lost);
+  std::filesystem::remove(path_);
+  log->reset();
+
+  const auto lines = lines_of(path_);
+  ASSERT_GT(lines.size(), 2u);
+  EXPECT_THAT(lines[lines.size() - 2], HasSubstr("\"event\":\"admin\""));
+  EXPECT_EQ(verify().problem, "");
+}
+
 TEST_F(Audit, RecordsWaitForAFileThatCannotBeWrittenAndLostOnesAreCounted) {
   auto log = AuditLog::open(path_, "");
   ASSERT_TRUE(log);

@@ -26,6 +26,9 @@ class AuditFile;
 enum class AuditRefusal : std::uint8_t { unauthorized, model_not_allowed, admin };
 inline constexpr std::size_t audit_refusals = 3;
 
+/// What causes a record: those of clients, which may be many, leave half of the memory to others.
+enum class AuditCause : std::uint8_t { operators, clients };
+
 /// Queues records, and a thread that writes them, each continuing the chain of those before
 /// (audit_record.h). Records that cannot be written wait in memory, in order; when that is full,
 /// further ones are lost and counted, and a record says how many. What fails is reported in the
@@ -36,7 +39,8 @@ class AuditLog {
  public:
   using Members = JsonValue::Object;
 
-  /// Refusals that get a record in a second. The others are counted, in a record of their own.
+  /// Refusals of a kind that get a record in a second. The others are counted, in a record of their
+  /// own.
   static constexpr int refusals_per_second = 10;
   /// Keys whose first use gets a record.
   static constexpr std::size_t max_keys = 100'000;
@@ -49,7 +53,7 @@ class AuditLog {
   ~AuditLog();
 
   /// Records an event. Long texts are cut.
-  void record(std::string_view event, Members members);
+  void record(std::string_view event, Members members, AuditCause cause = AuditCause::operators);
   /// True if a refusal is to be recorded now; otherwise it is counted.
   bool admits(AuditRefusal kind);
   /// True the first time that a key is named since the start, as long as there is room.
@@ -63,8 +67,14 @@ class AuditLog {
  private:
   explicit AuditLog(AuditFile file);
 
+  /// Refusals of a kind.
+  struct Refusals {
+    std::atomic<int> left{refusals_per_second};  // that get a record until the next refill
+    std::atomic<std::uint64_t> uncounted{0};     // that got none, and are in no record's count
+  };
+
   void run();
-  void queue(std::string members);
+  void queue(std::string members, std::size_t max_bytes);
   bool write_queued(std::unique_lock<std::mutex>& lock);
   void refill();
   void report_lost();
@@ -75,8 +85,7 @@ class AuditLog {
   std::atomic<std::uint64_t> written_{0};
   std::atomic<std::uint64_t> lost_{0};
   std::atomic<std::uint64_t> last_sequence_{0};
-  std::atomic<int> refusals_left_{refusals_per_second};
-  std::array<std::atomic<std::uint64_t>, audit_refusals> left_out_{};  // refusals, by kind
+  std::array<Refusals, audit_refusals> refusals_;  // by kind
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -85,7 +94,9 @@ class AuditLog {
   std::uint64_t unreported_ = 0;  // lost records
   Instant refill_at_ = never;
   bool stopping_ = false;
-  std::unordered_set<std::string> keys_;  // that were used
+
+  std::mutex keys_mutex_;                 // workers wait for no writer
+  std::unordered_set<std::string> keys_;  // that were used; has room for all
   std::thread thread_;
 };
 
