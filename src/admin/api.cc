@@ -247,9 +247,9 @@ void AdminApi::update_events(const RuntimeView& view) {
 }
 
 Awaitable<AdminReply> AdminApi::handle(const AdminRequest& request) {
+  ChangeRecord record(runtime_.audit_log, request, runtime_.status->snapshot()->config);
   AdminReply reply = co_await answer(request);
-  if (AuditLog* const log = runtime_.audit_log)
-    record_change(*log, request, reply.status, runtime_.status->snapshot()->config->admin);
+  record.answered(reply.status);
   co_return reply;
 }
 

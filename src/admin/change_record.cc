@@ -8,16 +8,19 @@
 namespace evenkeel {
 namespace {
 
-/// True for a request that changes something where it is accepted.
-bool is_change(const AdminRequest& request, int status) {
+/// True for a request that changes something where it is accepted. `status`: nothing: its answer
+/// was cancelled.
+bool is_change(const AdminRequest& request, std::optional<int> status) {
   const bool reads = request.method == "GET" || request.method == "HEAD";
   const bool is_nothing = status == 404 || status == 405;
   return !reads && !is_nothing && request.path() != "/api/v1/check";
 }
 
-/// What the change says: a weight, the time of a drain, levels of the log.
-std::string_view body_of(const AdminRequest& request, int status) {
-  return status == 200 ? request.body : std::string_view();
+/// What the change says: a weight, the time of a drain, levels of the log. A change whose end is
+/// not known (503) may have happened.
+std::string_view body_of(const AdminRequest& request, std::optional<int> status) {
+  const bool may_have_happened = !status || status == 200 || status == 503;
+  return may_have_happened ? request.body : std::string_view();
 }
 
 std::string_view token_of(const AdminRequest& request, const AdminConfig& admin) {
@@ -27,18 +30,27 @@ std::string_view token_of(const AdminRequest& request, const AdminConfig& admin)
 
 }  // namespace
 
-void record_change(AuditLog& log, const AdminRequest& request, int status,
-                   const AdminConfig& admin) {
-  if (!is_change(request, status)) return;
-  const bool is_denied = status == 401 || status == 403;
-  if (is_denied && !log.admits(AuditRefusal::admin)) return;
-  log.record(is_denied ? "admin_refused" : "admin", {{"client", request.client},
-                                                     {"token", token_of(request, admin)},
-                                                     {"method", request.method},
-                                                     {"path", request.path()},
-                                                     {"pool", request.parameter("pool")},
-                                                     {"body", body_of(request, status)},
-                                                     {"status", status}});
+ChangeRecord::~ChangeRecord() {
+  if (log_ == nullptr) return;
+  const AdminConfig& admin = config_->admin;
+  const std::string_view token = token_of(request_, admin);
+  const bool is_denied = status_ == 401 || status_ == 403;
+  const bool changes = is_change(request_, status_);
+  const bool is_accepted = changes && !is_denied;
+  // Each answer to a token would tell whether it is the right one.
+  const bool is_try = !admin.token_file.empty() && token == "wrong";
+  if (!changes && !is_try) return;
+  if (!is_accepted && !log_->admits(AuditRefusal::admin)) return;
+  log_->record(is_accepted ? "admin" : "admin_refused",
+               {{"client", request_.client},
+                {"token", token},
+                {"method", request_.method},
+                {"path", request_.path()},
+                {"pool", request_.parameter("pool")},
+                {"body", is_accepted ? body_of(request_, status_) : std::string_view()},
+                {"status", status_ ? JsonValue(*status_) : JsonValue()},
+                {"outcome", status_ ? "" : "cancelled"}},
+               is_accepted ? AuditCause::operators : AuditCause::clients);
 }
 
 }  // namespace evenkeel

@@ -95,6 +95,15 @@ class Records(Audited, ReloadCase):
         refused = self.recorded("admin_refused", 2)
         self.assertEqual([(each["status"], each["token"]) for each in refused], [(401, "none"), (403, "wrong")])
         self.assertEqual(self.recorded("admin")[0]["token"], "right")
+        wrong = [("authorization", "Bearer 0123456789abcdef-wrong")]
+        for count, (method, target) in enumerate((("GET", "/api/v1/access"), ("POST", "/api/v1/check"), ("GET", "/nothing")), 3):
+            with Stream.connect(daemon.admin) as stream:
+                stream.exchange(method, target, wrong, host=daemon.admin)
+            self.assertEqual(self.recorded("admin_refused", count)[-1]["path"], target)
+        with Stream.connect(daemon.admin) as stream:
+            stream.exchange("GET", "/api/v1/access", [("authorization", f"Bearer {token.read_text()}")], host=daemon.admin)
+        self.assertEqual(daemon.stop(), 0)
+        self.assertEqual(len(self.records("admin_refused")), 5)
         self.assertNotIn("0123456789abcdef", self.path.read_text())
 
     def test_tell_of_reloads_with_the_files_hashes(self):
