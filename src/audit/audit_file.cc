@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -25,6 +26,8 @@ constexpr int max_lock_tries = 100;
 constexpr auto lock_interval = std::chrono::milliseconds(2);
 /// How much of the end of a file is searched for its last record.
 constexpr off_t searched_bytes = 256 * 1024;
+/// No chain gets there: a higher number was made up, so that none could follow.
+constexpr std::uint64_t max_sequence = std::numeric_limits<std::uint64_t>::max() / 2;
 
 OwnedFd open_file(const std::string& path) {
   return OwnedFd(
@@ -50,11 +53,16 @@ bool is_at(const std::string& path, int fd) {
 /// What the end of a file holds.
 struct FileEnd {
   std::optional<AuditHead> head;  // nothing: no record was found
+  bool has_others = false;        // records that were changed, or written with another key
   std::uint64_t torn_bytes = 0;   // behind the last record
   bool ends_in_line = false;
 };
 
-std::optional<FileEnd> read_end(int fd, off_t size) {
+bool may_be_continued(const AuditRecord& record, std::string_view key) {
+  return record.sequence <= max_sequence && record.is_intact(key);
+}
+
+std::optional<FileEnd> read_end(int fd, off_t size, std::string_view key) {
   const off_t begin = std::max<off_t>(0, size - searched_bytes);
   std::string text(static_cast<std::size_t>(size - begin), '\0');
   if (pread(fd, text.data(), text.size(), begin) != static_cast<ssize_t>(text.size()))
@@ -64,11 +72,13 @@ std::optional<FileEnd> read_end(int fd, off_t size) {
   while (!rest.empty()) {
     const std::string_view lines = rest.substr(0, rest.size() - (rest.ends_with('\n') ? 1 : 0));
     const std::size_t before = lines.rfind('\n') + 1;  // 0: there is one line
-    if (const auto record = AuditRecord::parse(lines.substr(before))) {
+    const auto record = AuditRecord::parse(lines.substr(before));
+    if (record && may_be_continued(*record, key)) {
       end.head = {.sequence = record->sequence, .hash = std::string(record->hash)};
       end.torn_bytes = text.size() - rest.size();
       return end;
     }
+    if (record) end.has_others = true;
     rest = rest.substr(0, before);
   }
   return end;
@@ -112,7 +122,17 @@ Result<AuditFile> AuditFile::open(std::string path, std::string key) {
                  .detail = "cannot open audit log " + path + ": it is not a regular file"};
   }
   AuditFile file(std::move(path), std::move(key), std::move(fd));
-  if (status.st_size == 0) file.continue_moved_file();
+  if (status.st_size == 0) {
+    file.continue_moved_file();
+    return file;
+  }
+  const auto end = read_end(file.fd_.get(), status.st_size, file.key_);
+  if (end && !end->head && end->has_others) {
+    return Error{.fault = Fault::internal,
+                 .detail = "cannot continue audit log " + file.path_ +
+                           ": its last records were changed, or written with another key or "
+                           "without one; move it away to begin a new chain"};
+  }
   return file;
 }
 
@@ -123,7 +143,7 @@ void AuditFile::continue_moved_file() {
   const OwnedFd fd(::open(former.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   struct stat status{};
   if (fd.get() < 0 || fstat(fd.get(), &status) != 0) return;
-  auto end = read_end(fd.get(), status.st_size);
+  auto end = read_end(fd.get(), status.st_size, key_);
   if (!end || !end->head) return;
   head_ = std::move(*end->head);
   log::admin.info("audit: " + path_ + " is empty: it continues " + former);
@@ -158,7 +178,7 @@ int AuditFile::read_head() {
   torn_bytes_ = 0;
   ends_in_line_ = false;
   if (status.st_size > 0) {
-    const auto end = read_end(fd_.get(), status.st_size);
+    const auto end = read_end(fd_.get(), status.st_size, key_);
     if (!end) return errno != 0 ? errno : EIO;
     torn_bytes_ = end->torn_bytes;
     ends_in_line_ = end->ends_in_line;

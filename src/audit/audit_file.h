@@ -15,8 +15,8 @@ namespace evenkeel {
 
 /// Appends records to the file at a path. Each is appended under a lock of the file (flock), behind
 /// what is its last record then: a process that takes over and the one that it replaces write one
-/// chain. A file that was moved away is followed by a new one at the path, whose first record
-/// continues it.
+/// chain. Only a record that is intact is continued. A file that was moved away is followed by a
+/// new one at the path, whose first record continues it.
 ///
 /// Records are only appended. What a process that was killed has left of one ends in a line of its
 /// own, and the next record says how long it is.
@@ -24,7 +24,8 @@ namespace evenkeel {
 /// Thread: one.
 class AuditFile {
  public:
-  /// Opens the file, or creates it with mode 0640. `key`: of the hashes; empty: none.
+  /// Opens the file, or creates it with mode 0640. `key`: of the hashes; empty: none. Errors:
+  /// internal: it cannot be opened, or has records of which none near its end is intact.
   static Result<AuditFile> open(std::string path, std::string key);
 
   /// Appends a record with these JSON members. 0, or errno: nothing is appended.

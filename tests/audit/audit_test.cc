@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -188,6 +190,45 @@ TEST_F(Audit, RecordThatAKilledProcessHasCutIsFollowedByTheNext) {
     write(with_more);
     EXPECT_THAT(verify().problem, HasSubstr(":3: is no record"));
   }
+}
+
+TEST_F(Audit, OnlyAnIntactRecordIsContinued) {
+  {
+    AuditFile file = open();
+    append(file, 3);
+  }
+  const auto good = lines_of(path_);
+  auto forged = good[2];
+  forged.replace(forged.find("\"seq\":3"), 7, "\"seq\":9");
+  AuditHead last{.sequence = std::numeric_limits<std::uint64_t>::max() - 1,
+                 .hash = std::string(64, 'a')};
+  auto highest = audit_line(last, 0, R"("event":"x")", "");
+  highest.pop_back();
+  for (const std::string& line : {forged, highest}) {
+    write({good[0], good[1], good[2], line});
+
+    AuditFile file = open();
+    append(file);
+
+    EXPECT_EQ(file.head().sequence, 4u);
+    EXPECT_THAT(verify().problem, HasSubstr(":4: record "));
+  }
+}
+
+TEST_F(Audit, RecordsOfAnotherKeyAreNotContinued) {
+  {
+    AuditFile file = open("0123456789abcdef");
+    append(file, 2);
+  }
+
+  const auto file = AuditFile::open(path_, "another key, as long");
+
+  ASSERT_FALSE(file);
+  EXPECT_THAT(file.error().detail, HasSubstr("written with another key"));
+  std::filesystem::rename(path_, path_ + ".1");
+  AuditFile next = open("another key, as long");
+  append(next);
+  EXPECT_EQ(next.head().sequence, 1u);
 }
 
 TEST_F(Audit, RecordThatLacksItsLineEndOnlyCounts) {
