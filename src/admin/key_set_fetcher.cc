@@ -69,7 +69,11 @@ class KeySetFetcher::Impl : public std::enable_shared_from_this<KeySetFetcher::I
     for (const TokenIssuerConfig& each : issuers) {
       if (!each.fetches_keys()) continue;
       std::shared_ptr<Source>& source = next[each.jwks];
-      if (source == nullptr) source = take(each.jwks);
+      if (source == nullptr) {
+        source = take(each.jwks);
+        source->issuers.clear();
+      }
+      source->issuers.push_back(each.issuer);
       source->ca = each.ca;
       source->refresh = each.refresh;
       if (source->last_try != Instant{})
@@ -97,13 +101,16 @@ class KeySetFetcher::Impl : public std::enable_shared_from_this<KeySetFetcher::I
     const std::lock_guard lock(mutex_);
     std::vector<Status> all;
     for (const auto& [url, source] : sources_) {
-      Status status{.url = without_query(url),
+      Status status{.issuer = {},
                     .age = {},
                     .fetched = source->fetched,
                     .failed = source->failed,
                     .last_failed = source->failing};
       if (source->fetched > 0) status.age = now - source->fetched_at;
-      all.push_back(std::move(status));
+      for (const std::string& issuer : source->issuers) {
+        status.issuer = issuer;
+        all.push_back(status);
+      }
     }
     return all;
   }
@@ -114,6 +121,7 @@ class KeySetFetcher::Impl : public std::enable_shared_from_this<KeySetFetcher::I
     explicit Source(std::string its_url) : url(std::move(its_url)) {}
 
     const std::string url;
+    std::vector<std::string> issuers;
     std::string ca;
     Duration refresh{};
     Instant next{};      // fetch

@@ -108,16 +108,16 @@ void add_key_sets(MetricsPage& page, const KeySetFetcher* key_sets) {
   page.gauges("evenkeel_key_set_age_seconds",
               "Time since the keys of an issuer of tokens were last fetched.");
   for (const auto& each : statuses) {
-    if (each.age) page.add({{"url", each.url}}, seconds_of(*each.age));
+    if (each.age) page.add({{"issuer", each.issuer}}, seconds_of(*each.age));
   }
   page.gauges("evenkeel_key_set_last_fetch_successful",
               "0 when they could not be fetched the last time.");
   for (const auto& each : statuses)
-    page.add({{"url", each.url}}, std::uint64_t{each.fetched > 0 && !each.last_failed});
+    page.add({{"issuer", each.issuer}}, std::uint64_t{each.fetched > 0 && !each.last_failed});
   page.counters("evenkeel_key_set_fetches_total", "Fetches of such keys.");
   for (const auto& each : statuses) {
-    page.add({{"url", each.url}, {"result", "ok"}}, each.fetched);
-    page.add({{"url", each.url}, {"result", "failed"}}, each.failed);
+    page.add({{"issuer", each.issuer}, {"result", "ok"}}, each.fetched);
+    page.add({{"issuer", each.issuer}, {"result", "failed"}}, each.failed);
   }
 }
 

@@ -91,8 +91,26 @@ void check_tenants(const Config& config, ParseContext& context) {
   }
 }
 
+// Issuers are found by their names, and key sets by their URLs.
+void check_issuers(const std::vector<TokenIssuerConfig>& issuers, ParseContext& context) {
+  std::vector<NamedItem> names;
+  std::unordered_map<std::string_view, const TokenIssuerConfig*> first;  // by URL
+  for (const auto& [path, issuer] : items_of("auth.jwt", issuers)) {
+    names.push_back({path + ".issuer", issuer.issuer});
+    if (!issuer.fetches_keys()) continue;
+    const TokenIssuerConfig& other = *first.emplace(issuer.jwks, &issuer).first->second;
+    if (issuer.ca == other.ca && issuer.refresh == other.refresh) continue;
+    context.add(path + ".jwks",
+                fmt::format("the issuer '{}' has the same URL, but another `{}`", other.issuer,
+                            issuer.ca != other.ca ? "ca" : "refresh"),
+                "the URL is fetched once for both: give both the same");
+  }
+  check_unique(names, "issuer", context);
+}
+
 void check_auth(const Config& config, ParseContext& context) {
   if (config.auth) {
+    check_issuers(config.auth->jwt, context);
     if (!config.tenants.empty() || context.report.has_problem("tenants")) return;
     context.add("auth", "no request could have a key: there are no tenants",
                 "add `tenants: [{name: NAME}]`");

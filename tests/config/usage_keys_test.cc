@@ -81,5 +81,17 @@ TEST(ConfigOfTokenIssuers, TakesKeysFromAFileOrOverTls) {
               ElementsAre(HasSubstr("auth.jwt[0].refresh")));
 }
 
+TEST(ConfigOfTokenIssuers, TakesOneUrlOfSeveralIssuersIfItIsFetchedOnce) {
+  const auto problems = [](const std::string& issuer, const std::string& more) {
+    const std::string common = "audience: x, jwks: \"https://id.example.org/keys\"";
+    return problems_of(pools + "tenants: [{name: a}]\nauth: {jwt: [{issuer: i, " + common +
+                       ", refresh: 1h}, {issuer: " + issuer + ", " + common + more + "}]}\n");
+  };
+  EXPECT_THAT(problems("j", ", refresh: 1h"), ElementsAre());
+  EXPECT_THAT(problems("j", ""), ElementsAre(HasSubstr("has the same URL, but another `refresh`")));
+  EXPECT_THAT(problems("j", ", refresh: 1h, ca: ca.pem"), ElementsAre(HasSubstr("another `ca`")));
+  EXPECT_THAT(problems("i", ", refresh: 1h"), ElementsAre(HasSubstr("duplicate issuer 'i'")));
+}
+
 }  // namespace
 }  // namespace evenkeel

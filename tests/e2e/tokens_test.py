@@ -177,7 +177,7 @@ class Fetched(TokenCase):
                                            "jwks": f"https://{self.issuer.address}/keys.json?secret=s3cr3t", **more}]})
 
     def fetched(self, daemon, result="ok"):
-        return daemon.metric("evenkeel_key_set_fetches_total", result=result)
+        return daemon.metric("evenkeel_key_set_fetches_total", issuer=ISSUER, result=result)
 
     def test_count_from_the_start(self):
         daemon = self.fetching()

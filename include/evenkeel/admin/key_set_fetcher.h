@@ -40,9 +40,9 @@ class KeySetFetcher {
   /// Fetches a set that lacks a key, but not earlier than `min_interval` after the last time.
   void fetch_soon(const std::string& url);
 
-  /// What is known of a set.
+  /// What is known of the set of an issuer.
   struct Status {
-    std::string url;              ///< without its query
+    std::string issuer;
     std::optional<Duration> age;  ///< since it was last fetched; nothing: it never was
     std::uint64_t fetched = 0;    ///< how often it was
     std::uint64_t failed = 0;     ///< how often it could not be
