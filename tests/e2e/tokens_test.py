@@ -3,6 +3,7 @@
 import base64
 import json
 import pathlib
+import socket
 import time
 import unittest
 
@@ -266,6 +267,17 @@ class Fetched(TokenCase):
         self.answer = None
         self.eventually(lambda: self.ask(self.token()).status == 200, "the keys")
         self.assertEqual(self.ask(self.token(tenant="beta")).status, 200)
+
+    def test_of_one_issuer_wait_for_no_other(self):
+        silent = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(silent.close)
+        away = {"issuer": "https://away.example.org", "audience": AUDIENCE, "jwks": f"https://0.0.0.0:{silent.getsockname()[1]}/k"}
+        good = {"issuer": ISSUER, "audience": AUDIENCE, "ca": self.authority.cert, "jwks": f"https://{self.issuer.address}/keys.json"}
+        daemon = self.running(self.backend(), pool=QUIET, tenants=[{"name": "acme"}], auth={"jwt": [away, good]})
+        self.assertEqual(self.ask(self.token()).status, 200)
+        self.assertEqual(self.fetched(daemon), 1)
+        self.assertEqual(daemon.metric("evenkeel_key_set_fetches_total", issuer=away["issuer"], result="failed"), 0)
+        self.assertEqual(daemon.stop(), 0)
 
     def test_of_a_server_without_a_right_certificate_or_without_an_answer_are_refused(self):
         daemon = self.fetching(ca=Authority(self.folder()).cert)
