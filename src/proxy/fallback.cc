@@ -85,9 +85,11 @@ void Fallback::move(RequestInfo& info, const PlanPool& target) const {
   worker_metrics_.pool(identity.pool_index).fallbacks.add();
   assign_pool(identity, target.config.name, target.index, worker_metrics_);
   info.outcome.attempts = AttemptList();  // it has room for those at one pool
+  info.outcome.source = AnswerSource::backend;
   if (info.inference == nullptr) return;
   info.inference->refusal = {};
   info.inference->served_model = {};
+  info.inference->is_observed = false;  // what another request has had observed was no answer
 }
 
 }  // namespace evenkeel
