@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "proxy/kept_plans.h"
+
 namespace evenkeel {
 
 void AnswerBytes::append(std::string_view bytes) {
@@ -95,7 +97,12 @@ SharedAnswer::SharedAnswer(Loop& loop, Owner& owner, const AnswerKey& key, const
   copy_request(from, request_, std::move(body));
 }
 
-SharedAnswer::~SharedAnswer() { close(); }
+/// What reads the backend's answer is told that it breaks off, as a client's leaving does.
+SharedAnswer::~SharedAnswer() {
+  close();
+  std::optional<Fault>& fault = request_.info.outcome.fault;
+  if (!ended_ && !fault) fault = Fault::client_gone;
+}
 
 Task<void> SharedAnswer::generate(Task<Result<Response>> answering) {
   auto response = co_await answering;
@@ -113,6 +120,7 @@ Task<void> SharedAnswer::generate(Task<Result<Response>> answering) {
     auto chunk = co_await next;
     if (!chunk) {
       error_ = std::move(chunk.error());
+      request_.info.outcome.fault = error_->fault;
       break;
     }
     append(chunk->bytes);
@@ -126,6 +134,7 @@ Task<void> SharedAnswer::generate(Task<Result<Response>> answering) {
 /// Copies the head: what the response points to lives no longer than its body.
 void SharedAnswer::take_head(Response& response) {
   head_.status = response.status;
+  request_.info.outcome.status = response.status;  // no frontend does: it has no client
   head_.reason_phrase = head_.fields.keep(response.reason_phrase);
   for (const Field& field : response.fields) head_.fields.add_copy(field);
   head_.declared_length = response.declared_length;
@@ -173,9 +182,11 @@ void SharedAnswer::leave(Reader& reader) {
   is_paid_ = true;
 }
 
-/// Makes the request the one that the backend got.
+/// Makes the request the one that the backend got. What it points to from then on may be of a plan
+/// that came later.
 void SharedAnswer::pay(RequestInfo& info) const {
   const RequestInfo& own = request_.info;
+  if (own.plan != nullptr && own.plan != info.plan) keep_too(info.plan, own.plan);
   RequestOutcome& outcome = info.outcome;
   outcome.source = AnswerSource::miss;
   outcome.backend = own.outcome.backend;

@@ -20,11 +20,15 @@ class Told final : public Body {
     bool complete = false;
     bool broken = false;
     bool dropped = false;
+    RequestOutcome outcome;  // when it was dropped
     std::size_t reads = 0;
     Signal more;
   };
-  explicit Told(Source& source) : source_(source) {}
-  ~Told() override { source_.dropped = true; }
+  Told(Source& source, const RequestInfo& info) : source_(source), info_(info) {}
+  ~Told() override {
+    source_.dropped = true;
+    source_.outcome = info_.outcome;
+  }
 
   Task<Result<Chunk>> read() override {
     ++source_.reads;
@@ -41,6 +45,7 @@ class Told final : public Body {
 
  private:
   Source& source_;
+  const RequestInfo& info_;
   std::string piece_;
 };
 
@@ -82,12 +87,12 @@ class SharedAnswers : public testing::Test, private SharedAnswer::Owner {
     request.info.inference = std::make_unique<InferenceInfo>();
     return request;
   }
-  Task<Result<Response>> answer(bool fails) {
+  Task<Result<Response>> answer(const RequestInfo& info, bool fails) {
     co_await head_.wait();
     if (fails) co_return Error{.fault = Fault::no_backend};
     Response response;
     response.fields.add("set-cookie", "a=b");
-    response.body = std::make_unique<Told>(source_);
+    response.body = std::make_unique<Told>(source_, info);
     co_return response;
   }
   void begin(bool fails = false) {
@@ -99,7 +104,7 @@ class SharedAnswers : public testing::Test, private SharedAnswer::Owner {
     shared->request().info.timings.head_sent = Clock::now();
     shared_ = shared;
     client(false, shared);
-    shared->start(answer(fails));
+    shared->start(answer(shared->request().info, fails));
     if (!fails) head_.raise();
   }
   /// Another client that asks the same.
@@ -216,6 +221,45 @@ TEST_F(SharedAnswers, BreakOffForAllReaders) {
     EXPECT_EQ(each->got, "one");
     EXPECT_EQ(each->fault, Fault::backend_closed);
   }
+}
+
+TEST_F(SharedAnswers, TellTheBackendsCountersHowTheyEnd) {
+  begin();
+  tell("one");
+  finish();
+  EXPECT_EQ(source_.outcome.status, 200);
+  EXPECT_EQ(source_.outcome.fault, std::nullopt);
+}
+
+TEST_F(SharedAnswers, CountAsAbortedWhenTheirLastReaderLeaves) {
+  begin();
+  tell("one");
+  leave(clients_[0]);
+  EXPECT_TRUE(source_.dropped);
+  EXPECT_EQ(source_.outcome.fault, Fault::client_gone);
+}
+
+TEST_F(SharedAnswers, CountAsBrokenWhenTheirBackendBreaksThem) {
+  begin();
+  tell("one");
+  source_.broken = true;
+  source_.more.raise();
+  settle();
+  EXPECT_TRUE(source_.dropped);
+  EXPECT_EQ(source_.outcome.fault, Fault::backend_closed);
+}
+
+TEST_F(SharedAnswers, LeaveTheirPlanToTheRequestThatPays) {
+  begin();
+  auto plan = std::make_shared<int>();
+  const std::weak_ptr<int> kept = plan;
+  shared_.lock()->request().info.plan = std::move(plan);
+  finish();
+  leave(clients_[0]);
+  EXPECT_TRUE(shared_.expired());
+  EXPECT_FALSE(kept.expired()) << "the name of its backend is the plan's";
+  clients_.clear();
+  EXPECT_TRUE(kept.expired());
 }
 
 TEST_F(SharedAnswers, GiveACookieToTheFirstAlone) {
