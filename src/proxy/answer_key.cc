@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/http/credentials.h"
+#include "evenkeel/http/media_type.h"
 
 namespace evenkeel {
 namespace {
@@ -222,19 +224,29 @@ bool has_cache_directive(const Fields& fields, std::string_view directive) {
   return found;
 }
 
-std::optional<Duration> lifetime_of(const Response& response, Duration ttl) {
+std::optional<Lifetime> lifetime_of(const Response& response, const CacheConfig& cache) {
   const Fields& fields = response.fields;
   const bool is_for_one = has_cache_directive(fields, "no-store") ||
                           has_cache_directive(fields, "private") ||
                           fields.find("set-cookie") != nullptr;
-  if (response.status != 200 || response.body == nullptr || is_for_one ||
+  // Servers send it with every stream of events.
+  const bool is_for_once =
+      has_cache_directive(fields, "no-cache") &&
+      !is_media_type(fields.value(FieldId::content_type).value_or(""), "text/event-stream");
+  if (response.status != 200 || response.body == nullptr || is_for_one || is_for_once ||
       !varies_by_key_only(fields))
     return std::nullopt;
-  auto seconds = seconds_of_directive(fields, "s-maxage");
-  if (!seconds) seconds = seconds_of_directive(fields, "max-age");
-  if (!seconds) return ttl;
-  const Duration lifetime = std::min<Duration>(ttl, std::chrono::seconds(*seconds));
-  return lifetime > Duration{} ? std::optional(lifetime) : std::nullopt;
+  const auto shared = seconds_of_directive(fields, "s-maxage");
+  const auto seconds = shared ? shared : seconds_of_directive(fields, "max-age");
+  const bool ends_on_time = shared || has_cache_directive(fields, "must-revalidate") ||
+                            has_cache_directive(fields, "proxy-revalidate");
+  const std::chrono::seconds age(
+      parse_number<std::uint32_t>(fields.value("age").value_or("")).value_or(0));
+  Lifetime lifetime{.fresh = cache.ttl,
+                    .stale = ends_on_time ? Duration{} : Duration(cache.stale_if_error),
+                    .age = age};
+  if (seconds) lifetime.fresh = std::min<Duration>(cache.ttl, std::chrono::seconds(*seconds) - age);
+  return lifetime.fresh > Duration{} ? std::optional(lifetime) : std::nullopt;
 }
 
 }  // namespace evenkeel

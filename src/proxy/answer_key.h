@@ -53,8 +53,14 @@ std::optional<std::string> read_whole(Body& body);
 /// True if a field `cache-control` has this directive, in lower case.
 bool has_cache_directive(const Fields& fields, std::string_view directive);
 
-/// How long an answer may be used, `ttl` at most, as far as its own fields allow it. Nothing: it
-/// may not be kept.
-std::optional<Duration> lifetime_of(const Response& response, Duration ttl);
+/// How long an answer may be used.
+struct Lifetime {
+  Duration fresh{};
+  Duration stale{};  ///< beyond that, while no backend answers
+  Duration age{};    ///< of the answer when it came: another cache had it
+};
+
+/// What the cache allows, as far as the answer's own fields do. Nothing: it may not be kept.
+std::optional<Lifetime> lifetime_of(const Response& response, const CacheConfig& cache);
 
 }  // namespace evenkeel

@@ -93,11 +93,10 @@ Task<Result<Response>> AnswerReuse::generate(Request& request, Use use) {
   const std::uint64_t age = use.keeps ? cache_->age() : 0;
   auto response = co_await next_.handle(request);
   if (!response || !use.keeps || memory_is_scarce()) co_return response;
-  const auto lifetime = lifetime_of(*response, pool_.cache->ttl);
+  const auto lifetime = lifetime_of(*response, *pool_.cache);
   if (!lifetime) co_return response;
   const KeepingBody::Options options{.key = use.key,
                                      .lifetime = *lifetime,
-                                     .stale_lifetime = pool_.cache->stale_if_error,
                                      .cache_age = age};
   auto body = std::make_unique<KeepingBody>(loop_, cache_, options, request.info, *response);
   response->body = std::move(body);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "evenkeel/json/value.h"
+
 namespace evenkeel {
 namespace {
 
@@ -36,6 +38,29 @@ bool is_kept(const Field& field) {
            starts_with_ignore_case(field.name(), own_prefix));
 }
 
+std::optional<ResponseFormat> format_of(const Fields& fields) {
+  return response_format_of(fields.value(FieldId::content_type).value_or(""),
+                            fields.value(FieldId::content_encoding).value_or(""), false);
+}
+
+/// True if a text has ended as its engine meant it to.
+bool has_ended(const InferenceInfo& info) {
+  const InferenceTask task = info.request.task;
+  if (task != InferenceTask::chat && task != InferenceTask::completion) return true;
+  const std::string& reason = info.response.finish_reason;
+  return !reason.empty() && reason != "abort" && reason != "error" && reason != "cancelled";
+}
+
+/// True unless the document is cut off, or says of an error. Long ones do not.
+bool is_whole_document(std::string_view json) {
+  constexpr std::size_t max_error = 16UL * 1024;
+  const std::size_t last = json.find_last_not_of(" \t\r\n");
+  if (last == json.npos || (json[last] != '}' && json[last] != ']')) return false;
+  if (json.size() > max_error) return true;
+  const auto document = parse_json(json);
+  return document && (*document)["error"].is_null() && (*document)["object"].text() != "error";
+}
+
 }  // namespace
 
 KeepingBody::KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache, const Options& options,
@@ -44,6 +69,7 @@ KeepingBody::KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache, const O
       cache_(std::move(cache)),
       options_(options),
       info_(info),
+      format_(format_of(response.fields)),
       body_(std::move(response.body)),
       answer_(std::make_unique<KeptAnswer>()) {
   for (const Field& field : response.fields) {
@@ -81,16 +107,19 @@ Result<Chunk> KeepingBody::copy(Result<Chunk> chunk) {
   return chunk;
 }
 
-/// A stream may end before its answer does.
+/// A body may end before its answer does, and a server fail within one of status 200.
+bool KeepingBody::is_whole() const {
+  const bool may_be = !info_.outcome.fault && has_ended(*info_.inference);
+  return may_be && (format_ != ResponseFormat::json || is_whole_document(answer_->body));
+}
+
 void KeepingBody::end() {
-  const InferenceInfo* const inference = info_.inference.get();
-  const bool is_cut_off = inference != nullptr && inference->request.stream &&
-                          inference->response.finish_reason.empty();
-  if (!info_.outcome.fault && !is_cut_off) {
+  if (is_whole()) {
+    const Instant now = loop_.now();
     answer_->body.shrink_to_fit();
-    answer_->stored = loop_.now();
-    answer_->fresh_until = answer_->stored + options_.lifetime;
-    answer_->stale_until = answer_->fresh_until + options_.stale_lifetime;
+    answer_->stored = now - options_.lifetime.age;
+    answer_->fresh_until = now + options_.lifetime.fresh;
+    answer_->stale_until = answer_->fresh_until + options_.lifetime.stale;
     cache_->keep(options_.key, std::move(answer_), options_.cache_age);
   }
   cache_.reset();

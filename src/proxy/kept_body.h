@@ -9,17 +9,18 @@
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/inference/response_reader.h"
 #include "evenkeel/pool/answer_cache.h"
+#include "proxy/answer_key.h"
 
 namespace evenkeel {
 
-/// Passes an answer on, and keeps it when it has ended without a fault.
+/// Passes an answer on, and keeps it when it has ended, and is whole.
 class KeepingBody final : public Body {
  public:
   struct Options {
     AnswerKey key;
-    Duration lifetime{};
-    Duration stale_lifetime{};    ///< beyond that
+    Lifetime lifetime;
     std::uint64_t cache_age = 0;  ///< AnswerCache::age, when the request began
   };
 
@@ -34,12 +35,14 @@ class KeepingBody final : public Body {
  private:
   Task<Result<Chunk>> wait(Task<Result<Chunk>> next);
   Result<Chunk> copy(Result<Chunk> chunk);
+  bool is_whole() const;
   void end();
 
   Loop& loop_;
   std::shared_ptr<AnswerCache> cache_;  // null: the answer is too large
   const Options options_;
   const RequestInfo& info_;
+  const std::optional<ResponseFormat> format_;
   BodyPtr body_;
   std::unique_ptr<KeptAnswer> answer_;
 };

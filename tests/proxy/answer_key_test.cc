@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace evenkeel {
 namespace {
@@ -136,12 +137,19 @@ TEST(ReuseRules, GoByTheKindOfRequest) {
   EXPECT_FALSE(others.may_keep(greedy));
 }
 
+using Named = std::vector<std::pair<std::string_view, std::string_view>>;
+
+std::optional<Lifetime> whole_lifetime_with(const Named& fields, int status = 200) {
+  Response response{.status = status};
+  for (const auto& [name, value] : fields) response.fields.add(name, value);
+  response.body = make_body("{}");
+  return lifetime_of(response, {.ttl = 1h, .stale_if_error = 2h});
+}
+
 std::optional<Duration> lifetime_with(std::string_view name, std::string_view value,
                                       int status = 200) {
-  Response response{.status = status};
-  response.fields.add(name, value);
-  response.body = make_body("{}");
-  return lifetime_of(response, 1h);
+  const auto lifetime = whole_lifetime_with({{name, value}}, status);
+  return lifetime ? std::optional(lifetime->fresh) : std::nullopt;
 }
 
 TEST(LifetimeOfAnAnswer, IsTheTtlUnlessItSaysLess) {
@@ -153,13 +161,32 @@ TEST(LifetimeOfAnAnswer, IsTheTtlUnlessItSaysLess) {
   EXPECT_EQ(lifetime_with("vary", "Accept-Encoding, origin"), 1h);
 }
 
+TEST(LifetimeOfAnAnswer, IsShorterByItsAge) {
+  const auto lifetime = whole_lifetime_with({{"cache-control", "max-age=60"}, {"age", "50"}});
+  ASSERT_TRUE(lifetime);
+  EXPECT_EQ(lifetime->fresh, 10s);
+  EXPECT_EQ(lifetime->age, 50s);
+  EXPECT_FALSE(whole_lifetime_with({{"cache-control", "max-age=60"}, {"age", "60"}}));
+}
+
+TEST(LifetimeOfAnAnswer, IsNotExtendedWhereItMustBeAskedFor) {
+  EXPECT_EQ(whole_lifetime_with({{"cache-control", "max-age=60"}})->stale, 2h);
+  for (const char* const value : {"must-revalidate", "proxy-revalidate, max-age=60", "s-maxage=60"})
+    EXPECT_EQ(whole_lifetime_with({{"cache-control", value}})->stale, 0s) << value;
+}
+
 TEST(LifetimeOfAnAnswer, IsNothingForOneThatMayNotBeKept) {
   EXPECT_EQ(lifetime_with("content-type", "application/json", 201), std::nullopt);
-  for (const char* const value : {"no-store", "Private", "private=\"x\"", "max-age=0"})
+  for (const char* const value : {"no-store", "Private", "private=\"x\"", "max-age=0", "no-cache"})
     EXPECT_EQ(lifetime_with("cache-control", value), std::nullopt) << value;
   EXPECT_EQ(lifetime_with("set-cookie", "a=b"), std::nullopt);
   EXPECT_EQ(lifetime_with("vary", "user-agent"), std::nullopt);
   EXPECT_EQ(lifetime_with("vary", "*"), std::nullopt);
+}
+
+TEST(LifetimeOfAnAnswer, IsThatOfOthersForAStreamThatIsNotToBeCached) {
+  const Named fields{{"content-type", "text/event-stream"}, {"cache-control", "no-cache"}};
+  EXPECT_TRUE(whole_lifetime_with(fields));
 }
 
 }  // namespace
