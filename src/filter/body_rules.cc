@@ -58,7 +58,7 @@ std::vector<std::string> changed_members(const Config& config) {
 }
 
 BodyRules::BodyRules(const BodyConfig& config, const std::vector<std::string>& members)
-    : max_tokens_(config.max_tokens) {
+    : config_(&config), max_tokens_(config.max_tokens) {
   const auto sort = [&](const JsonMembers& given, std::vector<Value>& values, Limit& limit) {
     for (const auto& [name, json] : given) {
       if (names_limit(name)) {

@@ -4,8 +4,10 @@
 #include <charconv>
 
 #include "evenkeel/base/decimal.h"
+#include "evenkeel/base/path.h"
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/http/media_type.h"
+#include "evenkeel/inference/api_paths.h"
 
 namespace evenkeel {
 namespace {
@@ -92,10 +94,37 @@ bool is_embedding(const InferenceRequest& asked) {
          asked.task == InferenceTask::score;
 }
 
+/// What decides whether a text is the same each time.
+struct Sampling {
+  bool zero_temperature;
+  bool has_seed;
+  std::uint32_t choices;  // 0: not known
+
+  /// Applies what the file changes. A default counts where the client may have given no value.
+  void apply(const BodyConfig& body) {
+    if (const auto found = body.defaults.find("n"); found != body.defaults.end() && choices == 1)
+      choices = parse_number<std::uint32_t>(found->second).value_or(0);
+    for (const auto& [name, json] : body.set) {
+      if (name == "n") choices = parse_number<std::uint32_t>(json).value_or(0);
+      if (name == "seed") has_seed = parse_number<std::uint64_t>(json).has_value();
+      if (name == "temperature") zero_temperature = json == "0" || json == "0.0";
+    }
+  }
+};
+
 /// True for a text that is the same each time, as far as its engine can make it so.
-bool is_deterministic(const InferenceRequest& asked) {
-  const bool is_text = asked.task == InferenceTask::chat || asked.task == InferenceTask::completion;
-  return is_text && (asked.has_seed || (asked.zero_temperature && asked.choices == 1));
+bool is_deterministic(const InferenceInfo& info, const BodyConfig& of_route,
+                      const BodyConfig& of_pool) {
+  const InferenceRequest& asked = info.request;
+  if (asked.task != InferenceTask::chat && asked.task != InferenceTask::completion) return false;
+  Sampling sampling{.zero_temperature = asked.zero_temperature,
+                    .has_seed = asked.has_seed,
+                    .choices = asked.choices};
+  if (!info.places.max_tokens_name.empty()) {  // else its API is none whose bodies are changed
+    sampling.apply(of_route);
+    sampling.apply(of_pool);
+  }
+  return sampling.has_seed || (sampling.zero_temperature && sampling.choices == 1);
 }
 
 /// Both hashes of a key.
@@ -125,17 +154,24 @@ class KeyWriter {
   std::uint64_t body_bytes_ = 0;
 };
 
-/// Calls `visit` for each piece of the body. False: it cannot be read.
 template <class Visit>
-bool each_piece(Body& body, const Visit& visit) {
+bool each_piece_once(Body& body, const Visit& visit) {
   while (true) {
     auto next = body.read();
     if (!next.ready()) return false;
     const auto chunk = next.take();
     if (!chunk || chunk->trailers != nullptr) return false;
     visit(chunk->bytes);
-    if (chunk->last) return body.rewind();
+    if (chunk->last) return true;
   }
+}
+
+/// Calls `visit` for each piece of the body, which is then at its start again. False: it cannot be
+/// read, or is more than its bytes.
+template <class Visit>
+bool each_piece(Body& body, const Visit& visit) {
+  const bool is_whole = each_piece_once(body, visit);
+  return body.rewind() && is_whole;
 }
 
 void write_owner(KeyWriter& key, const RequestIdentity& identity) {
@@ -147,9 +183,30 @@ void write_owner(KeyWriter& key, const RequestIdentity& identity) {
   key.text(identity.certificate_hash);
 }
 
+void write_rules(KeyWriter& key, const BodyConfig& body) {
+  for (const JsonMembers* const members : {&body.defaults, &body.set}) {
+    key.number(members->size());
+    for (const auto& [name, json] : *members) {
+      key.text(name);
+      key.text(json);
+    }
+  }
+  key.number(body.max_tokens);
+}
+
+/// True for a request whose answer the server keeps for those to come.
+bool is_of_responses(std::string_view target) {
+  std::string storage;
+  const auto path = normalised_path(target, storage);
+  if (!path) return true;  // its server may read it as it likes
+  std::string decoded;
+  const ApiPath* const api = api_path_of(with_decoded_slashes(*path, decoded));
+  return api != nullptr && api->api == InferenceApi::openai_responses;
+}
+
 }  // namespace
 
-ReuseRules::ReuseRules(const PoolConfig& pool) : coalesce(pool.coalesce) {
+ReuseRules::ReuseRules(const PoolConfig& pool) : coalesce(pool.coalesce), body(pool.body) {
   if (!pool.cache) return;
   for (const CachedRequests each : pool.cache->requests) {
     keeps_embeddings |= each == CachedRequests::embeddings;
@@ -157,16 +214,17 @@ ReuseRules::ReuseRules(const PoolConfig& pool) : coalesce(pool.coalesce) {
   }
 }
 
-bool ReuseRules::may_keep(const InferenceRequest& asked) const {
-  return (keeps_embeddings && is_embedding(asked)) ||
-         (keeps_deterministic && is_deterministic(asked));
+bool ReuseRules::may_keep(const InferenceInfo& info, const BodyConfig& of_route) const {
+  return (keeps_embeddings && is_embedding(info.request)) ||
+         (keeps_deterministic && is_deterministic(info, of_route, body));
 }
 
-bool ReuseRules::may_coalesce(const InferenceRequest& asked) const {
+bool ReuseRules::may_coalesce(const InferenceInfo& info, const BodyConfig& of_route) const {
   switch (coalesce) {
     case CoalesceRule::off: return false;
-    case CoalesceRule::deterministic: return is_embedding(asked) || is_deterministic(asked);
-    case CoalesceRule::all: return asked.task != InferenceTask::other;
+    case CoalesceRule::deterministic:
+      return is_embedding(info.request) || is_deterministic(info, of_route, body);
+    case CoalesceRule::all: return info.request.task != InferenceTask::other;
   }
   return false;
 }
@@ -183,18 +241,26 @@ bool is_repeatable(const Request& request) {
   const bool goes_on = !asked.previous_response.empty() || !asked.conversation_id.empty() ||
                        asked.starts_sequence ||
                        (asked.task == InferenceTask::infer && !asked.session.empty());
-  const std::string_view path = request.path.substr(0, request.path.find('?'));
-  return is_plain && is_whole && !goes_on && !path.ends_with("/responses");
+  return is_plain && is_whole && !goes_on && !is_of_responses(request.path);
 }
 
-std::optional<AnswerKey> AnswerKeys::key_of(Request& request) const {
+std::string_view AnswerKeys::served_model(std::string_view asked) const {
+  if (pool_.model_names.empty()) return pool_.model;
+  const auto found = pool_.model_names.find(std::string(asked));
+  return found == pool_.model_names.end() ? pool_.model : found->second;
+}
+
+std::optional<AnswerKey> AnswerKeys::key_of(Request& request, const BodyConfig& of_route) const {
   const RequestIdentity& identity = request.info.identity;
   KeyWriter key(seeds_);
   write_owner(key, identity);
   key.text(pool_.name);
-  key.text(pool_.model);
+  key.text(served_model(request.info.inference->request.model));
+  write_rules(key, pool_.body);
   key.text(identity.route);
-  key.number(identity.subset);
+  write_rules(key, of_route);
+  key.number(identity.tenant.max_tokens);
+  key.text(identity.subset == 0 ? std::string_view() : subsets_[identity.subset - 1]);
   key.text(request.method);
   key.text(request.authority);
   key.text(request.path);

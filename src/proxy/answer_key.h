@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/config/config.h"
@@ -19,31 +21,40 @@ struct ReuseRules {
   CoalesceRule coalesce = CoalesceRule::off;
   bool keeps_embeddings = false;
   bool keeps_deterministic = false;
+  const BodyConfig& body;  ///< what the pool changes in bodies
 
+  /// The configuration outlives it.
   explicit ReuseRules(const PoolConfig& pool);
-  /// True if an answer to the request may be kept. REQUIRES: it has `info.inference`.
-  bool may_keep(const InferenceRequest& asked) const;
-  bool may_coalesce(const InferenceRequest& asked) const;
+  /// True if an answer to the request, as backends get it, may be kept. `of_route`: what its route
+  /// changes in bodies.
+  bool may_keep(const InferenceInfo& info, const BodyConfig& of_route) const;
+  bool may_coalesce(const InferenceInfo& info, const BodyConfig& of_route) const;
 };
 
 /// True if the request was read whole, can be read again, and its answer depends on nothing but
 /// what AnswerKeys looks at: no session at a server, no tunnel, no gRPC call.
 bool is_repeatable(const Request& request);
 
-/// Makes the keys of requests. Their parts: tenant and credentials, pool, model, route and version
-/// of the pool, method, host, target, the fields by which servers choose a form of their answer,
-/// and each byte of the body.
+/// Makes the keys of requests. Their parts: tenant and credentials, pool, route and subset, the
+/// name of the model that backends get, what the file changes in bodies, method, host, target, the
+/// fields by which servers choose a form of their answer, and each byte of the body. All of them
+/// mean the same after a reload.
 class AnswerKeys {
  public:
-  AnswerKeys(const PoolConfig& pool, const AnswerCache::Seeds& seeds)
-      : pool_(pool), seeds_(seeds) {}
+  /// `subsets`: the names of the pool's, by their numbers.
+  AnswerKeys(const PoolConfig& pool, std::vector<std::string> subsets,
+             const AnswerCache::Seeds& seeds)
+      : pool_(pool), subsets_(std::move(subsets)), seeds_(seeds) {}
 
-  /// Reads the body, and goes back to its start. Nothing: it could not be read.
-  /// REQUIRES: is_repeatable(request).
-  std::optional<AnswerKey> key_of(Request& request) const;
+  /// Reads the body, and goes back to its start. `of_route`: what the request's route changes in
+  /// bodies. Nothing: it could not be read. REQUIRES: is_repeatable(request).
+  std::optional<AnswerKey> key_of(Request& request, const BodyConfig& of_route) const;
 
  private:
+  std::string_view served_model(std::string_view asked) const;
+
   const PoolConfig& pool_;
+  const std::vector<std::string> subsets_;
   const AnswerCache::Seeds seeds_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "proxy/kept_body.h"
 
@@ -19,28 +20,37 @@ bool has_failed(const Result<Response>& response) {
   return status == 500 || (status >= 502 && status <= 504);
 }
 
+std::vector<std::string> subset_names(const PoolState& pool) {
+  std::vector<std::string> names;
+  for (const Subset& subset : pool.backend_set().subsets()) names.push_back(subset.name());
+  return names;
+}
+
 }  // namespace
 
-AnswerReuse::AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool,
-                         std::shared_ptr<AnswerCache> cache, PoolMetrics& metrics,
+AnswerReuse::AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool, const PoolState& state,
+                         const RouteBodyRules& routes, PoolMetrics& metrics,
                          const MemoryPressureLevel* pressure)
     : loop_(loop),
       next_(next),
       pool_(pool),
+      routes_(routes),
       rules_(pool),
-      cache_(std::move(cache)),
-      keys_(pool, cache_ != nullptr ? cache_->seeds() : AnswerCache::new_seeds()),
+      cache_(state.answers()),
+      keys_(pool, subset_names(state),
+            cache_ != nullptr ? cache_->seeds() : AnswerCache::new_seeds()),
       metrics_(metrics),
       pressure_(pressure) {}
 
 Task<Result<Response>> AnswerReuse::handle(Request& request) {
   if (!is_repeatable(request)) return next_.handle(request);
-  const InferenceRequest& asked = request.info.inference->request;
-  Use use{.keeps = cache_ != nullptr && rules_.may_keep(asked)};
-  const bool coalesces = rules_.may_coalesce(asked);
+  const InferenceInfo& info = *request.info.inference;
+  const BodyConfig& of_route = rules_of_route(request);
+  Use use{.keeps = cache_ != nullptr && rules_.may_keep(info, of_route)};
+  const bool coalesces = rules_.may_coalesce(info, of_route);
   if (!use.keeps && !coalesces) return next_.handle(request);
   if (has_cache_directive(request.fields, "no-store")) return next_.handle(request);
-  const auto key = keys_.key_of(request);
+  const auto key = keys_.key_of(request, of_route);
   if (!key) return next_.handle(request);
   use.key = *key;
   const bool wants_new = has_cache_directive(request.fields, "no-cache");
@@ -56,6 +66,12 @@ Task<Result<Response>> AnswerReuse::handle(Request& request) {
   }
   if (coalesces && !wants_new) return share(request, std::move(use));
   return fetch(request, std::move(use));
+}
+
+const BodyConfig& AnswerReuse::rules_of_route(const Request& request) const {
+  static const BodyConfig none;
+  const BodyRules* const rules = routes_.find(request.info.identity);
+  return rules == nullptr ? none : rules->config();
 }
 
 bool AnswerReuse::memory_is_scarce() const {
@@ -95,9 +111,7 @@ Task<Result<Response>> AnswerReuse::generate(Request& request, Use use) {
   if (!response || !use.keeps || memory_is_scarce()) co_return response;
   const auto lifetime = lifetime_of(*response, *pool_.cache);
   if (!lifetime) co_return response;
-  const KeepingBody::Options options{.key = use.key,
-                                     .lifetime = *lifetime,
-                                     .cache_age = age};
+  const KeepingBody::Options options{.key = use.key, .lifetime = *lifetime, .cache_age = age};
   auto body = std::make_unique<KeepingBody>(loop_, cache_, options, request.info, *response);
   response->body = std::move(body);
   co_return response;

@@ -7,8 +7,10 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/overload.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/filter/body_rules.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/pool/answer_cache.h"
+#include "evenkeel/pool/pool.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "proxy/answer_key.h"
 #include "proxy/shared_answer.h"
@@ -25,10 +27,10 @@ namespace evenkeel {
 /// Thread: one worker's. REQUIRES: what is passed by reference outlives it.
 class AnswerReuse final : public Handler, private SharedAnswer::Owner {
  public:
-  /// `pressure`: null: memory is never scarce.
-  /// `cache`: null: no answer is kept.
-  AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool, std::shared_ptr<AnswerCache> cache,
-              PoolMetrics& metrics, const MemoryPressureLevel* pressure);
+  /// `state`: of the pool. `pressure`: null: memory is never scarce.
+  AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool, const PoolState& state,
+              const RouteBodyRules& routes, PoolMetrics& metrics,
+              const MemoryPressureLevel* pressure);
 
   Task<Result<Response>> handle(Request& request) override;
 
@@ -40,6 +42,7 @@ class AnswerReuse final : public Handler, private SharedAnswer::Owner {
     KeptAnswerPtr stale;  // in place of an error; null: there is none
   };
 
+  const BodyConfig& rules_of_route(const Request& request) const;
   bool memory_is_scarce() const;
   Response serve_kept(Request& request, KeptAnswerPtr answer, AnswerSource source) const;
   Task<Result<Response>> fetch(Request& request, Use use);
@@ -62,6 +65,7 @@ class AnswerReuse final : public Handler, private SharedAnswer::Owner {
   Loop& loop_;
   Handler& next_;
   const PoolConfig& pool_;
+  const RouteBodyRules& routes_;
   const ReuseRules rules_;
   const std::shared_ptr<AnswerCache> cache_;  // null: no answer is kept
   const AnswerKeys keys_;

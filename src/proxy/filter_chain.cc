@@ -111,7 +111,7 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
   if (observe_ && reuses_answers(pool.config)) {
     pool.first = in_front_of(*pool.first, *observe_);
     pool.first = &reuses_.emplace_back(worker.loop, *pool.first, pool.config,
-                                       pool.forwarder->state().answers(),
+                                       pool.forwarder->state(), body_rules_,
                                        worker.metrics().pool(pool.index), worker.memory_pressure);
   }
   // Fallback: the other pool gets the body as the client sent it, and changes it in its own way.

@@ -13,6 +13,25 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Three bytes and trailers.
+class WithTrailers final : public Body {
+ public:
+  Task<Result<Chunk>> read() override {
+    if (std::exchange(is_read_, true))
+      return Result<Chunk>(Chunk{.last = true, .trailers = &trailers_});
+    return Result<Chunk>(Chunk{.bytes = "abc"});
+  }
+  bool rewind() override {
+    is_read_ = false;
+    return true;
+  }
+  bool rewindable() const override { return true; }
+
+ private:
+  bool is_read_ = false;
+  const Fields trailers_;
+};
+
 class AnswerKeysTest : public testing::Test {
  protected:
   Request request(const std::string& body = R"({"model":"m"})") const {
@@ -20,12 +39,20 @@ class AnswerKeysTest : public testing::Test {
     request.body = make_body(body);
     request.info.inference = std::make_unique<InferenceInfo>();
     request.info.inference->request.task = InferenceTask::chat;
+    request.info.inference->request.model = "m";
     request.info.inference->request.complete = true;
     return request;
   }
   AnswerKey key(Request request) const {
     EXPECT_TRUE(is_repeatable(request));
-    return keys_.key_of(request).value_or(AnswerKey());
+    return keys_.key_of(request, none_).value_or(AnswerKey());
+  }
+  /// The key of the request in another version of the pool.
+  AnswerKey key_in(const PoolConfig& pool, const std::vector<std::string>& subsets = {},
+                   std::uint32_t subset = 0) const {
+    Request asked = request();
+    asked.info.identity.subset = subset;
+    return AnswerKeys(pool, subsets, {1, 2}).key_of(asked, none_).value_or(AnswerKey());
   }
   /// True if the change makes it another request.
   bool tells(const std::function<void(Request&)>& change) const {
@@ -37,8 +64,9 @@ class AnswerKeysTest : public testing::Test {
     return tells([&](Request& changed) { changed.fields.add(name, value); });
   }
 
+  const BodyConfig none_;
   PoolConfig pool_{.name = "pool"};
-  AnswerKeys keys_{pool_, {1, 2}};
+  AnswerKeys keys_{pool_, {"version=v1"}, {1, 2}};
   ApiKey api_key_{.id = "12345678"};
 };
 
@@ -67,10 +95,31 @@ TEST_F(AnswerKeysTest, TellWhatTheAnswerDependsOn) {
   for (const char* const name : {"accept", "accept-encoding", "content-type", "content-encoding",
                                  "anthropic-version", "openai-beta"})
     EXPECT_TRUE(tells_field(name, "x")) << name;
+}
+
+TEST_F(AnswerKeysTest, TellWhatTheFileMakesOfTheRequest) {
+  EXPECT_EQ(key_in(pool_), key(request()));
   PoolConfig renamed = pool_;
   renamed.model = "other";
+  EXPECT_NE(key_in(renamed), key(request()));
+  PoolConfig renaming = pool_;
+  renaming.model_names = {{"m", "one"}};
+  const AnswerKey one = key_in(renaming);
+  EXPECT_NE(one, key(request()));
+  renaming.model_names["m"] = "two";
+  EXPECT_NE(key_in(renaming), one);
+  PoolConfig changing = pool_;
+  changing.body.set = {{"top_p", "1"}};
+  EXPECT_NE(key_in(changing), key(request()));
   Request same = request();
-  EXPECT_NE(AnswerKeys(renamed, {1, 2}).key_of(same), key(request()));
+  const BodyConfig of_route{.max_tokens = 7};
+  EXPECT_NE(keys_.key_of(same, of_route), key(request()));
+  EXPECT_TRUE(tells([](Request& changed) { changed.info.identity.tenant.max_tokens = 7; }));
+}
+
+TEST_F(AnswerKeysTest, TellSubsetsByTheirLabels) {
+  EXPECT_EQ(key_in(pool_, {"version=v1"}, 1), key_in(pool_, {"a=b", "version=v1"}, 2));
+  EXPECT_NE(key_in(pool_, {"version=v1"}, 1), key_in(pool_, {"version=v2"}, 1));
 }
 
 TEST_F(AnswerKeysTest, TellWhereOneFieldEndsAndTheNextBegins) {
@@ -84,8 +133,15 @@ TEST_F(AnswerKeysTest, TellWhereOneFieldEndsAndTheNextBegins) {
 
 TEST_F(AnswerKeysTest, LeaveTheBodyAtItsStart) {
   Request asked = request("abc");
-  ASSERT_TRUE(keys_.key_of(asked));
+  ASSERT_TRUE(keys_.key_of(asked, none_));
   EXPECT_EQ(read_whole(*asked.body), "abc");
+  EXPECT_EQ(asked.body->read().take()->bytes, "abc");
+}
+
+TEST_F(AnswerKeysTest, LeaveABodyWithTrailersAtItsStartToo) {
+  Request asked = request();
+  asked.body = std::make_unique<WithTrailers>();
+  EXPECT_EQ(keys_.key_of(asked, none_), std::nullopt);
   EXPECT_EQ(asked.body->read().take()->bytes, "abc");
 }
 
@@ -101,7 +157,9 @@ TEST_F(AnswerKeysTest, AreOfRequestsThatAnswersCanBeRepeatedFor) {
   EXPECT_TRUE(is_repeatable_with([](Request&) {}));
   EXPECT_FALSE(is_repeatable_with([](Request& changed) { changed.method = "PUT"; }));
   EXPECT_FALSE(is_repeatable_with([](Request& changed) { changed.info.inference.reset(); }));
-  EXPECT_FALSE(is_repeatable_with([](Request& changed) { changed.path = "/v1/responses?a"; }));
+  for (const char* const path : {"/v1/responses?a", "/x/v1/responses", "/v1/%72esponses",
+                                 "/v1//responses", "/v1%2Fresponses", "/v1/%zz"})
+    EXPECT_FALSE(is_repeatable_with([&](Request& changed) { changed.path = path; })) << path;
   EXPECT_FALSE(is_repeatable_with([](Request& changed) { changed.info.outcome.grpc_status = 0; }));
   EXPECT_FALSE(is_repeatable_with([&](Request& changed) { asked(changed).complete = false; }));
   EXPECT_FALSE(
@@ -112,29 +170,64 @@ TEST_F(AnswerKeysTest, AreOfRequestsThatAnswersCanBeRepeatedFor) {
   }));
 }
 
+InferenceInfo asking(InferenceRequest asked) {
+  InferenceInfo info;
+  info.request = std::move(asked);
+  info.places.max_tokens_name = "max_tokens";
+  return info;
+}
+
 TEST(ReuseRules, GoByTheKindOfRequest) {
   PoolConfig pool{.coalesce = CoalesceRule::deterministic, .cache = CacheConfig()};
   const ReuseRules rules(pool);
-  const InferenceRequest embedding{.task = InferenceTask::embedding};
-  const InferenceRequest greedy{.task = InferenceTask::chat, .zero_temperature = true};
-  const InferenceRequest several{
-      .task = InferenceTask::chat, .choices = 2, .zero_temperature = true};
-  const InferenceRequest seeded{.task = InferenceTask::completion, .choices = 2, .has_seed = true};
-  const InferenceRequest free{.task = InferenceTask::chat};
-  for (const InferenceRequest* const asked : {&embedding, &greedy, &seeded}) {
-    EXPECT_TRUE(rules.may_keep(*asked));
-    EXPECT_TRUE(rules.may_coalesce(*asked));
+  const BodyConfig none;
+  const InferenceInfo embedding = asking({.task = InferenceTask::embedding});
+  const InferenceInfo greedy = asking({.task = InferenceTask::chat, .zero_temperature = true});
+  const InferenceInfo several =
+      asking({.task = InferenceTask::chat, .choices = 2, .zero_temperature = true});
+  const InferenceInfo seeded =
+      asking({.task = InferenceTask::completion, .choices = 2, .has_seed = true});
+  const InferenceInfo free = asking({.task = InferenceTask::chat});
+  for (const InferenceInfo* const asked : {&embedding, &greedy, &seeded}) {
+    EXPECT_TRUE(rules.may_keep(*asked, none));
+    EXPECT_TRUE(rules.may_coalesce(*asked, none));
   }
-  for (const InferenceRequest* const asked : {&several, &free}) {
-    EXPECT_FALSE(rules.may_keep(*asked));
-    EXPECT_FALSE(rules.may_coalesce(*asked));
+  for (const InferenceInfo* const asked : {&several, &free}) {
+    EXPECT_FALSE(rules.may_keep(*asked, none));
+    EXPECT_FALSE(rules.may_coalesce(*asked, none));
   }
   pool.coalesce = CoalesceRule::all;
   pool.cache->requests = {CachedRequests::embeddings};
   const ReuseRules others(pool);
-  EXPECT_TRUE(others.may_coalesce(free));
-  EXPECT_TRUE(others.may_keep(embedding));
-  EXPECT_FALSE(others.may_keep(greedy));
+  EXPECT_TRUE(others.may_coalesce(free, none));
+  EXPECT_TRUE(others.may_keep(embedding, none));
+  EXPECT_FALSE(others.may_keep(greedy, none));
+}
+
+TEST(ReuseRules, GoByWhatTheFileMakesOfTheRequest) {
+  const InferenceInfo greedy = asking({.task = InferenceTask::chat, .zero_temperature = true});
+  const InferenceInfo seeded = asking({.task = InferenceTask::chat, .has_seed = true});
+  const InferenceInfo free = asking({.task = InferenceTask::chat});
+  const auto keeps = [](const InferenceInfo& info, const BodyConfig& of_pool,
+                        const BodyConfig& of_route = {}) {
+    const PoolConfig pool{.body = of_pool, .cache = CacheConfig()};
+    return ReuseRules(pool).may_keep(info, of_route);
+  };
+  const BodyConfig warm{.set = {{"temperature", "0.7"}}};
+  const BodyConfig cold{.set = {{"temperature", "0"}}};
+  EXPECT_FALSE(keeps(greedy, warm));
+  EXPECT_FALSE(keeps(greedy, {}, warm));
+  EXPECT_TRUE(keeps(greedy, cold, warm)) << "the pool has the last word";
+  EXPECT_TRUE(keeps(seeded, warm));
+  EXPECT_TRUE(keeps(free, cold));
+  EXPECT_FALSE(keeps(seeded, {.set = {{"seed", "null"}}}));
+  EXPECT_TRUE(keeps(free, {.set = {{"seed", "7"}}}));
+  EXPECT_FALSE(keeps(greedy, {.set = {{"n", "2"}}}));
+  EXPECT_FALSE(keeps(greedy, {.defaults = {{"n", "2"}}}));
+  EXPECT_TRUE(keeps(greedy, {.defaults = {{"temperature", "0.7"}}}));
+  InferenceInfo unchanged = asking({.task = InferenceTask::chat});
+  unchanged.places.max_tokens_name = {};
+  EXPECT_FALSE(keeps(unchanged, cold)) << "nothing is set in the bodies of other APIs";
 }
 
 using Named = std::vector<std::pair<std::string_view, std::string_view>>;

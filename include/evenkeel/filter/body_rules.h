@@ -25,6 +25,8 @@ class BodyRules {
   /// `members`: those of the file. They and the configuration outlive the rules.
   BodyRules(const BodyConfig& config, const std::vector<std::string>& members);
 
+  const BodyConfig& config() const { return *config_; }
+
  private:
   friend class BodyChanges;
   struct Value {
@@ -36,6 +38,7 @@ class BodyRules {
     std::string_view name;  // in the file
   };
 
+  const BodyConfig* config_;
   std::vector<Value> defaults_;
   std::vector<Value> set_;
   Limit default_limit_;
