@@ -8,6 +8,7 @@ import threading
 import unittest
 
 import case
+from ports import refusing_address
 from process import command
 from reloading import ReloadCase
 from stream import Stream, exchange
@@ -44,14 +45,17 @@ def event(text, finish="null"):
 class Counting:
     """A script that numbers its answers."""
 
-    def __init__(self, fields=(), status=200):
+    def __init__(self, fields=(), status=200, finish="stop"):
         self.fields = list(fields)
         self.status = status
+        self.finish = finish
         self.count = 0
 
     def __call__(self, request):
         self.count += 1
-        body = {"answer": self.count, "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+        choice = {"index": 0, "message": {"role": "assistant", "content": "1"}, "finish_reason": self.finish}
+        model = json.loads(request.body).get("model")
+        body = {"answer": self.count, "model": model, "choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
         request.answer(json.dumps(body).encode(), self.status, [*JSON, *self.fields])
 
 
@@ -140,7 +144,7 @@ class Kept(Cached):
         self.assertEqual(self.ask(daemon, fields=[("cache-control", "no-cache")]), (3, "miss"))
         self.assertEqual(self.ask(daemon), (3, "hit"))
         for fields in ([("cache-control", "no-store")], [("cache-control", "private")], [("set-cookie", "a=b")],
-                       [("vary", "user-agent")], [("cache-control", "max-age=0")]):
+                       [("vary", "user-agent")], [("cache-control", "max-age=0")], [("cache-control", "no-cache")]):
             script.fields = fields
             body = chat(user=str(fields))
             self.assertEqual([self.ask(daemon, body)[1] for _ in range(2)], ["miss", "miss"], fields)
@@ -151,6 +155,34 @@ class Kept(Cached):
         for _ in range(2):
             self.assertEqual(exchange(daemon.address, "POST", CHAT, JSON, chat()).status, 400)
         self.assertEqual(script.count, 2)
+
+    def test_texts_that_have_not_ended_are_not_kept(self):
+        script = Counting()
+        daemon = self.cached(self.backend(script))
+        for finish in (None, "abort", "error"):
+            script.finish = finish
+            body = chat(user=str(finish))
+            self.assertEqual([self.ask(daemon, body)[1] for _ in range(2)], ["miss", "miss"], finish)
+
+    def test_documents_that_tell_of_an_error_or_are_cut_off_are_not_kept(self):
+        answers = iter([b'{"error": {"message": "none is left"}}', b'{"data": [1', b'{"data": [1]}'])
+        server = self.backend(lambda request: request.answer(next(answers), 200, JSON))
+        daemon = self.cached(server)
+        got = [exchange(daemon.address, "POST", EMBEDDINGS, JSON, embedding()) for _ in range(4)]
+        self.assertEqual([each.field("x-evenkeel-cache") for each in got], ["miss", "miss", "miss", "hit"])
+
+    def test_temperatures_are_those_that_backends_get(self):
+        daemon = self.cached(self.backend(Counting()), pool={"body": {"set": {"temperature": 1}}})
+        self.assertEqual([self.ask(daemon)[1] for _ in range(2)], [None, None])
+        daemon = self.cached(self.backend(Counting()), pool={"body": {"set": {"temperature": 0}}})
+        self.assertEqual([self.ask(daemon, chat(temperature=0.7))[1] for _ in range(2)], ["miss", "hit"])
+
+    def test_answers_that_must_be_asked_for_anew_are_not_given_beyond_their_time(self):
+        server = self.backend(Counting([("cache-control", "max-age=1, must-revalidate")]))
+        daemon = self.cached(server)
+        self.assertEqual(self.ask(daemon), (1, "miss"))
+        server.close()
+        self.eventually(lambda: exchange(daemon.address, "POST", CHAT, JSON, chat()).status == 502, "the end of its time")
 
     def test_tenants_and_credentials_never_get_answers_of_others(self):
         script = Counting()
@@ -415,6 +447,20 @@ class Coalesced(Cached):
         self.assertEqual(sorted((each.get("cache", ""), each["output_tokens"]) for each in records),
                          [("", 3), ("coalesced", 0), ("coalesced", 0)])
 
+    def test_what_another_pool_answers_after_a_shared_failure_is_counted(self):
+        path = pathlib.Path(self.folder(), "usage.jsonl")
+        script = Counting()
+        first = {"name": "first", "backends": [refusing_address()], "coalesce": "deterministic", "fallback": "second", **QUIET}
+        second = {"name": "second", "backends": [self.backend(script).address], "model": "served", **QUIET}
+        daemon = self.daemon({"pools": [first, second], "routes": [{"pool": "first"}], "usage": {"path": str(path)},
+                              "workers": 1})
+        got = exchange(daemon.address, "POST", CHAT, JSON, chat())
+        self.assertEqual((got.status, got.field("x-evenkeel-fallback")), (200, "second"))
+        self.assertEqual(json.loads(got.body)["model"], "m")
+        records = self.eventually(lambda: [json.loads(line)["data"] for line in path.read_text().splitlines()], "a record")
+        self.assertEqual([(each.get("cache"), each["input_tokens"], each["output_tokens"]) for each in records], [(None, 7, 3)])
+        self.assertEqual(daemon.metric("evenkeel_tokens_total", pool="second", model="m", direction="output"), 3)
+
     def test_with_all_requests_of_any_temperature_share(self):
         told = Told()
         daemon = self.sharing(self.backend(told), pool={"coalesce": "all"})
@@ -435,6 +481,10 @@ class Reloaded(ReloadCase):
         self.config["pools"][0]["cache"] = {"memory": "64MiB"}
         self.reload()
         self.assertEqual(exchange(daemon.address, "POST", CHAT, JSON, chat()).field("x-evenkeel-cache"), "hit")
+        self.config["pools"][0]["body"] = {"set": {"top_p": 0.5}}
+        self.reload()
+        for source in ("miss", "hit"):
+            self.assertEqual(exchange(daemon.address, "POST", CHAT, JSON, chat()).field("x-evenkeel-cache"), source)
         del self.config["pools"][0]["cache"]
         self.reload()
         self.assertIsNone(exchange(daemon.address, "POST", CHAT, JSON, chat()).field("x-evenkeel-cache"))
