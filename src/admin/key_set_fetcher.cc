@@ -246,7 +246,7 @@ class KeySetFetcher::Impl : public std::enable_shared_from_this<KeySetFetcher::I
     ++source.failed;
     source.last_try = now;
     source.next = now + source.pause;
-    source.pause = std::min(2 * source.pause, std::min(max_pause, source.refresh));
+    source.pause = std::min({2 * source.pause, max_pause, source.refresh});
   }
 
   /// Looks the name up each time: the server may have moved.

@@ -78,7 +78,7 @@ Task<Result<Response>> RewriteFilter::handle(Request& request, Handler& next) {
   if (auto obstacle = change(request, edits)) return Result<Response>(std::move(*obstacle));
   add_usage(info, edits);
   if (edits.empty()) return next.handle(request);
-  std::ranges::stable_sort(edits, {}, [](const BodyEdit& edit) { return edit.replaced.begin; });
+  std::ranges::sort(edits, {}, [](const BodyEdit& edit) { return edit.replaced.begin; });
   return rewrite(request, std::move(edits), max_tokens, next);
 }
 

@@ -108,7 +108,11 @@ Task<Result<Response>> AnswerReuse::fetch(Request& request, Use use) {
 Task<Result<Response>> AnswerReuse::generate(Request& request, Use use) {
   const std::uint64_t age = use.keeps ? cache_->age() : 0;
   auto response = co_await next_.handle(request);
-  if (!response || !use.keeps || memory_is_scarce()) co_return response;
+  if (!response || !use.keeps) co_return response;
+  if (memory_is_scarce()) {
+    cache_->clear();  // requests need the memory more
+    co_return response;
+  }
   const auto lifetime = lifetime_of(*response, *pool_.cache);
   if (!lifetime) co_return response;
   const KeepingBody::Options options{.key = use.key, .lifetime = *lifetime, .cache_age = age};

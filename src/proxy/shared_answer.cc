@@ -77,7 +77,11 @@ void copy_request(const Request& from, Request& to, std::string body) {
   to.info.timings.started = from.info.timings.started;
   to.info.timings.head_received = from.info.timings.head_received;
   to.info.plan = from.info.plan;
-  if (from.info.trace != nullptr) to.info.trace = std::make_unique<RequestTrace>(*from.info.trace);
+  if (from.info.trace != nullptr) {
+    to.info.trace = std::make_unique<RequestTrace>(*from.info.trace);
+    kept.remove(FieldId::traceparent);
+    kept.add("traceparent", to.info.trace->traceparent(), FieldId::traceparent);
+  }
   auto inference = std::make_unique<InferenceInfo>();
   inference->request = from.info.inference->request;
   inference->places = from.info.inference->places;

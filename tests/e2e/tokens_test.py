@@ -283,10 +283,13 @@ class Fetched(TokenCase):
         daemon = self.fetching(ca=Authority(self.folder()).cert)
         self.assertEqual(self.ask(self.token()).status, 401)
         daemon.wait_line("keys cannot be fetched from https://.*certificate verify failed")
+        self.config["auth"]["jwt"][0]["ca"] = self.authority.cert
+        self.reload()
+        self.eventually(lambda: self.ask(self.token()).status == 200, "the keys")
         self.config["auth"]["jwt"][0]["jwks"] = f"https://{refusing_address()}/keys.json"
         self.reload()
         self.assertEqual(self.ask(self.token()).status, 401)
-        self.config["auth"]["jwt"][0].update(jwks=f"https://{self.issuer.address}/keys.json", ca=self.authority.cert)
+        self.config["auth"]["jwt"][0]["jwks"] = f"https://{self.issuer.address}/keys.json"
         self.reload()
         self.assertEqual(self.ask(self.token()).status, 200)
         self.assertEqual(self.issuer.exchanges[-1].target, "/keys.json")

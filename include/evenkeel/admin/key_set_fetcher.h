@@ -23,10 +23,10 @@ namespace evenkeel {
 /// Thread: one, but for `statuses`.
 class KeySetFetcher {
  public:
-  /// Is told, on a thread of the fetcher, one at a time, of each set that differs from the one
+  /// Receives, on a thread of the fetcher, one at a time, each set that differs from the one
   /// before; null: the first try has failed.
   using Sink = std::function<void(const std::string& url, std::shared_ptr<const JwkSet> keys)>;
-  /// The least time between two fetches of a set.
+  /// The least time from a fetch of a set to one for a key that it lacks.
   static constexpr Duration min_interval = std::chrono::seconds(30);
 
   /// `version`: of the daemon, for the servers.

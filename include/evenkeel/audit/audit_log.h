@@ -29,7 +29,7 @@ inline constexpr std::size_t audit_refusals = 3;
 /// What causes a record: those of clients, which may be many, leave half of the memory to others.
 enum class AuditCause : std::uint8_t { operators, clients };
 
-/// Queues records, and a thread that writes them, each continuing the chain of those before
+/// A queue of records and the thread that writes them, each continuing the chain of those before
 /// (audit_record.h). Records that cannot be written wait in memory, in order; when that is full,
 /// further ones are lost and counted, and a record says how many. What fails is reported in the
 /// daemon's log once, until it works again.

@@ -16,7 +16,7 @@ namespace evenkeel {
 
 class UsageRecorder;
 
-/// Is told what becomes of clients' credentials, for the audit log. Thread: the worker's.
+/// Receives what becomes of clients' credentials, for the audit log. Thread: the worker's.
 class CredentialObserver {
  public:
   virtual ~CredentialObserver() = default;
