@@ -107,7 +107,7 @@ Result<Chunk> KeepingBody::copy(Result<Chunk> chunk) {
   return chunk;
 }
 
-/// A body may end before its answer does, and a server fail within one of status 200.
+/// True if the answer is whole: a body may end early, and a server fail within one of status 200.
 bool KeepingBody::is_whole() const {
   const bool may_be = !info_.outcome.fault && has_ended(*info_.inference);
   return may_be && (format_ != ResponseFormat::json || is_whole_document(answer_->body));

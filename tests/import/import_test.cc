@@ -204,9 +204,9 @@ TEST(ImportNginx, AnswersInPlaceOfWhatItLeavesOut) {
       location /v1 { proxy_pass http://a; location /v1/private/ { allow 10.0.0.0/8; deny all;
                                                                   proxy_pass http://c; } }
     })");
-  EXPECT_THAT(routes(plain),
-              ElementsAre("/v1/private/** = 403", "/metrics/** = 403", "/embed/** = 501",
-                          "/.git/** = 403", "/old/** -> 301 https://b.com/?", "/v1/** > a", " > a"));
+  EXPECT_THAT(routes(plain), ElementsAre("/v1/private/** = 403", "/metrics/** = 403",
+                                         "/embed/** = 501", "/.git/** = 403",
+                                         "/old/** -> 301 https://b.com/?", "/v1/** > a", " > a"));
 }
 
 TEST(ImportNginx, ClosesWhatAccessRulesProtect) {
