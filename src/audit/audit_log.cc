@@ -140,12 +140,13 @@ void AuditLog::run() {
       wake_.wait_until(lock, next, is_due);
     }
     const Instant now = Clock::now();
-    if (now >= refill_at_ || stopping_) refill();
-    if (now >= retry_at || stopping_) {
+    const bool stops = stopping_;  // what came before is to be written, and counted
+    if (now >= refill_at_ || stops) refill();
+    if (now >= retry_at || stops) {
       const bool all_written = write_queued(lock);
       retry_at = all_written ? Instant{} : Clock::now() + retry_interval;
     }
-    if (!stopping_) continue;
+    if (!stops) continue;
     if (give_up_at == never) give_up_at = Clock::now() + close_deadline;
     if (queued_.empty() || Clock::now() >= give_up_at) break;
     lock.unlock();
