@@ -46,18 +46,20 @@ class Changes(Driven):
         held = []
 
         def hold(ask):
-            held.append(ask)
             ask.begin_chunks()
             ask.chunk(b"begun")
+            held.append(ask)
 
         first.script = hold
         daemon = self.start_daemon(first, second, pool={"picker": "round-robin"})
         with Stream.connect(daemon.address) as stream:
-            while not held:
+            stream.ask()
+            head = stream.read_head()
+            while not head.chunked():
+                stream.read_body(head)
                 stream.ask()
                 head = stream.read_head()
-                if not head.chunked():
-                    stream.read_body(head)
+            self.eventually(lambda: held)
             status, answer = self.post(daemon, f"/api/v1/backends/{first.address}/drain")
             self.assertEqual((status, answer["id"], answer["state"], answer["in_flight"]),
                              (200, first.address, "draining", 1))
