@@ -184,9 +184,7 @@ void JsonRequest::find_member(std::string_view key) {
   has_members_ = true;
   member_.reset();
   if (members_ == nullptr) return;
-  auto found = std::ranges::find(*members_, key);
-  // Ollama's server of OpenAI's API is written in Go, too.
-  if (found == members_->end()) found = std::ranges::find(*members_, go_field_name(key));
+  const auto found = std::ranges::find(*members_, key);
   if (found != members_->end()) member_ = static_cast<std::uint32_t>(found - members_->begin());
 }
 
