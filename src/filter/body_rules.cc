@@ -85,8 +85,8 @@ BodyChanges::BodyChanges(const InferenceInfo& info, const std::vector<std::strin
   std::uint32_t largest = 0;
   bool is_known = true;
   for (const MemberPlace& place : info.places.members) {
-    if (!is_limit(place.name)) continue;
-    if (place.name != n_predict) ++limits_given_;
+    if (!is_limit(place.name) || !counts(place)) continue;
+    ++limits_given_;
     is_known = is_known && place.number > 0;
     largest = std::max(largest, place.number);
   }
@@ -108,11 +108,14 @@ void BodyChanges::apply(const BodyRules& rules) {
 }
 
 void BodyChanges::limit_tokens(std::uint32_t max) {
-  if (!limit_ || *limit_ > max) set_limit(max);
+  if (!limit_ || *limit_ > max) return set_limit(max);
+  const bool exceeded = std::ranges::any_of(
+      info_.places.members, [&](const MemberPlace& each) { return exceeds(each, max); });
+  if (exceeded) others_limit_ = std::min(others_limit_.value_or(max), max);
 }
 
 void BodyChanges::set_limit(std::uint32_t value) {
-  limit_ = value;
+  limit_ = others_limit_ = value;
   limit_changed_ = true;
 }
 
@@ -125,9 +128,21 @@ bool BodyChanges::is_limit(std::uint32_t name) const {
          (newest == "max_completion_tokens" && members_[name] == "max_tokens");
 }
 
+/// True if every server of the API takes the member for what its name says.
+bool BodyChanges::counts(const MemberPlace& place) {
+  return place.is_exact && place.name != n_predict;
+}
+
+/// True for a limit that only some servers take, and that is too high.
+bool BodyChanges::exceeds(const MemberPlace& place, std::uint32_t max) const {
+  return is_limit(place.name) && !counts(place) && (place.number == 0 || place.number > max);
+}
+
 bool BodyChanges::has_member(std::uint32_t name) const {
-  return std::ranges::find(info_.places.members, name, &MemberPlace::name) !=
-             info_.places.members.end() ||
+  const auto is_given = [name](const MemberPlace& each) {
+    return each.name == name && each.is_exact;
+  };
+  return std::ranges::any_of(info_.places.members, is_given) ||
          std::ranges::find(values_, name, &BodyRules::Value::name) != values_.end();
 }
 
@@ -142,25 +157,30 @@ void BodyChanges::set(std::uint32_t name, std::string_view json) {
 
 void BodyChanges::add_to(std::vector<BodyEdit>& edits) const {
   std::string added;
-  const auto put = [&](const auto& is_meant, std::string_view name, std::string_view json) {
-    bool is_there = false;
-    for (const MemberPlace& place : info_.places.members) {
-      if (!is_meant(place.name)) continue;
-      const bool is_other = place.name == n_predict;
-      is_there = is_there || !is_other;
-      if (is_other && place.number > 0 && place.number <= limit_.value_or(0)) continue;
-      edits.push_back({.replaced = place.value, .by = std::string(json)});
-    }
-    if (!is_there) added.append(json_string(name)).append(":").append(json).append(",");
+  const auto add = [&added](std::string_view name, std::string_view json) {
+    added.append(json_string(name)).append(":").append(json).append(",");
   };
   for (const BodyRules::Value& each : values_) {
-    put([&](std::uint32_t name) { return name == each.name; }, members_[each.name], each.json);
+    bool is_there = false;
+    for (const MemberPlace& place : info_.places.members) {
+      if (place.name != each.name) continue;
+      is_there = is_there || place.is_exact;
+      edits.push_back({.replaced = place.value, .by = std::string(each.json)});
+    }
+    if (!is_there) add(members_[each.name], each.json);
   }
-  if (limit_changed_) {
+  for (const MemberPlace& place : info_.places.members) {
+    if (others_limit_ && exceeds(place, *others_limit_)) {
+      edits.push_back({.replaced = place.value, .by = std::to_string(*others_limit_)});
+    } else if (limit_changed_ && is_limit(place.name) && counts(place)) {
+      edits.push_back({.replaced = place.value, .by = std::to_string(*limit_)});
+    }
+  }
+  if (limit_changed_ && limits_given_ == 0) {
     std::string_view name = info_.places.max_tokens_name;
     // Of the two names that a chat may have, all servers but a few models of OpenAI's take this.
     if (name == "max_completion_tokens") name = limit_name_ == name ? limit_name_ : "max_tokens";
-    put([this](std::uint32_t each) { return is_limit(each); }, name, std::to_string(*limit_));
+    add(name, std::to_string(*limit_));
   }
   if (added.empty() || !info_.places.object_begin) return;
   const std::uint64_t begin = *info_.places.object_begin;

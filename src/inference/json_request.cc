@@ -184,7 +184,9 @@ void JsonRequest::find_member(std::string_view key) {
   has_members_ = true;
   member_.reset();
   if (members_ == nullptr) return;
-  const auto found = std::ranges::find(*members_, key);
+  auto found = std::ranges::find(*members_, key);
+  member_is_exact_ = found != members_->end();
+  if (!member_is_exact_) found = std::ranges::find(*members_, go_field_name(key));
   if (found != members_->end()) member_ = static_cast<std::uint32_t>(found - members_->begin());
 }
 
@@ -209,8 +211,10 @@ void JsonRequest::place_member(Token token) {
       member_begin_ = scanner_.value_begin();
       if (token == Token::number) number = whole_number(scanner_.number());
   }
-  member_places_.push_back(
-      {.name = *member_, .number = number, .value = {member_begin_, scanner_.offset()}});
+  member_places_.push_back({.name = *member_,
+                            .number = number,
+                            .value = {member_begin_, scanner_.offset()},
+                            .is_exact = member_is_exact_});
   member_.reset();
 }
 

@@ -96,6 +96,7 @@ class JsonRequest final : public RequestReader {
   bool has_members_ = false;
   const std::vector<std::string>* members_;  // that are looked for; null: none
   std::optional<std::uint32_t> member_;      // whose value is read
+  bool member_is_exact_ = true;
   std::uint64_t member_begin_ = 0;
   std::vector<MemberPlace> member_places_;
   Error error_;

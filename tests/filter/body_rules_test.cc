@@ -81,6 +81,12 @@ TEST(BodyRules, ReplaceEachValueOfAMemberWhateverItIs) {
   }
 }
 
+TEST(BodyRules, ChangeNamesInOtherLettersToo) {
+  const BodyConfig rules{.defaults = {{"seed", "1"}}, .set = {{"top_k", "3"}}};
+  EXPECT_EQ(Changed(R"({"Top_K":9,"SEED":2})", {rules}).text(),
+            R"({"seed":1,"top_k":3,"Top_K":3,"SEED":1})");
+}
+
 TEST(BodyRules, TakeTheNamesOfTheMostTokensForOne) {
   const BodyConfig rules{.defaults = {{"max_tokens", "100"}}};
   for (const std::string name : {"max_tokens", "max_completion_tokens"}) {
@@ -113,8 +119,11 @@ TEST(BodyRules, LowerTheMostTokens) {
   EXPECT_EQ(Changed(R"({"n_predict":99})", {rules}).text(), R"({"max_tokens":50,"n_predict":50})");
   EXPECT_EQ(Changed(R"({"n_predict":7})", {rules}).text(), R"({"max_tokens":50,"n_predict":7})");
   EXPECT_EQ(Changed(R"({"max_tokens":9,"n_predict":-1})", {rules}).text(),
-            R"({"max_tokens":50,"n_predict":50})");
+            R"({"max_tokens":9,"n_predict":50})");
+  // Servers in Go take names in other letters.
   EXPECT_EQ(Changed(R"({"MAX_TOKENS":5})", {rules}).text(), R"({"max_tokens":50,"MAX_TOKENS":5})");
+  EXPECT_EQ(Changed(R"({"max_tokens":5,"Max_to\u212aens":99})", {rules}).text(),
+            R"({"max_tokens":5,"Max_to\u212aens":50})");
   EXPECT_EQ(Changed(R"({"max_tokens":5})", {rules}, 0, "max_output_tokens").text(),
             R"({"max_output_tokens":50,"max_tokens":5})");
 }

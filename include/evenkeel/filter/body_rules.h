@@ -77,7 +77,7 @@ class BodyChanges {
   void limit_tokens(std::uint32_t max);
 
   /// True if the body stays as it is.
-  bool empty() const { return values_.empty() && !limit_changed_; }
+  bool empty() const { return values_.empty() && !limit_changed_ && !others_limit_; }
   /// The most tokens that the changed body asks for; nothing: it does not say, or not as a number.
   std::optional<std::uint32_t> max_tokens() const { return limit_; }
   /// Adds the edits that make the changes, in no order. REQUIRES: the body is JSON, all of which
@@ -85,8 +85,10 @@ class BodyChanges {
   void add_to(std::vector<BodyEdit>& edits) const;
 
  private:
+  static bool counts(const MemberPlace& place);
   bool has_member(std::uint32_t name) const;
   bool is_limit(std::uint32_t name) const;
+  bool exceeds(const MemberPlace& place, std::uint32_t max) const;
   void set(std::uint32_t name, std::string_view json);
   void set_limit(std::uint32_t value);
 
@@ -96,7 +98,8 @@ class BodyChanges {
   std::size_t limits_given_ = 0;          // by the client
   bool limit_changed_ = false;
   std::optional<std::uint32_t> limit_;
-  std::string_view limit_name_;  // in the file; empty: it says nothing of the name
+  std::optional<std::uint32_t> others_limit_;  // of members that only some servers take
+  std::string_view limit_name_;                // in the file; empty: it says nothing of the name
 };
 
 }  // namespace evenkeel

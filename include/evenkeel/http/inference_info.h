@@ -110,6 +110,7 @@ struct MemberPlace {
   std::uint32_t name = 0;    ///< its position among the names that are looked for
   std::uint32_t number = 0;  ///< the value, if it is a whole number; 0: it is another one
   BodyRange value;
+  bool is_exact = true;  ///< false: its name is in other letters, which servers in Go take for it
 };
 
 /// Where a JSON body can be changed. Of other bodies: nowhere.
