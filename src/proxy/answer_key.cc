@@ -1,7 +1,7 @@
 #include "proxy/answer_key.h"
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 
 #include "evenkeel/base/decimal.h"
 #include "evenkeel/base/path.h"
@@ -60,16 +60,25 @@ void each_cache_directive(const Fields& fields, const Visit& visit) {
   }
 }
 
-/// The seconds of a directive such as `max-age=60`.
+constexpr std::uint32_t max_seconds = std::numeric_limits<std::int32_t>::max();
+
+/// RFC 9111, 1.2.2: more than fits is the most that does. Nothing: it is no number of seconds.
+std::optional<std::uint32_t> delta_seconds(std::string_view text) {
+  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) return std::nullopt;
+  return std::min(max_seconds, parse_number<std::uint32_t>(text).value_or(max_seconds));
+}
+
+/// The seconds of a directive such as `max-age=60`, which some write as `max-age="60"`. Values that
+/// are no number are 0 (RFC 9111, 4.2.1).
 std::optional<std::uint32_t> seconds_of_directive(const Fields& fields, std::string_view name) {
   std::optional<std::uint32_t> seconds;
   each_cache_directive(fields, [&](std::string_view directive) {
-    const std::size_t sign = directive.find('=');
-    if (sign == directive.npos || !equals_ignore_case(directive.substr(0, sign), name)) return;
-    const std::string_view digits = directive.substr(sign + 1);
-    std::uint32_t value = 0;
-    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (read.ec == std::errc()) seconds = value;
+    const std::size_t sign = std::min(directive.find('='), directive.size());
+    if (!equals_ignore_case(directive.substr(0, sign), name)) return;
+    std::string_view value = directive.substr(std::min(sign + 1, directive.size()));
+    const bool is_quoted = value.size() > 1 && value.front() == '"' && value.back() == '"';
+    if (is_quoted) value = value.substr(1, value.size() - 2);
+    seconds = std::min(seconds.value_or(max_seconds), delta_seconds(value).value_or(0));
   });
   return seconds;
 }
@@ -306,8 +315,7 @@ std::optional<Lifetime> lifetime_of(const Response& response, const CacheConfig&
   const auto seconds = shared ? shared : seconds_of_directive(fields, "max-age");
   const bool ends_on_time = shared || has_cache_directive(fields, "must-revalidate") ||
                             has_cache_directive(fields, "proxy-revalidate");
-  const std::chrono::seconds age(
-      parse_number<std::uint32_t>(fields.value("age").value_or("")).value_or(0));
+  const std::chrono::seconds age(delta_seconds(fields.value("age").value_or("")).value_or(0));
   Lifetime lifetime{.fresh = cache.ttl,
                     .stale = ends_on_time ? Duration{} : Duration(cache.stale_if_error),
                     .age = age};

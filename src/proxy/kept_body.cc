@@ -61,6 +61,19 @@ bool is_whole_document(std::string_view json) {
   return document && (*document)["error"].is_null() && (*document)["object"].text() != "error";
 }
 
+/// True if a stream of OpenAI's or Anthropic's events has its last one, and none reports an error.
+bool are_whole_events(std::string_view events) {
+  InferenceResponse response;
+  const auto reader = ResponseReader::create(ResponseFormat::events, response, {.errors = true});
+  reader->read(events, {});
+  reader->finish({});
+  if (reader->found_error()) return false;
+  events = events.substr(0, events.find_last_not_of("\r\n") + 1);
+  const std::string_view last = events.substr(events.find_last_of("\r\n") + 1);
+  return last.starts_with("data:") &&
+         (last.ends_with("[DONE]") || last.find(R"("message_stop")") != last.npos);
+}
+
 }  // namespace
 
 KeepingBody::KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache, const Options& options,
@@ -110,7 +123,10 @@ Result<Chunk> KeepingBody::copy(Result<Chunk> chunk) {
 /// True if the answer is whole: a body may end early, and a server fail within one of status 200.
 bool KeepingBody::is_whole() const {
   const bool may_be = !info_.outcome.fault && has_ended(*info_.inference);
-  return may_be && (format_ != ResponseFormat::json || is_whole_document(answer_->body));
+  if (!may_be || format_ == ResponseFormat::json) return may_be && is_whole_document(answer_->body);
+  const bool has_last_event =
+      format_ == ResponseFormat::events && !info_.inference->places.max_tokens_name.empty();
+  return !has_last_event || are_whole_events(answer_->body);
 }
 
 void KeepingBody::end() {

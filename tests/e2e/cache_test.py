@@ -236,6 +236,19 @@ class Kept(Cached):
         self.assertEqual(again.field("content-type"), "text/event-stream")
         self.assertEqual(told.begun, 1)
 
+    def test_streams_without_their_last_event_or_with_an_error_are_not_kept(self):
+        stop = event("one", '"stop"')
+        for number, events in enumerate((stop, stop + b'data: {"error": {"message": "x", "code": 500}}\n\ndata: [DONE]\n\n')):
+            def script(request, events=events):
+                request.begin_chunks([("content-type", "text/event-stream")])
+                request.chunk(events)
+                request.end_chunks()
+
+            daemon = self.cached(self.backend(script))
+            for _ in range(2):
+                got = exchange(daemon.address, "POST", CHAT, JSON, chat(stream=True))
+                self.assertEqual(got.field("x-evenkeel-cache"), "miss", number)
+
     def test_streams_that_break_are_not_kept(self):
         def script(request):
             request.begin_chunks([("content-type", "text/event-stream")])

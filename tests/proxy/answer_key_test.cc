@@ -250,7 +250,9 @@ TEST(LifetimeOfAnAnswer, IsTheTtlUnlessItSaysLess) {
   EXPECT_EQ(lifetime_with("cache-control", "public, max-age=60"), 60s);
   EXPECT_EQ(lifetime_with("cache-control", "max-age=60, s-maxage=30"), 30s);
   EXPECT_EQ(lifetime_with("cache-control", "max-age=86400"), 1h);
-  EXPECT_EQ(lifetime_with("cache-control", "max-age=later"), 1h);
+  EXPECT_EQ(lifetime_with("cache-control", "max-age=\"60\""), 60s);
+  EXPECT_EQ(lifetime_with("cache-control", "max-age=99999999999"), 1h);
+  EXPECT_EQ(lifetime_with("cache-control", "max-age=60, max-age=20"), 20s);
   EXPECT_EQ(lifetime_with("vary", "Accept-Encoding, origin"), 1h);
 }
 
@@ -260,6 +262,7 @@ TEST(LifetimeOfAnAnswer, IsShorterByItsAge) {
   EXPECT_EQ(lifetime->fresh, 10s);
   EXPECT_EQ(lifetime->age, 50s);
   EXPECT_FALSE(whole_lifetime_with({{"cache-control", "max-age=60"}, {"age", "60"}}));
+  EXPECT_FALSE(whole_lifetime_with({{"cache-control", "max-age=60"}, {"age", "99999999999"}}));
 }
 
 TEST(LifetimeOfAnAnswer, IsNotExtendedWhereItMustBeAskedFor) {
@@ -270,7 +273,9 @@ TEST(LifetimeOfAnAnswer, IsNotExtendedWhereItMustBeAskedFor) {
 
 TEST(LifetimeOfAnAnswer, IsNothingForOneThatMayNotBeKept) {
   EXPECT_EQ(lifetime_with("content-type", "application/json", 201), std::nullopt);
-  for (const char* const value : {"no-store", "Private", "private=\"x\"", "max-age=0", "no-cache"})
+  for (const char* const value :
+       {"no-store", "Private", "private=\"x\"", "max-age=0", "max-age=\"0\"", "max-age=-1",
+        "max-age=later", "max-age", "no-cache"})
     EXPECT_EQ(lifetime_with("cache-control", value), std::nullopt) << value;
   EXPECT_EQ(lifetime_with("set-cookie", "a=b"), std::nullopt);
   EXPECT_EQ(lifetime_with("vary", "user-agent"), std::nullopt);
