@@ -43,6 +43,11 @@ int lock(int fd) {
   return EWOULDBLOCK;
 }
 
+bool is_regular(int fd) {
+  struct stat status{};
+  return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 bool is_at(const std::string& path, int fd) {
   struct stat open{};
   struct stat present{};
@@ -117,7 +122,7 @@ Result<AuditFile> AuditFile::open(std::string path, std::string key) {
     return Error{.fault = Fault::internal,
                  .detail = "cannot open audit log " + path + ": " + std::strerror(errno)};
   }
-  if (!S_ISREG(status.st_mode)) {
+  if (!is_regular(fd.get())) {
     return Error{.fault = Fault::internal,
                  .detail = "cannot open audit log " + path + ": it is not a regular file"};
   }
@@ -165,6 +170,7 @@ int AuditFile::lock_last() {
     if (is_at(path_, fd_.get())) return 0;
     OwnedFd next = open_file(path_);
     if (next.get() < 0) return errno;
+    if (!is_regular(next.get())) return EMEDIUMTYPE;
     sync();
     former = std::exchange(fd_, std::move(next));
     known_size_ = -1;

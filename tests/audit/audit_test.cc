@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -264,6 +265,20 @@ TEST_F(Audit, FileThatWasMovedIsContinued) {
   EXPECT_EQ(lines_of(path_).size(), 3u);
   EXPECT_THAT(verify().notes, ::testing::ElementsAre(HasSubstr("begins with record 4")));
   EXPECT_THAT(verify_audit_files({path_, moved}, "").problem, HasSubstr(".1:1: record 1 follows"));
+}
+
+TEST_F(Audit, NothingButAFileTakesThePlaceOfAMovedOne) {
+  AuditFile file = open();
+  append(file, 2);
+  const std::string moved = path_ + ".1";
+  std::filesystem::rename(path_, moved);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+
+  EXPECT_EQ(file.append(R"("event":"x")"), EMEDIUMTYPE);
+
+  std::filesystem::remove(path_);
+  append(file);
+  EXPECT_EQ(verify_audit_files({moved, path_}, "").records, 3u);
 }
 
 TEST_F(Audit, FileThatWasMovedWhileNoProcessRanIsContinued) {
