@@ -43,7 +43,7 @@ class AnswerReuse final : public Handler, private SharedAnswer::Owner {
   };
 
   const BodyConfig& rules_of_route(const Request& request) const;
-  bool memory_is_scarce() const;
+  bool memory_is_scarce() const override;
   Response serve_kept(Request& request, KeptAnswerPtr answer, AnswerSource source) const;
   Task<Result<Response>> fetch(Request& request, Use use);
   Task<Result<Response>> generate(Request& request, Use use);

@@ -93,11 +93,7 @@ void copy_request(const Request& from, Request& to, std::string body) {
 
 SharedAnswer::SharedAnswer(Loop& loop, Owner& owner, const AnswerKey& key, const Request& from,
                            std::string body)
-    : loop_(loop),
-      owner_(&owner),
-      key_(key),
-      priority_(from.info.identity.priority),
-      demand_(loop) {
+    : loop_(loop), owner_(owner), key_(key), priority_(from.info.identity.priority), demand_(loop) {
   copy_request(from, request_, std::move(body));
 }
 
@@ -148,9 +144,10 @@ void SharedAnswer::take_head(Response& response) {
 
 void SharedAnswer::append(std::string_view bytes) {
   bytes_.append(bytes);
-  if (bytes_.end() <= max_held_bytes) return;
+  const std::uint64_t max = owner_.memory_is_scarce() ? scarce_held_bytes : max_held_bytes;
+  if (bytes_.end() - bytes_.begin() <= max) return;
   close();
-  bytes_.keep_last(max_held_bytes);
+  bytes_.keep_last(max);
 }
 
 /// Wakes the readers in the loop's next step: they may leave, and the last one drops the answer,
@@ -164,7 +161,7 @@ void SharedAnswer::announce() {
 }
 
 void SharedAnswer::close() {
-  if (owner_ != nullptr) std::exchange(owner_, nullptr)->on_closed(*this);
+  if (!std::exchange(closed_, true)) owner_.on_closed(*this);
 }
 
 void SharedAnswer::end() {

@@ -56,12 +56,16 @@ class SharedAnswer : public std::enable_shared_from_this<SharedAnswer> {
   /// How much is held: the start of an answer that is longer is dropped, and no request joins it
   /// from then on.
   static constexpr std::uint64_t max_held_bytes = 8UL * 1024 * 1024;
+  /// The same while memory is scarce.
+  static constexpr std::uint64_t scarce_held_bytes = 64UL * 1024;
 
   class Reader;
-  /// Is told once that no request may join any more.
   class Owner {
    public:
     virtual ~Owner() = default;
+    /// True if requests need the memory more than what readers are behind with.
+    virtual bool memory_is_scarce() const = 0;
+    /// Is called once: no request may join any more.
     virtual void on_closed(SharedAnswer& answer) = 0;
   };
 
@@ -93,7 +97,8 @@ class SharedAnswer : public std::enable_shared_from_this<SharedAnswer> {
   void pay(RequestInfo& info) const;
 
   Loop& loop_;
-  Owner* owner_;  // null: closed
+  Owner& owner_;
+  bool closed_ = false;  // no request joins
   const AnswerKey key_;
   const Priority priority_;
   Request request_;

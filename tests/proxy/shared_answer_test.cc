@@ -139,6 +139,7 @@ class SharedAnswers : public testing::Test, private SharedAnswer::Owner {
       return --left == 0;
     });
   }
+  bool memory_is_scarce() const override { return scarce_; }
   void on_closed(SharedAnswer&) override { ++closed_; }
   void nothing() {}
 
@@ -149,6 +150,7 @@ class SharedAnswers : public testing::Test, private SharedAnswer::Owner {
   std::weak_ptr<SharedAnswer> shared_;
   std::deque<Client> clients_;
   int closed_ = 0;
+  bool scarce_ = false;
 };
 
 TEST_F(SharedAnswers, AreReadByAllWhoJoinHoweverLate) {
@@ -293,6 +295,25 @@ TEST_F(SharedAnswers, LeaveBehindAReaderThatIsTooSlow) {
   finish();
   EXPECT_TRUE(clients_[0].complete);
   EXPECT_EQ(clients_[0].got.size(), 10 * piece.size());
+  EXPECT_EQ(closed_, 1);
+  const auto chunk = reader.read().take();
+  ASSERT_FALSE(chunk);
+  EXPECT_EQ(chunk.error().fault, Fault::write_timeout);
+}
+
+TEST_F(SharedAnswers, LeaveBehindMoreReadersWhileMemoryIsScarce) {
+  begin();
+  Request slow = request();
+  SharedAnswer::Reader reader(shared_.lock(), slow.info, true);
+  settle();
+  const std::string piece(SharedAnswer::scarce_held_bytes, 'x');
+  for (int i = 0; i < 3; ++i) tell(piece);
+  settle();
+  EXPECT_EQ(closed_, 0);
+  scarce_ = true;
+  tell(piece);
+  finish();
+  EXPECT_TRUE(clients_[0].complete);
   EXPECT_EQ(closed_, 1);
   const auto chunk = reader.read().take();
   ASSERT_FALSE(chunk);
