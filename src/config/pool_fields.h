@@ -121,6 +121,10 @@ void each_retry_key(const auto& visit) {
             "Maximum time from the end of a request to the head of its response, for an attempt "
             "that may be retried after a timeout. 0: only `timeouts.first_byte`."},
         &T::attempt_timeout, DurationForm{0ms, 24h});
+  visit(Key{"within",
+            "How long after its first attempt began a request may be sent again: what took longer "
+            "to fail is the client's answer. 0: `timeouts.first_byte`."},
+        &T::within, DurationForm{0ms, 24h});
   visit(Key{"replay",
             "Largest request body that is kept in memory until the response begins, so that it can "
             "be sent again."},

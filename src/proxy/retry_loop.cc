@@ -47,9 +47,16 @@ void RetryLoop::keep_body() {
       request_.info.identity);
 }
 
+/// When the last attempt begins at the latest. REQUIRES: one was sent.
+Instant RetryLoop::last_begin() const {
+  const Duration first_byte = context_.pool.config().timeouts.first_byte;
+  const bool is_shorter = policy_.within > Duration{} && policy_.within < first_byte;
+  return first_sent_ + (is_shorter ? policy_.within : first_byte);
+}
+
 Instant RetryLoop::deadline() const {
   if (held_ == nullptr) return never;
-  const Instant last = sent_ > 0 ? first_sent_ + context_.pool.config().timeouts.first_byte : never;
+  const Instant last = sent_ > 0 ? last_begin() : never;
   return held_->result ? std::min(context_.loop.now() + max_retry_wait, last) : last;
 }
 
@@ -69,7 +76,7 @@ Task<void> RetryLoop::back_off(Rng& rng) {
   const auto wait =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double, Duration::period>(
           rng.unit() * static_cast<double>(range.count())));
-  const Duration left = first_sent_ + context_.pool.config().timeouts.first_byte - loop.now();
+  const Duration left = last_begin() - loop.now();
   co_await loop.sleep_for(std::clamp(wait, Duration{}, std::max(left, Duration{})));
   failed_at_ = loop.now();  // the wait belongs to the retry
 }
@@ -99,7 +106,7 @@ void RetryLoop::on_sent() {
 bool RetryLoop::may_retry(const Backend& backend) const {
   if (sent_ >= policy_.attempts || hint_.excluded.full()) return false;
   if (request_.body != nullptr && !request_.body->rewindable()) return false;
-  if (context_.loop.now() - first_sent_ >= context_.pool.config().timeouts.first_byte) return false;
+  if (context_.loop.now() >= last_begin()) return false;
   const auto& backends = context_.pool.backends();
   return std::any_of(backends.begin(), backends.end(), [&](const BackendPtr& each) {
     return each.get() != &backend && each->state().in_rotation() &&

@@ -73,6 +73,7 @@ class RetryLoop {
   };
 
   void keep_body();
+  Instant last_begin() const;
   bool rewind() const { return request_.body == nullptr || request_.body->rewind(); }
   bool may_retry(const Backend& backend) const;
   bool spend_budget();

@@ -28,6 +28,7 @@ RetryPolicy::RetryPolicy(const RetryRules& rules)
       backoff_base(rules.backoff.base),
       backoff_max(rules.backoff.max),
       attempt_timeout(rules.attempt_timeout),
+      within(rules.within),
       replay_bytes(rules.replay_bytes),
       idempotency_key(rules.idempotency_key) {
   for (const RetryOn cause : rules.on) causes_ |= 1U << static_cast<unsigned>(cause);

@@ -67,7 +67,7 @@ pools:
     limits: {max_in_flight: 9, queue: {size: 2, timeout: 3s}}
     timeouts: {connect: 1s, first_byte: 2s, idle: 3s, grpc_deadline: 4s}
     retry: {attempts: 3, budget: 12.5%, backoff: 1ms..2s, on: [5xx, reset], idempotency_key: true,
-            attempt_timeout: 4s, replay: 2MiB}
+            attempt_timeout: 4s, within: 1m, replay: 2MiB}
     keep_alive: {idle: 7s, max_idle: 1}
     affinity: {by: [agent-session, response-id, header:X-Chat, cookie:User, cookie, session_id, sequence_id],
                mode: soft, ttl: 5m, max_sessions: 7}

@@ -181,6 +181,13 @@ class Retry(case.Case):
 
     # ---- by opt-in ----
 
+    def test_only_what_fails_within_the_time_of_the_file_is_retried(self):
+        retry = {"on": ["5xx"], "within": "1s"}
+        daemon = self.pool(answering(500, after=1.2), answering(200), retry=retry)
+        self.expect(daemon, 500, [1, 0])
+        daemon = self.pool(answering(500), answering(200), retry={**retry, "within": "20s"})
+        self.expect(daemon, 200, [1, 1])
+
     def test_the_file_extends_retries_to_generations(self):
         for on, script in (("5xx", answering(500, after=0.2)), ("gateway-error", answering(504)),
                            ("overload", answering(429)), ("reset", resetting)):

@@ -171,6 +171,7 @@ struct RetryRules {
   std::vector<RetryOn> on;          // besides what is safe
   bool idempotency_key = false;     // requests with this field count as idempotent
   milliseconds attempt_timeout{0};  // for the response of one attempt; 0: only timeouts.first_byte
+  milliseconds within{0};           // after the first attempt began; 0: timeouts.first_byte
   std::uint64_t replay_bytes = 1024UL * 1024;  // of a body that are kept for a retry; 0: none
 
   bool operator==(const RetryRules&) const = default;

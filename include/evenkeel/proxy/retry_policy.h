@@ -35,6 +35,7 @@ struct RetryPolicy {
   Duration backoff_base;
   Duration backoff_max;
   Duration attempt_timeout;  ///< 0: none
+  Duration within;           ///< after the first attempt began; 0: timeouts.first_byte
   std::uint64_t replay_bytes;
   bool idempotency_key;
 
