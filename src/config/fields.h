@@ -635,6 +635,12 @@ void each_key(Of<TokenIssuerConfig>, const auto& visit) {
             "The claim that names the tenant, or lists several of which the first one in the file "
             "counts; a dot leads into an object, as in `realm_access.team`."},
         &T::tenant_claim, TextForm{"a claim", check_not_empty});
+  visit(Key{"tenants",
+            "The tenants that its tokens may name: one that names others only is refused, as one "
+            "that names none.",
+            "all"},
+        &T::tenants,
+        TextOrListForm{{TextForm{"a tenant", check_not_empty}, "a list of tenants", false}});
   visit(Key{"models_claim",
             "The claim that says which models its holder may use: a list of names and globs, or "
             "words with blanks between them. Tokens without it may use what their tenant may.",

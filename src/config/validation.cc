@@ -71,8 +71,10 @@ void check_tenants(const Config& config, ParseContext& context) {
     }
     for (const auto& [place, key] : items_of(path + ".keys_sha256", tenant.keys_sha256))
       keys.push_back({place, key});
-    const bool has_key_file = config.auth && !config.auth->keys.file.empty();
-    if (tenant.keys_sha256.empty() && !named_by_proxies && !has_key_file) {
+    const bool is_named_elsewhere =
+        named_by_proxies ||
+        (config.auth && (!config.auth->keys.file.empty() || !config.auth->jwt.empty()));
+    if (tenant.keys_sha256.empty() && !is_named_elsewhere) {
       context.warn(path, "no request can be of this tenant",
                    "add its keys_sha256, or the tenant_header of a listener");
     }
@@ -91,12 +93,23 @@ void check_tenants(const Config& config, ParseContext& context) {
   }
 }
 
+void check_tenants_of_issuer(const std::string& path, const TokenIssuerConfig& issuer,
+                             const Config& config, ParseContext& context) {
+  for (const auto& [place, name] : items_of(path + ".tenants", issuer.tenants)) {
+    if (std::ranges::find(config.tenants, name, &TenantConfig::name) == config.tenants.end())
+      context.add(place, fmt::format("there is no tenant '{}'", name), "name one of `tenants`");
+  }
+}
+
 // Issuers are found by their names, and key sets by their URLs.
-void check_issuers(const std::vector<TokenIssuerConfig>& issuers, ParseContext& context) {
+void check_issuers(const Config& config, ParseContext& context) {
+  const std::vector<TokenIssuerConfig>& issuers = config.auth->jwt;
   std::vector<NamedItem> names;
   std::unordered_map<std::string_view, const TokenIssuerConfig*> first;  // by URL
   for (const auto& [path, issuer] : items_of("auth.jwt", issuers)) {
     names.push_back({path + ".issuer", issuer.issuer});
+    if (!context.report.has_problem("tenants"))
+      check_tenants_of_issuer(path, issuer, config, context);
     if (!issuer.fetches_keys()) continue;
     const TokenIssuerConfig& other = *first.emplace(issuer.jwks, &issuer).first->second;
     if (issuer.ca == other.ca && issuer.refresh == other.refresh) continue;
@@ -110,7 +123,7 @@ void check_issuers(const std::vector<TokenIssuerConfig>& issuers, ParseContext& 
 
 void check_auth(const Config& config, ParseContext& context) {
   if (config.auth) {
-    check_issuers(config.auth->jwt, context);
+    check_issuers(config, context);
     if (!config.tenants.empty() || context.report.has_problem("tenants")) return;
     context.add("auth", "no request could have a key: there are no tenants",
                 "add `tenants: [{name: NAME}]`");

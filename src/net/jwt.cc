@@ -98,6 +98,10 @@ bool read_claims(const JsonValue& payload, const JwtRules& rules, JwtClaims& cla
     auto tenants = texts_of(*tenant);
     if (!tenants) return false;
     claims.tenants = std::move(*tenants);
+    std::erase_if(claims.tenants, [&rules](const std::string& name) {
+      return !rules.tenants.empty() &&
+             std::ranges::find(rules.tenants, name) == rules.tenants.end();
+    });
   }
   const auto* const models =
       rules.models_claim.empty() ? nullptr : claim_at(payload, rules.models_claim);

@@ -43,6 +43,7 @@ Result<std::shared_ptr<const TokenIssuers>> TokenIssuers::read(
                    .type = config.type,
                    .leeway = std::chrono::ceil<std::chrono::seconds>(config.leeway),
                    .tenant_claim = config.tenant_claim,
+                   .tenants = config.tenants,
                    .models_claim = config.models_claim},
          .keys = std::move(keys),
          .url = config.fetches_keys() ? config.jwks : std::string(),

@@ -186,6 +186,16 @@ TEST(ConfigValidation, AuthNeedsATenant) {
   EXPECT_THAT(warnings_of(tenants("{name: acme}") + "auth: {keys: {file: keys.txt}}\n"), IsEmpty());
 }
 
+TEST(ConfigValidation, IssuersNameTenantsOfTheFile) {
+  const auto named = [](const std::string& name) {
+    return tenants("{name: acme}") +
+           "auth: {jwt: [{issuer: i, audience: a, jwks: k, tenants: " + name + "}]}\n";
+  };
+  EXPECT_THAT(warnings_of(named("acme")), IsEmpty());
+  EXPECT_THAT(problems_of(named("acne")),
+              ElementsAre(HasSubstr("auth.jwt[0].tenants[0]: there is no tenant 'acne'")));
+}
+
 TEST(ConfigValidation, WarnsOfTenantsAndHeadersThatHaveNoEffect) {
   const std::string trusting = "{name: x, trusted_proxies: [10.0.0.0/8], tenant_header: X-Tenant}";
   EXPECT_THAT(problems_of(tenants("{name: acme}", trusting)), IsEmpty());

@@ -121,6 +121,11 @@ class Tokens(TokenCase):
                           ask("qwen", models="tiny qwen"), ask("qwen")], [200, 403, 403, 200, 200])
         self.assertEqual(self.ask(self.token()).status, 401)  # its `typ` is JWT
 
+    def test_name_only_the_tenants_of_their_issuer(self):
+        self.guarded(tenants=["beta"])
+        self.assertEqual([self.ask(self.token(tenant=name)).status for name in ("beta", "acme", ["acme", "beta"])],
+                         [200, 401, 200])
+
     def test_count_as_one_key_for_each_subject(self):
         self.guarded()
         self.config["rate_limits"] = [{"by": "key", "requests": "1/day"}]

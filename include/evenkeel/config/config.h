@@ -662,8 +662,9 @@ struct TokenIssuerConfig {
   milliseconds refresh{300'000};      // how often what the URL has is fetched
   std::string type;                   // `typ` in the header, such as "at+jwt"; empty: any
   std::string tenant_claim = "tenant";
-  std::string models_claim;     // empty: tokens do not limit models
-  milliseconds leeway{30'000};  // by which the issuer's clock may differ
+  std::vector<std::string> tenants;  // that its tokens may name; empty: any
+  std::string models_claim;          // empty: tokens do not limit models
+  milliseconds leeway{30'000};       // by which the issuer's clock may differ
 
   bool fetches_keys() const { return jwks.starts_with("https://"); }
   bool operator==(const TokenIssuerConfig&) const = default;

@@ -24,6 +24,7 @@ struct JwtRules {
   /// Where claims are. A dot leads into an object, unless the name of a claim has it. Empty: they
   /// are not given back.
   std::string tenant_claim;
+  std::vector<std::string> tenants;  ///< the only ones that are given back; empty: all are
   std::string models_claim;
 };
 
