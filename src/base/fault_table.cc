@@ -83,7 +83,7 @@ constexpr std::array<FaultEntry, fault_count> entries = {{
      .side = "client",
      .meaning = "The route wants an API key, and the request has none, or none that counts.",
      .cause = "A client without a key, a key that was revoked or has expired, a key of another "
-              "server.",
+              "server, a client certificate that names no tenant.",
      .cure = "The message says whether a key was missing, unknown or expired; `evenkeel key list "
              "--file F` lists those that count, and `evenkeel key create` makes one "
              "([API keys](security.md#api-keys))."},

@@ -578,6 +578,14 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "it. Clients send the key as `authorization: Bearer KEY`, `x-api-key` or `api-key`.",
             "none"},
         &T::keys_sha256, ListForm<KeyHashForm>{KeyHashForm{}, "a list of hashes"});
+  visit(Key{"certificates",
+            "Names in its client certificates, on listeners with `tls.client_ca`: of the Subject "
+            "Alternative Name a URI, such as a SPIFFE ID, which may end in `/*`, or a DNS name. A "
+            "key or token in a request goes before its certificate.",
+            "none"},
+        &T::certificates,
+        TextOrListForm{{TextForm{"a name in a certificate", check_certificate_name},
+                        "a list of names in certificates", false}});
   visit(Key{"models",
             "Names of the models that it may use, in which `*` stands for any text: `llama-*`. "
             "Needs `auth`. Requests to other models get 403, and so do those that name none.",

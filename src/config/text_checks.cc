@@ -85,6 +85,33 @@ std::optional<ValidationError> check_sha256(std::string& value) {
   return std::nullopt;
 }
 
+std::optional<ValidationError> check_certificate_name(std::string& value) {
+  const auto fail = [&value](std::string_view why, std::string help) {
+    return ValidationError{fmt::format("'{}' is no name of certificates: {}", value, why),
+                           std::move(help)};
+  };
+  const bool is_visible = std::ranges::all_of(value, [](char c) { return c > ' ' && c < '\x7f'; });
+  if (value.empty() || !is_visible) {
+    return fail("it is empty, or has a space or what is not ASCII",
+                "write a name of DNS, or a URI such as spiffe://prod/ns/acme/sa/app");
+  }
+  const bool is_uri = value.find(':') != value.npos;
+  const bool ends_in_any = is_uri && value.ends_with("/*") && !value.ends_with("//*");
+  if (value.find('*') < value.size() - (ends_in_any ? 1 : 0)) {
+    return fail("'*' can only stand for the end of a URI's path",
+                "write it as in spiffe://prod/ns/acme/*, or list the names");
+  }
+  if (is_uri) return std::nullopt;
+  const bool is_host = std::ranges::all_of(
+      value, [](char c) { return is_letter_or_digit(c) || c == '.' || c == '-' || c == '_'; });
+  if (!is_host) {
+    return fail("it is no name of DNS, and no URI",
+                "take it from the Subject Alternative Name of the certificate");
+  }
+  value = lower_case(value);
+  return std::nullopt;
+}
+
 std::optional<ValidationError> check_model_name(std::string& value) {
   constexpr std::size_t longest = 256;
   if (value.empty()) return ValidationError{"is empty", {}};

@@ -61,22 +61,47 @@ void check_names(const Config& config, ParseContext& context) {
 
 // ---- tenants
 
+// A certificate is one tenant's.
+void check_certificates(const Config& config, ParseContext& context) {
+  const bool are_verified = std::ranges::any_of(config.listeners, [](const ListenerConfig& each) {
+    return each.tls && !each.tls->client_ca.empty();
+  });
+  std::unordered_map<std::string_view, const TenantConfig*> first;  // by the name
+  for (const auto& [path, tenant] : items_of("tenants", config.tenants)) {
+    for (const auto& [place, name] : items_of(path + ".certificates", tenant.certificates)) {
+      const TenantConfig& other = *first.emplace(name, &tenant).first->second;
+      if (&other == &tenant) continue;
+      context.add(place,
+                  fmt::format("certificates with '{}' are of tenant '{}' already, and not of '{}'",
+                              name, other.name, tenant.name),
+                  "let one of the two have the name");
+    }
+    if (tenant.certificates.empty() || are_verified) continue;
+    context.warn(path + ".certificates", "no listener verifies client certificates",
+                 "add `client_ca` to the `tls` of a listener");
+  }
+}
+
+// True if requests may be of tenants that have nothing in the file themselves.
+bool are_named_elsewhere(const Config& config) {
+  return (config.auth && (!config.auth->keys.file.empty() || !config.auth->jwt.empty())) ||
+         std::ranges::any_of(config.listeners, [](const ListenerConfig& each) {
+           return !each.tenant_header.empty();
+         });
+}
+
 void check_tenants(const Config& config, ParseContext& context) {
   std::vector<NamedItem> keys;
-  const bool named_by_proxies = std::ranges::any_of(
-      config.listeners, [](const ListenerConfig& each) { return !each.tenant_header.empty(); });
+  const bool named_elsewhere = are_named_elsewhere(config);
   for (const auto& [path, tenant] : items_of("tenants", config.tenants)) {
     if (tenant.name == "other") {
       context.add(path + ".name", "'other' are requests of no tenant, in the metrics");
     }
     for (const auto& [place, key] : items_of(path + ".keys_sha256", tenant.keys_sha256))
       keys.push_back({place, key});
-    const bool is_named_elsewhere =
-        named_by_proxies ||
-        (config.auth && (!config.auth->keys.file.empty() || !config.auth->jwt.empty()));
-    if (tenant.keys_sha256.empty() && !is_named_elsewhere) {
+    if (tenant.keys_sha256.empty() && tenant.certificates.empty() && !named_elsewhere) {
       context.warn(path, "no request can be of this tenant",
-                   "add its keys_sha256, or the tenant_header of a listener");
+                   "add its keys_sha256 or certificates, or the tenant_header of a listener");
     }
     if (!tenant.models.empty() && !config.auth) {
       context.add(path + ".models", "nothing keeps the tenant from other models without `auth`",
@@ -85,6 +110,7 @@ void check_tenants(const Config& config, ParseContext& context) {
   }
   check_unique(names_of("tenants", config.tenants), "tenant name", context);
   check_unique(keys, "key", context);
+  check_certificates(config, context);
   if (!config.tenants.empty() || context.report.has_problem("tenants")) return;
   for (const auto& [path, listener] : items_of("listeners", config.listeners)) {
     if (listener.tenant_header.empty()) continue;

@@ -22,6 +22,11 @@ Error unauthorized(CredentialState state) {
   switch (state) {
     case CredentialState::accepted:
     case CredentialState::missing: detail = "the request has no API key or token: "; break;
+    case CredentialState::unnamed:
+      detail =
+          "the request has no API key or token, and its client certificate is no tenant's or has "
+          "expired: ";
+      break;
     case CredentialState::unknown:
       detail = "the API key or token of the request is not known here: ";
       break;
@@ -110,7 +115,8 @@ std::optional<Error> AuthFilter::refusal_of(const Request& request) const {
   if (rule == AuthRule::off) return std::nullopt;
   const CredentialState state = rules_.credential_of(request);
   if (state == CredentialState::accepted) return std::nullopt;
-  if (rule == AuthRule::optional && state == CredentialState::missing) return std::nullopt;
+  const bool has_none = state == CredentialState::missing || state == CredentialState::unnamed;
+  if (rule == AuthRule::optional && has_none) return std::nullopt;
   return unauthorized(state);
 }
 

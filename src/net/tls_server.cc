@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/host.h"
 #include "evenkeel/net/sha256.h"
+#include "net/certificate_contents.h"
 #include "net/ticket_keys.h"
 #include "net/tls_files.h"
 #include "net/tls_state.h"
@@ -36,35 +37,6 @@ namespace {
 /// Less than 13 hours, at which the key of a ticket expires.
 constexpr auto session_lifetime = std::chrono::duration_cast<std::chrono::seconds>(
     TicketKeys::lifetime - TicketKeys::rotation_interval);
-
-/// The DNS names of a certificate, or its common name if the extension has none.
-std::vector<std::string> names_of(X509* certificate) {
-  std::vector<std::string> names;
-  auto* alternatives = static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
-  for (int i = 0; i < sk_GENERAL_NAME_num(alternatives); ++i) {
-    const GENERAL_NAME* name = sk_GENERAL_NAME_value(alternatives, i);
-    if (name->type != GEN_DNS) continue;
-    names.push_back(
-        normal_host({reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.dNSName)),
-                     static_cast<std::size_t>(ASN1_STRING_length(name->d.dNSName))}));
-  }
-  GENERAL_NAMES_free(alternatives);
-  ERR_clear_error();
-  if (!names.empty()) return names;
-  std::array<char, 256> common{};
-  if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, common.data(),
-                                common.size()) > 0) {
-    names.push_back(normal_host(common.data()));
-  }
-  return names;
-}
-
-std::chrono::sys_seconds expiry_of(const X509* certificate) {
-  std::tm parts{};
-  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &parts) != 1) return {};
-  return std::chrono::sys_seconds(std::chrono::seconds(timegm(&parts)));
-}
 
 /// The name in a server_name extension (RFC 6066); empty if it is malformed.
 std::string_view name_in(const unsigned char* bytes, std::size_t size) {
@@ -94,7 +66,7 @@ void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::st
       if (i == 0) problems.insert(problems.end(), found.begin(), found.end());
     }
     if (leaf != nullptr) {
-      const std::vector<std::string> names = names_of(leaf.get());
+      const std::vector<std::string> names = server_names_of(leaf.get());
       contexts.presented.push_back(
           {.name = names.empty() ? "" : names.front(), .expires = expiry_of(leaf.get())});
       for (const std::string& name : names) {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "evenkeel/base/out_of_memory.h"
+#include "net/certificate_contents.h"
 
 namespace evenkeel {
 namespace {
@@ -259,6 +260,7 @@ void TlsState::note_success() {
       info_.certificate_hash += digits[digest[i] & 15];
     }
   }
+  if (info_.verified) info_.certificate_names = client_names_of(certificate);
 }
 
 void TlsState::note_failure(int) {

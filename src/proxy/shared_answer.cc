@@ -68,7 +68,8 @@ void copy_request(const Request& from, Request& to, std::string body) {
   to.body = make_body(std::move(body));
   to.info.identity = from.info.identity;
   RequestIdentity& identity = to.info.identity;
-  identity.reserved_fields = nullptr;  // there are no trailers
+  identity.reserved_fields = nullptr;    // there are no trailers
+  identity.certificate_names = nullptr;  // its tenant is known
   for (std::string_view* const view :
        {&identity.listener, &identity.client, &identity.peer, &identity.request_id,
         &identity.protocol, &identity.certificate_subject, &identity.certificate_hash,

@@ -62,16 +62,20 @@ Tenants::Tenants(const Config& config, LabelUses& label_uses, std::shared_ptr<co
           [](const ListenerConfig& listener) { return !listener.tenant_header.empty(); })),
       issuers_(std::move(issuers)),
       seed_(random_seed()),
+      certificate_seed_(random_seed()),
       seen_keys_(max_seen_keys) {
   std::uint32_t number = 0;
   for (const TenantConfig& each : config.tenants) {
-    tenants_.emplace(each.name, RequestTenant{.name = each.name,
-                                              .number = ++number,
-                                              .index = label_uses.tenant(each.name),
-                                              .max_tokens = each.max_tokens,
-                                              .weight = each.weight,
-                                              .max_priority = each.priority,
-                                              .models = &each.models});
+    const auto added =
+        tenants_.emplace(each.name, RequestTenant{.name = each.name,
+                                                  .number = ++number,
+                                                  .index = label_uses.tenant(each.name),
+                                                  .max_tokens = each.max_tokens,
+                                                  .weight = each.weight,
+                                                  .max_priority = each.priority,
+                                                  .models = &each.models});
+    for (const std::string& name : each.certificates)
+      of_certificates_.emplace(name, &added.first->second);
   }
   adopt(keys != nullptr ? std::move(keys) : KeyTable::build(config.tenants, {}).table);
 }
@@ -120,7 +124,8 @@ const RequestTenant* Tenants::named_by_proxy(const Request& request) const {
 }
 
 CredentialState Tenants::state_of_keys(const Request& request) {
-  CredentialState state = CredentialState::missing;
+  CredentialState state =
+      has_certificate(request.info.identity) ? CredentialState::unnamed : CredentialState::missing;
   for (const Field& field : request.fields) {
     const std::string_view text = key_in(field);
     if (text.empty()) continue;
@@ -145,24 +150,36 @@ void Tenants::remove_credential(Request& request) {
   });
 }
 
-/// The first credential of the request that counts: it may have one for its backend too. Null:
-/// none.
+/// The first credential of the request that counts: it may have one for its backend too. What it
+/// has of its own goes before what its connection has. Null: none.
 const Tenants::Credential* Tenants::credential_of(const Request& request) {
   for (const Field& field : request.fields) {
     const std::string_view text = key_in(field);
     if (text.empty()) continue;
     const Credential& credential = find(text);
-    if (credential.tenant != nullptr && unix_seconds() < credential.expires) return &credential;
+    if (counts(credential)) return &credential;
   }
-  return nullptr;
+  if (!has_certificate(request.info.identity)) return nullptr;
+  const Credential& credential = find_certificate(request.info.identity);
+  return counts(credential) ? &credential : nullptr;
 }
 
 /// Finds a key in the table, or verifies a token; also one that has expired.
 const Tenants::Credential& Tenants::find(std::string_view key) {
-  const WideHash key_hash = wide_hash_of(key, seed_);
+  return find(wide_hash_of(key, seed_), [&] { return look_up(key); });
+}
+
+/// Finds the tenant of the client's certificate. REQUIRES: it has one.
+const Tenants::Credential& Tenants::find_certificate(const RequestIdentity& identity) {
+  return find(wide_hash_of(identity.certificate_hash, certificate_seed_),
+              [&] { return of_certificate(*identity.certificate_names); });
+}
+
+template <class LookUp>
+const Tenants::Credential& Tenants::find(const WideHash& key_hash, const LookUp& look_up) {
   SeenKey& seen = seen_keys_[key_hash.low % seen_keys_.size()];
   if (seen.key_hash == key_hash && seen.credential.expires != undecided) return seen.credential;
-  const Credential found = look_up(key);
+  const Credential found = look_up();
   // Keys that are wrong must not have right ones verified anew.
   const bool is_taken = seen.credential.tenant != nullptr && found.tenant == nullptr &&
                         unix_seconds() < seen.credential.expires;
@@ -204,6 +221,29 @@ Tenants::Credential Tenants::of_token(std::string_view token) const {
     return {.key = std::move(key), .tenant = &found->second, .expires = claims->expires};
   }
   return {};
+}
+
+/// The first of its names that a tenant has counts.
+Tenants::Credential Tenants::of_certificate(const CertificateNames& certificate) const {
+  for (const std::string& name : certificate.names) {
+    const RequestTenant* const tenant = holder_of(name);
+    if (tenant == nullptr) continue;
+    auto key =
+        std::make_shared<ApiKey>(ApiKey{.id = key_id_of(sha256(name)), .name = name, .models = {}});
+    return {.key = std::move(key), .tenant = tenant, .expires = certificate.expires};
+  }
+  return {};
+}
+
+/// The tenant that has this name, else the one that has the longest beginning of it. Null: none.
+const RequestTenant* Tenants::holder_of(std::string_view name) const {
+  if (const auto exact = of_certificates_.find(name); exact != of_certificates_.end())
+    return exact->second;
+  for (auto end = name.rfind('/'); end != name.npos && end > 0; end = name.rfind('/', end - 1)) {
+    const auto found = of_certificates_.find(std::string(name.substr(0, end + 1)) + '*');
+    if (found != of_certificates_.end()) return found->second;
+  }
+  return nullptr;
 }
 
 }  // namespace evenkeel

@@ -38,6 +38,7 @@ inline void identify_connection(RequestIdentity& identity, const ListenerConfig&
   if (!tls->verified) return;
   identity.certificate_subject = tls->certificate_subject;
   identity.certificate_hash = tls->certificate_hash;
+  identity.certificate_names = &tls->certificate_names;
 }
 
 }  // namespace evenkeel

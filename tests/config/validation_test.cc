@@ -12,6 +12,7 @@
 namespace evenkeel {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -158,6 +159,37 @@ TEST(ConfigValidation, TenantsHaveNamesAndKeysOfTheirOwn) {
               ElementsAre(HasSubstr("tenants[0].name: 'other' are requests of no tenant")));
 }
 
+const std::string verifying =
+    "{name: x, tls: {certificates: [{cert: a.pem, key: a.key}], client_ca: ca.pem}}";
+
+TEST(ConfigValidation, ACertificateIsOneTenants) {
+  EXPECT_THAT(problems_of(tenants(
+                  "{name: acme, certificates: [spiffe://prod/*, App.Acme.Internal]}", verifying)),
+              IsEmpty());
+  EXPECT_THAT(problems_of(tenants("{name: acme, certificates: [a.internal, App.internal]}, "
+                                  "{name: beta, certificates: app.Internal}",
+                                  verifying)),
+              ElementsAre(AllOf(HasSubstr("tenants[1].certificates"),
+                                HasSubstr("'app.internal' are of tenant 'acme' already, and not of "
+                                          "'beta'"))));
+}
+
+TEST(ConfigValidation, NamesOfCertificatesAreWholeOrEndInAnyPath) {
+  for (const std::string name : {"'*.acme.internal'", "'spiffe://*'", "'spiffe://prod/*/sa'", "'*'",
+                                 "''", "'a b'", "'acme/*'", "'spiffe://prod/ns*'", "'/CN=acme'"}) {
+    EXPECT_THAT(problems_of(tenants("{name: acme, certificates: [" + name + "]}", verifying)),
+                ElementsAre(HasSubstr("is no name of certificates")))
+        << name;
+  }
+}
+
+TEST(ConfigValidation, WarnsOfCertificatesThatNoListenerVerifies) {
+  const std::string certified = "{name: acme, certificates: [app.internal]}";
+  EXPECT_THAT(warnings_of(tenants(certified)),
+              ElementsAre(HasSubstr("tenants[0].certificates: no listener verifies client")));
+  EXPECT_THAT(warnings_of(tenants(certified, verifying)), IsEmpty());
+}
+
 TEST(ConfigValidation, KeysOfTenantsAreHashedAndNotShown) {
   const auto problems =
       problems_of(tenants("{name: acme, keys_sha256: [sk-secret, " + key_hash.substr(1) + "]}"));
@@ -183,6 +215,9 @@ TEST(ConfigValidation, RulesOfRoutesAndModelsOfTenantsNeedAuth) {
 TEST(ConfigValidation, AuthNeedsATenant) {
   EXPECT_THAT(problems_of("pools: [" + std::string(pool_a) + "]\nauth: {}\n"),
               ElementsAre(HasSubstr("auth: no request could have a key: there are no tenants")));
+  EXPECT_THAT(warnings_of(tenants("{name: acme}") +
+                          "auth: {jwt: [{issuer: i, audience: a, jwks: keys.json}]}\n"),
+              IsEmpty());
   EXPECT_THAT(warnings_of(tenants("{name: acme}") + "auth: {keys: {file: keys.txt}}\n"), IsEmpty());
 }
 

@@ -37,11 +37,13 @@ class Authority:
         return f"{stem}.pem", f"{stem}.key"
 
     def issue(self, *names, days=2):
-        """A certificate for these names and addresses; the first is also the subject."""
+        """A certificate for these names, URIs and addresses; the first is also the subject."""
         cert, key = self._paths()
-        alternatives = ",".join(("IP:" if name[0].isdigit() else "DNS:") + name for name in names)
+        alternatives = ",".join(("IP:" if name[0].isdigit() else "URI:" if "://" in name else "DNS:") + name
+                                for name in names)
+        subject = names[0].replace("/", "\\/")
         _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                 "-subj", f"/CN={names[0]}", "-addext", f"subjectAltName={alternatives}",
+                 "-subj", f"/CN={subject}", "-addext", f"subjectAltName={alternatives}",
                  "-keyout", key, "-out", f"{cert}.csr")
         extensions = pathlib.Path(f"{cert}.ext")
         extensions.write_text(f"subjectAltName={alternatives}\nbasicConstraints=critical,CA:false\n"

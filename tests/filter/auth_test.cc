@@ -76,13 +76,18 @@ TEST_F(AuthFilterTest, RefusesARequestThatLacksItsCredential) {
   rules.state = CredentialState::expired;
   EXPECT_EQ(pass(auth), Fault::unauthorized);
   EXPECT_THAT(detail, HasSubstr("expired"));
+  rules.state = CredentialState::unnamed;
+  EXPECT_EQ(pass(auth), Fault::unauthorized);
+  EXPECT_THAT(detail, HasSubstr("client certificate is no tenant's"));
   EXPECT_EQ(next.requests, 0);
 }
 
 TEST_F(AuthFilterTest, OnAnOptionalRouteOnlyAWrongKeyIsRefused) {
   rules.rule = AuthRule::optional;
-  rules.state = CredentialState::missing;
-  EXPECT_EQ(pass(auth), std::nullopt);
+  for (const CredentialState none : {CredentialState::missing, CredentialState::unnamed}) {
+    rules.state = none;
+    EXPECT_EQ(pass(auth), std::nullopt);
+  }
   rules.state = CredentialState::unknown;
   EXPECT_EQ(pass(auth), Fault::unauthorized);
 }

@@ -19,6 +19,7 @@ namespace evenkeel {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string noise(std::size_t size) {
@@ -264,6 +265,37 @@ TEST_F(Tls, RequestsClientCertificates) {
   EXPECT_TRUE(server->tls()->verified);
   shake(policy(config), as(bad));
   EXPECT_FALSE(*accepted);
+}
+
+TEST_F(Tls, KnowsTheNamesInACertificateThatItHasVerified) {
+  const auto named = authority.issue(
+      "named", {.common_name = "common",
+                .alternatives = "URI:spiffe://prod/ns/Acme,DNS:App.Acme.Internal,IP:127.0.0.1,"
+                                "DNS:spiffe://prod/forged,URI:forged.internal,email:a@b.example",
+                .ends_in = 7200});
+  const auto bare = authority.issue("bare", {.common_name = "common"});
+  ListenerTlsConfig config{.certificates = {{localhost.cert, localhost.key}},
+                           .client_ca = authority.file(),
+                           .client_auth = ClientAuth::request};
+  const auto listener = policy(config);
+  const auto theirs = trust({.cert = named.cert, .key = named.key});
+  const auto sessions = std::make_shared<TlsSessionCache>();
+  for (const bool resumed : {false, true}) {
+    shake(listener, theirs, {.sessions = sessions});
+    ASSERT_TRUE(shaken());
+    EXPECT_EQ(server->tls()->resumed, resumed);
+    const CertificateNames& names = server->tls()->certificate_names;
+    EXPECT_THAT(names.names, ElementsAre("spiffe://prod/ns/Acme", "app.acme.internal"));
+    EXPECT_NEAR(names.expires, unix_seconds() + 7200, 600);
+    greet();
+  }
+
+  shake(listener, trust({.cert = bare.cert, .key = bare.key}));
+  ASSERT_TRUE(shaken());
+  EXPECT_TRUE(server->tls()->certificate_names.names.empty());
+  shake(listener, trust());
+  ASSERT_TRUE(shaken());
+  EXPECT_TRUE(server->tls()->certificate_names.names.empty());
 }
 
 TEST_F(Tls, RefusesRevokedClientCertificates) {

@@ -10,6 +10,7 @@
 
 #include "built_pools.h"
 #include "counted_allocations.h"
+#include "evenkeel/net/sha256.h"
 #include "proxy/chain.h"
 
 namespace evenkeel {
@@ -104,6 +105,93 @@ TEST_F(TenantsTest, SayWhyARequestHasNone) {
   EXPECT_EQ(state_with({{"authorization", "Basic key-a"}}), CredentialState::missing);
   EXPECT_EQ(state_with({{"api-key", "key-x"}}), CredentialState::unknown);
   EXPECT_EQ(state_with({{"api-key", "key-a"}}), CredentialState::expired);
+}
+
+class CertifiedTenantsTest : public testing::Test {
+ protected:
+  static Config config() {
+    Config config;
+    config.tenants = {{.name = "acme",
+                       .keys_sha256 = {hash_of_key_a},
+                       .certificates = {"spiffe://prod/ns/acme/*", "app.acme.internal"}},
+                      {.name = "beta",
+                       .keys_sha256 = {hash_of_key_b},
+                       .certificates = {"spiffe://prod/ns/acme/sa/beta", "spiffe://prod/*"}}};
+    return config;
+  }
+
+  /// A request over a connection whose client has a certificate with these names.
+  Request& request_of(std::vector<std::string> names, const HeaderFields& fields = {},
+                      double valid_for = 60) {
+    request_ = {};
+    certificate_ = {.names = std::move(names), .expires = unix_seconds() + valid_for};
+    hash_ = "hash " + std::to_string(++certificates_);
+    request_.info.identity.certificate_names = &certificate_;
+    request_.info.identity.certificate_hash = hash_;
+    for (const auto& [name, value] : fields) request_.fields.add(name, value);
+    tenants_.identify(request_);
+    return request_;
+  }
+  std::string tenant_of(std::vector<std::string> names, const HeaderFields& fields = {},
+                        double valid_for = 60) {
+    return std::string(request_of(std::move(names), fields, valid_for).info.identity.tenant.name);
+  }
+
+  LabelIndex label_index_;
+  LabelUses label_uses_{label_index_};
+  const Config config_ = config();
+  Tenants tenants_{config_, label_uses_};
+  CertificateNames certificate_;
+  std::string hash_;
+  int certificates_ = 0;
+  Request request_;
+};
+
+TEST_F(CertifiedTenantsTest, AreFoundByANameOfTheClientsCertificate) {
+  EXPECT_EQ(tenant_of({"app.acme.internal"}), "acme");
+  EXPECT_EQ(tenant_of({"unknown.internal", "app.acme.internal"}), "acme");
+  EXPECT_EQ(tenant_of({"spiffe://prod/ns/acme/sa/app"}), "acme");
+  EXPECT_EQ(tenant_of({"spiffe://prod/ns/acme/sa/beta"}), "beta") << "a whole name goes first";
+  EXPECT_EQ(tenant_of({"spiffe://prod/ns/other"}), "beta") << "then the longest beginning";
+  EXPECT_EQ(tenant_of({"spiffe://prod/ns/acme2"}), "beta");
+}
+
+TEST_F(CertifiedTenantsTest, AreNotFoundByAnotherName) {
+  EXPECT_EQ(tenant_of({}), "");
+  for (const std::string name : {"", "*", "acme", "acme.internal", "x.app.acme.internal",
+                                 "spiffe://prod", "spiffe://prod2/a", "spiffe://dev/prod/ns/acme/a",
+                                 "https://prod/ns/acme/a", "prod/ns/acme/a", "/"}) {
+    EXPECT_EQ(tenant_of({name}), "") << name;
+  }
+}
+
+TEST_F(CertifiedTenantsTest, AreFoundByAKeyBeforeACertificate) {
+  EXPECT_EQ(tenant_of({"app.acme.internal"}, {{"x-api-key", "key-b"}}), "beta");
+  EXPECT_EQ(tenant_of({"app.acme.internal"}, {{"x-api-key", "for-the-backend"}}), "acme");
+  EXPECT_EQ(tenant_of({}, {{"x-api-key", "key-b"}}), "beta");
+}
+
+TEST_F(CertifiedTenantsTest, AreFoundNoMoreOnceTheCertificateHasExpired) {
+  EXPECT_EQ(tenant_of({"app.acme.internal"}, {}, -1), "");
+  EXPECT_EQ(tenants_.state_of_keys(request_), CredentialState::unnamed);
+  EXPECT_EQ(tenant_of({"app.acme.internal"}, {{"x-api-key", "key-b"}}, -1), "beta");
+}
+
+TEST_F(CertifiedTenantsTest, TellWhichNameItWas) {
+  const RequestTenant& tenant =
+      request_of({"other", "spiffe://prod/ns/acme/sa/app"}).info.identity.tenant;
+  ASSERT_NE(tenant.key, nullptr);
+  EXPECT_EQ(tenant.key->name, "spiffe://prod/ns/acme/sa/app");
+  EXPECT_EQ(tenant.key->id, key_id_of(sha256("spiffe://prod/ns/acme/sa/app")));
+  EXPECT_FALSE(tenant.has_model_limit());
+}
+
+TEST_F(CertifiedTenantsTest, AreNotFoundByAKeyThatIsTheHashOfACertificate) {
+  EXPECT_EQ(tenant_of({"app.acme.internal"}), "acme");
+  Request other;
+  other.fields.add("x-api-key", hash_);
+  tenants_.identify(other);
+  EXPECT_EQ(other.info.identity.tenant.name, "");
 }
 
 TEST_F(TenantsTest, TakeTheAcceptedKeyAwayAndNoOther) {

@@ -1,4 +1,5 @@
-// What a request knows of the API key, or the signed token, by which its tenant is known.
+// What a request knows of the API key, the signed token, or the client certificate by which its
+// tenant is known.
 #pragma once
 
 #include <string>
@@ -6,10 +7,13 @@
 
 namespace evenkeel {
 
-/// An API key without its secret, as people and logs know it; or what a token stands for.
+/// An API key without its secret, as people and logs know it; or what a token or a certificate
+/// stands for.
 struct ApiKey {
-  std::string id;  ///< the first 8 hexadecimal digits of its SHA-256; of a token: of its subject's
-  std::string name;  ///< empty: it has none; of a token: its subject
+  /// The first 8 hexadecimal digits of its SHA-256; of a token: of its subject's; of a certificate:
+  /// of its name's.
+  std::string id;
+  std::string name;  ///< empty: it has none; of a token: its subject; of a certificate: its name
   std::vector<std::string>
       models;  ///< what it may use, names and globs; empty: what its tenant may
 };

@@ -632,11 +632,14 @@ struct SharedStateConfig {
   bool operator==(const SharedStateConfig&) const = default;
 };
 
-// A tenant, whose requests are known by their API key, or as a trusted proxy says.
+// A tenant, whose requests are known by their API key or client certificate, or as a trusted proxy
+// says.
 struct TenantConfig {
   std::string name;
   std::vector<std::string> keys_sha256;  // of its API keys, in lower-case hexadecimal
-  std::vector<std::string> models;       // what it may use, names and globs; empty: all
+  // Names in its client certificates: of DNS in lower case, and URIs, which may end in `/*`.
+  std::vector<std::string> certificates;
+  std::vector<std::string> models;  // what it may use, names and globs; empty: all
   double weight = 1;  // its share of the engines' time, against other tenants that wait
   // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;

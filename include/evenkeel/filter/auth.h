@@ -17,6 +17,7 @@ enum class CredentialState : std::uint8_t {
   missing,
   unknown,       ///< it has some, and none counts
   expired,       ///< it has one that counted once
+  unnamed,       ///< it has none but a client certificate, which is no tenant's
   unverifiable,  ///< it has a token, and the keys of its issuer are not there yet
 };
 

@@ -11,6 +11,7 @@
 #include "evenkeel/base/api_key.h"
 #include "evenkeel/base/attempt_list.h"
 #include "evenkeel/base/buffer.h"
+#include "evenkeel/base/certificate_names.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/priority.h"
@@ -123,6 +124,7 @@ struct RequestIdentity {
   /// DER form in hexadecimal. Empty without one.
   std::string_view certificate_subject;
   std::string_view certificate_hash;
+  const CertificateNames* certificate_names = nullptr;  ///< null: there is none
 
   Asker asker = Asker::none;
   Routing routing;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/certificate_names.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/tls_outcome.h"
@@ -35,6 +36,7 @@ struct TlsConnectionInfo {
   /// its DER form as 64 lower-case hexadecimal digits.
   std::string certificate_subject;
   std::string certificate_hash;
+  CertificateNames certificate_names;  ///< of a client; those of a backend are not recorded
 };
 
 class TicketKeys;
