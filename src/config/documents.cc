@@ -81,7 +81,8 @@ check keys:
 )";
 
 // Shows the scalars of the tree as the file has them where they come from variables, and no hash of
-// a key. `path`: of the tree. A value that stands elsewhere too is hidden there, by its text.
+// a key and no salt. `path`: of the tree. A value that stands elsewhere too is hidden there, by its
+// text.
 void show_as_written(Tree& tree, const VariablesUsed& variables, const std::string& path) {
   const auto written = variables.written.find(path);
   if (tree.items.empty() && !tree.scalar.empty()) {
@@ -91,6 +92,10 @@ void show_as_written(Tree& tree, const VariablesUsed& variables, const std::stri
   for (std::size_t i = 0; i < tree.items.size(); ++i) {
     Tree& item = tree.items[i];
     const bool is_list = tree.keys.empty();
+    if (!is_list && tree.keys[i].name == "cache_salt") {
+      item.scalar = "***";
+      continue;
+    }
     if (!is_list && tree.keys[i].name == "keys_sha256") {
       for (Tree& hash : item.items) hash.scalar = "***";
       continue;

@@ -133,8 +133,7 @@ bool limits_need_bodies(const Config& config) {
 
 // True if something but a pool changes bodies.
 bool changes_bodies(const Config& config) {
-  return std::ranges::any_of(config.tenants,
-                             [](const TenantConfig& each) { return each.max_tokens > 0; }) ||
+  return std::ranges::any_of(config.tenants, &TenantConfig::changes_bodies) ||
          std::ranges::any_of(config.routes,
                              [](const RouteConfig& each) { return !each.body.empty(); });
 }

@@ -607,6 +607,13 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "The most tokens of output that one of its requests may ask for; more gets 400, and a "
             "request that names no number gets this one. 0: any number."},
         &T::max_tokens, CountForm{0, 100 * million});
+  visit(Key{"cache_salt",
+            "A secret text, other than those of the other tenants, that its requests for text have "
+            "as `cache_salt`, in place of their own, so that engines with such salts (vLLM, in "
+            "OpenAI's APIs) share no cached prefix of it with other tenants. `openssl rand -hex "
+            "16` makes one. Hosted services do not get it.",
+            "as requests have it"},
+        &T::cache_salt, TextForm{"a text", check_cache_salt});
   visit(Key{"limits", "How much it may use."}, &T::limits, StructForm<LimitsConfig>{});
 }
 

@@ -350,6 +350,8 @@ std::optional<ValidationError> check_sha256(std::string& value);
 inline constexpr std::string_view sha256_pattern = "^[0-9A-Fa-f]{64}$";
 // A name in a certificate: of DNS, or a URI, which may end in `/*`.
 std::optional<ValidationError> check_certificate_name(std::string& value);
+// What is put into bodies for a tenant. The message does not show it.
+std::optional<ValidationError> check_cache_salt(std::string& value);
 std::optional<ValidationError> check_header_name(std::string& value);
 // A URL, which gets OTLP's path for traces if it has none; or off.
 std::optional<ValidationError> check_collector(std::string& value);

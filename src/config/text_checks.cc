@@ -112,6 +112,16 @@ std::optional<ValidationError> check_certificate_name(std::string& value) {
   return std::nullopt;
 }
 
+std::optional<ValidationError> check_cache_salt(std::string& value) {
+  constexpr std::size_t shortest = 16;
+  constexpr std::size_t longest = 256;
+  const bool is_visible = std::ranges::all_of(value, [](char c) { return c > ' ' && c < '\x7f'; });
+  if (is_visible && value.size() >= shortest && value.size() <= longest) return std::nullopt;
+  return ValidationError{
+      fmt::format("needs {} to {} characters of ASCII that cannot be guessed", shortest, longest),
+      "write what `openssl rand -hex 16` prints"};
+}
+
 std::optional<ValidationError> check_model_name(std::string& value) {
   constexpr std::size_t longest = 256;
   if (value.empty()) return ValidationError{"is empty", {}};

@@ -61,6 +61,19 @@ void check_names(const Config& config, ParseContext& context) {
 
 // ---- tenants
 
+// The message does not show the salt.
+void check_salts(const std::vector<NamedItem>& salts, ParseContext& context) {
+  std::unordered_map<std::string_view, const std::string*> first;
+  for (const auto& [path, salt] : salts) {
+    const auto [it, is_new] = first.emplace(salt, &path);
+    if (is_new) continue;
+    context.add(path,
+                fmt::format("is that of the tenant in {}, so that both share cached prefixes",
+                            line_of(context, *it->second)),
+                "write another one, which `openssl rand -hex 16` makes");
+  }
+}
+
 // A certificate is one tenant's.
 void check_certificates(const Config& config, ParseContext& context) {
   const bool are_verified = std::ranges::any_of(config.listeners, [](const ListenerConfig& each) {
@@ -92,6 +105,7 @@ bool are_named_elsewhere(const Config& config) {
 
 void check_tenants(const Config& config, ParseContext& context) {
   std::vector<NamedItem> keys;
+  std::vector<NamedItem> salts;
   const bool named_elsewhere = are_named_elsewhere(config);
   for (const auto& [path, tenant] : items_of("tenants", config.tenants)) {
     if (tenant.name == "other") {
@@ -103,6 +117,7 @@ void check_tenants(const Config& config, ParseContext& context) {
       context.warn(path, "no request can be of this tenant",
                    "add its keys_sha256 or certificates, or the tenant_header of a listener");
     }
+    if (!tenant.cache_salt.empty()) salts.push_back({path + ".cache_salt", tenant.cache_salt});
     if (!tenant.models.empty() && !config.auth) {
       context.add(path + ".models", "nothing keeps the tenant from other models without `auth`",
                   "add `auth: {}`, which refuses requests without a key, or remove the key");
@@ -110,6 +125,7 @@ void check_tenants(const Config& config, ParseContext& context) {
   }
   check_unique(names_of("tenants", config.tenants), "tenant name", context);
   check_unique(keys, "key", context);
+  check_salts(salts, context);
   check_certificates(config, context);
   if (!config.tenants.empty() || context.report.has_problem("tenants")) return;
   for (const auto& [path, listener] : items_of("listeners", config.listeners)) {

@@ -15,6 +15,7 @@ constexpr auto limit_names = std::to_array<std::string_view>(
     {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"});
 /// llama.cpp takes it on OpenAI's paths too, whatever the others say; other servers do not know it.
 constexpr std::uint32_t n_predict = 3;
+constexpr std::string_view cache_salt_name = "cache_salt";
 
 bool names_limit(std::string_view name) {
   return std::ranges::find(limit_names, name) != limit_names.end();
@@ -30,15 +31,14 @@ void add_names(std::vector<std::string>& names, const BodyConfig& body) {
   }
 }
 
-bool limits_tenants(const Config& config) {
-  return std::ranges::any_of(config.tenants,
-                             [](const TenantConfig& each) { return each.max_tokens > 0; });
+bool concerns_tenants(const Config& config) {
+  return std::ranges::any_of(config.tenants, &TenantConfig::changes_bodies);
 }
 
 bool has_changes(const Config& config) {
   const auto changes = [](const auto& each) { return !each.body.empty(); };
   return std::ranges::any_of(config.pools, changes) ||
-         std::ranges::any_of(config.routes, changes) || limits_tenants(config);
+         std::ranges::any_of(config.routes, changes) || concerns_tenants(config);
 }
 
 std::optional<BodyRules> rules_of(const RouteConfig& route,
@@ -54,6 +54,9 @@ std::vector<std::string> changed_members(const Config& config) {
   std::vector<std::string> names(limit_names.begin(), limit_names.end());
   for (const PoolConfig& pool : config.pools) add_names(names, pool.body);
   for (const RouteConfig& route : config.routes) add_names(names, route.body);
+  const bool has_salts = std::ranges::any_of(
+      config.tenants, [](const TenantConfig& each) { return !each.cache_salt.empty(); });
+  if (has_salts) add_name(names, cache_salt_name);
   return names;
 }
 
@@ -75,7 +78,7 @@ BodyRules::BodyRules(const BodyConfig& config, const std::vector<std::string>& m
 
 RouteBodyRules::RouteBodyRules(const Config& config)
     : members_(changed_members(config)),
-      limits_tenants_(evenkeel::limits_tenants(config)),
+      concerns_tenants_(concerns_tenants(config)),
       routes_(config.routes,
               [this](const RouteConfig& route) { return rules_of(route, members_); }) {}
 
@@ -105,6 +108,11 @@ void BodyChanges::apply(const BodyRules& rules) {
     if (limit == &rules.set_limit_ || !is_given) set_limit(*limit->value);
   }
   if (rules.max_tokens_ > 0) limit_tokens(rules.max_tokens_);
+}
+
+void BodyChanges::set_cache_salt(std::string_view json) {
+  const auto found = std::ranges::find(members_, cache_salt_name);
+  set(static_cast<std::uint32_t>(found - members_.begin()), json);
 }
 
 void BodyChanges::limit_tokens(std::uint32_t max) {

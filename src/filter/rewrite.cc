@@ -64,6 +64,7 @@ RewriteFilter::RewriteFilter(const PoolConfig& pool, bool adds_usage, const Rout
           names[client] = {served, json_string(served)};
         return names;
       }()),
+      is_hosted_(pool.hosted),
       adds_usage_(adds_usage),
       rules_(rules) {
   if (!pool.body.empty()) body_.emplace(pool.body, rules.members());
@@ -107,15 +108,19 @@ std::optional<Error> RewriteFilter::rename(Request& request, std::vector<BodyEdi
 std::optional<Error> RewriteFilter::change(Request& request, std::vector<BodyEdit>& edits) const {
   InferenceInfo& info = *request.info.inference;
   const BodyRules* const of_route = rules_.find(request.info.identity);
-  const std::uint32_t most = request.info.identity.tenant.max_tokens;
-  if ((of_route == nullptr && !body_ && most == 0) || info.places.max_tokens_name.empty())
-    return std::nullopt;
+  const RequestTenant& tenant = request.info.identity.tenant;
+  const std::uint32_t most = tenant.max_tokens;
+  const std::string salt =
+      tenant.cache_salt.empty() || is_hosted_ ? std::string() : json_string(tenant.cache_salt);
+  const bool has_rules = of_route != nullptr || body_ || most > 0 || !salt.empty();
+  if (!has_rules || info.places.max_tokens_name.empty()) return std::nullopt;
   if (auto obstacle = obstacle_to_changes(info)) return obstacle;
   BodyChanges changes(info, rules_.members());
   if (most > 0 && changes.max_tokens() > most) return too_many_tokens(*changes.max_tokens(), most);
   if (of_route != nullptr) changes.apply(*of_route);
   if (body_) changes.apply(*body_);
   if (most > 0) changes.limit_tokens(most);
+  if (!salt.empty()) changes.set_cache_salt(salt);
   if (changes.empty()) return std::nullopt;
   changes.add_to(edits);
   if (changes.max_tokens()) info.request.max_tokens = changes.max_tokens();

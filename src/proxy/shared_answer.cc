@@ -73,7 +73,7 @@ void copy_request(const Request& from, Request& to, std::string body) {
   for (std::string_view* const view :
        {&identity.listener, &identity.client, &identity.peer, &identity.request_id,
         &identity.protocol, &identity.certificate_subject, &identity.certificate_hash,
-        &identity.route, &identity.pool, &identity.tenant.name})
+        &identity.route, &identity.pool, &identity.tenant.name, &identity.tenant.cache_salt})
     *view = kept.keep(*view);
   to.info.timings.started = from.info.timings.started;
   to.info.timings.head_received = from.info.timings.head_received;

@@ -73,7 +73,8 @@ Tenants::Tenants(const Config& config, LabelUses& label_uses, std::shared_ptr<co
                                                   .max_tokens = each.max_tokens,
                                                   .weight = each.weight,
                                                   .max_priority = each.priority,
-                                                  .models = &each.models});
+                                                  .models = &each.models,
+                                                  .cache_salt = each.cache_salt});
     for (const std::string& name : each.certificates)
       of_certificates_.emplace(name, &added.first->second);
   }

@@ -190,6 +190,23 @@ TEST(ConfigValidation, WarnsOfCertificatesThatNoListenerVerifies) {
   EXPECT_THAT(warnings_of(tenants(certified, verifying)), IsEmpty());
 }
 
+TEST(ConfigValidation, SaltsOfTenantsAreTheirOwnAndNotShown) {
+  const std::string salt = "0123456789abcdef";
+  const auto with = [](const std::string& first, const std::string& second) {
+    return tenants("{name: a, keys_sha256: [" + std::string(64, 'a') + "], cache_salt: " + first +
+                   "}, {name: b, keys_sha256: [" + std::string(64, 'b') +
+                   "], cache_salt: " + second + "}");
+  };
+  EXPECT_THAT(problems_of(with(salt, salt + "x")), IsEmpty());
+  const auto same = problems_of(with("s" + salt, "s" + salt));
+  EXPECT_THAT(same, ElementsAre(HasSubstr("tenants[1].cache_salt: is that of the tenant in")));
+  EXPECT_THAT(same[0], Not(HasSubstr(salt)));
+  const auto wrong = problems_of(with("short-salt", "'with a blank 0123456789'"));
+  EXPECT_THAT(wrong, ElementsAre(HasSubstr("needs 16 to 256 characters"),
+                                 HasSubstr("needs 16 to 256 characters")));
+  EXPECT_THAT(wrong[0], Not(HasSubstr("short-salt")));
+}
+
 TEST(ConfigValidation, KeysOfTenantsAreHashedAndNotShown) {
   const auto problems =
       problems_of(tenants("{name: acme, keys_sha256: [sk-secret, " + key_hash.substr(1) + "]}"));

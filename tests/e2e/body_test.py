@@ -105,6 +105,37 @@ class Tenants(BodyCase):
         self.assertEqual(self.sent(daemon, chat(max_tokens=500), fields=key), chat(max_tokens=500))
         self.assertEqual(json.loads(self.sent(daemon, chat()))["max_tokens"], 700, "others are not limited")
 
+    def test_cached_prefixes_have_the_salt_of_the_tenant_whatever_the_client_names(self):
+        salts = {"acme": "4c1d0f6f3b3f4f0c9d59c0a6e8a4d9b1", "beta": 'b"\\0123456789abcdef'}
+        daemon = self.changing(pool={"set": {"cache_salt": "of-the-pool"}}, tenants=[
+            {"name": name, "cache_salt": salt, "keys_sha256": [hashlib.sha256(name.encode()).hexdigest()]}
+            for name, salt in salts.items()])
+        for name, salt in salts.items():
+            key = [("authorization", f"Bearer {name}")]
+            for target, body in ((CHAT, {"messages": []}), (CHAT, {"messages": [], "cache_salt": "guessed"}),
+                                 ("/v1/completions", {"prompt": "a", "cache_salt": None}), ("/v1/responses", {"input": "a"})):
+                got = json.loads(self.sent(daemon, json.dumps({"model": "m", **body}).encode(), target=target, fields=key))
+                self.assertEqual(got, {"model": "m", **body, "cache_salt": salt}, target)
+            twice = b'{"model":"m","messages":[],"cache_salt":"a","cache\\u005fsalt":"b"}'
+            self.assertEqual(self.sent(daemon, twice, fields=key).count(json.dumps(salt).encode()), 2)
+        shown = daemon.ask_admin("/api/v1/config").body.decode()
+        for salt in salts.values():
+            self.assertNotIn(salt, shown)
+
+    def test_requests_of_no_tenant_keep_their_salt(self):
+        daemon = self.changing(tenants=[{"name": "acme", "cache_salt": "4c1d0f6f3b3f4f0c9d59c0a6e8a4d9b1",
+                                         "keys_sha256": [hashlib.sha256(KEY.encode()).hexdigest()]}])
+        self.assertEqual(self.sent(daemon, chat(cache_salt="own")), chat(cache_salt="own"))
+        self.assertEqual(self.sent(daemon, chat()), chat())
+
+    def test_a_compressed_body_that_can_get_no_salt_is_refused(self):
+        daemon = self.changing(tenants=[{"name": "acme", "cache_salt": "4c1d0f6f3b3f4f0c9d59c0a6e8a4d9b1",
+                                         "keys_sha256": [hashlib.sha256(KEY.encode()).hexdigest()]}])
+        refused = self.ask(daemon, gzip.compress(chat()),
+                           fields=[("content-encoding", "gzip"), ("authorization", f"Bearer {KEY}")])
+        self.assertEqual((refused.status, refused.field("x-evenkeel-reason")), (400, "bad_request"))
+        self.assertEqual(self.server.exchanges, [])
+
     @unittest.skipIf(openai is None, "PyPI's openai is not installed (./dev setup)")
     def test_openai_s_client_understands_the_refusal(self):
         daemon = self.changing(tenants=[

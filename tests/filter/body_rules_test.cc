@@ -136,5 +136,15 @@ TEST(BodyRules, FollowEachOther) {
   EXPECT_EQ(changed.max_tokens, 40u);
 }
 
+TEST(BodyRules, ChangeTheSaltOfCachedPrefixesOnlyWhereATenantHasOne) {
+  const auto names = [](std::string salt) {
+    Config config;
+    config.tenants = {{.name = "acme", .max_tokens = 5, .cache_salt = std::move(salt)}};
+    return changed_members(config);
+  };
+  EXPECT_EQ(std::ranges::count(names({}), "cache_salt"), 0);
+  EXPECT_EQ(std::ranges::count(names("of acme"), "cache_salt"), 1);
+}
+
 }  // namespace
 }  // namespace evenkeel

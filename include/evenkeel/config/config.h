@@ -644,8 +644,10 @@ struct TenantConfig {
   // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
   std::uint32_t max_tokens = 0;  // the most that one of its requests may ask for; 0: any number
+  std::string cache_salt;        // that its requests have in their bodies; empty: as they name it
   LimitsConfig limits;
 
+  bool changes_bodies() const { return max_tokens > 0 || !cache_salt.empty(); }
   bool operator==(const TenantConfig&) const = default;
 };
 

@@ -55,14 +55,14 @@ class RouteBodyRules {
   RouteBodyRules& operator=(const RouteBodyRules&) = delete;
 
   /// True if bodies for any pool may be changed.
-  bool concern_all_pools() const { return limits_tenants_ || !routes_.empty(); }
+  bool concern_all_pools() const { return concerns_tenants_ || !routes_.empty(); }
   const std::vector<std::string>& members() const { return members_; }
   /// The rules of the request's route; null if it has none.
   const BodyRules* find(const RequestIdentity& identity) const { return routes_.find(identity); }
 
  private:
   const std::vector<std::string> members_;
-  const bool limits_tenants_;
+  const bool concerns_tenants_;
   const ByRoute<BodyRules> routes_;
 };
 
@@ -75,6 +75,8 @@ class BodyChanges {
   void apply(const BodyRules& rules);
   /// Lowers the most tokens that the request may ask for.
   void limit_tokens(std::uint32_t max);
+  /// Sets the salt of cached prefixes, a text in JSON, which outlives the changes.
+  void set_cache_salt(std::string_view json);
 
   /// True if the body stays as it is.
   bool empty() const { return values_.empty() && !limit_changed_ && !others_limit_; }

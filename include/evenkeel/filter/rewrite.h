@@ -50,6 +50,7 @@ class RewriteFilter final : public Filter {
 
   const ServedName model_;                                      // of all others; empty: they stay
   const std::map<std::string, ServedName, std::less<>> names_;  // by the client's
+  const bool is_hosted_;
   const bool adds_usage_;
   const RouteBodyRules& rules_;
   std::optional<BodyRules> body_;  // nothing: the pool has none

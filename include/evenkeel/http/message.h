@@ -75,6 +75,7 @@ struct RequestTenant {
   const ApiKey* key = nullptr;                ///< by which it is known; null: by none
   /// The models that the tenant may use, names and globs. Null or empty: all.
   const std::vector<std::string>* models = nullptr;
+  std::string_view cache_salt = {};  ///< for the bodies of its requests; empty: they keep theirs
 
   /// True if tenant or key may use some models only.
   bool has_model_limit() const {
