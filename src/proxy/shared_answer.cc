@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "proxy/kept_plans.h"
+#include "proxy/request_copy.h"
 
 namespace evenkeel {
 
@@ -53,49 +54,11 @@ class SharedAnswer::Change : private CoroutineWaiter {
   SharedAnswer& answer_;
 };
 
-namespace {
-
-/// Copies what a request points to into another one's own memory.
-void copy_request(const Request& from, Request& to, std::string body) {
-  Fields& kept = to.fields;
-  for (const Field& field : from.fields) kept.add_copy(field);
-  to.method = kept.keep(from.method);
-  to.scheme = kept.keep(from.scheme);
-  to.authority = kept.keep(from.authority);
-  to.path = kept.keep(from.path);
-  to.path_never_indexed = from.path_never_indexed;
-  to.wants_trailers = from.wants_trailers;
-  to.body = make_body(std::move(body));
-  to.info.identity = from.info.identity;
-  RequestIdentity& identity = to.info.identity;
-  identity.reserved_fields = nullptr;    // there are no trailers
-  identity.certificate_names = nullptr;  // its tenant is known
-  for (std::string_view* const view :
-       {&identity.listener, &identity.client, &identity.peer, &identity.request_id,
-        &identity.protocol, &identity.certificate_subject, &identity.certificate_hash,
-        &identity.route, &identity.pool, &identity.tenant.name, &identity.tenant.cache_salt})
-    *view = kept.keep(*view);
-  to.info.timings.started = from.info.timings.started;
-  to.info.timings.head_received = from.info.timings.head_received;
-  to.info.plan = from.info.plan;
-  if (from.info.trace != nullptr) {
-    to.info.trace = std::make_unique<RequestTrace>(*from.info.trace);
-    kept.remove(FieldId::traceparent);
-    kept.add("traceparent", to.info.trace->traceparent(), FieldId::traceparent);
-  }
-  auto inference = std::make_unique<InferenceInfo>();
-  inference->request = from.info.inference->request;
-  inference->places = from.info.inference->places;
-  inference->body_is_held = true;
-  to.info.inference = std::move(inference);
-}
-
-}  // namespace
-
 SharedAnswer::SharedAnswer(Loop& loop, Owner& owner, const AnswerKey& key, const Request& from,
                            std::string body)
     : loop_(loop), owner_(owner), key_(key), priority_(from.info.identity.priority), demand_(loop) {
-  copy_request(from, request_, std::move(body));
+  copy_request(from, request_);
+  request_.body = make_body(std::move(body));
 }
 
 /// What reads the backend's answer is told that it breaks off, as a client's leaving does.
