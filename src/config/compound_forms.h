@@ -358,14 +358,17 @@ struct ShorthandForm : StructForm<T> {
   static Tree shortened(Tree map) { return map.items.size() == 1 ? map.items[0] : map; }
 };
 
-// None is not written.
-struct FallbackForm : ShorthandForm<FallbackConfig, &FallbackConfig::pool, TextForm> {
-  using Base = ShorthandForm<FallbackConfig, &FallbackConfig::pool, TextForm>;
+// The pool that another one or a route refers to. None is not written.
+template <class T>
+struct PoolReferenceForm : ShorthandForm<T, &T::pool, TextForm> {
+  using Base = ShorthandForm<T, &T::pool, TextForm>;
 
-  Tree tree(const FallbackConfig& value, const FallbackConfig* omit) const {
+  Tree tree(const T& value, const T* omit) const {
     return value.pool.empty() ? Tree{} : Base::tree(value, omit);
   }
 };
+using FallbackForm = PoolReferenceForm<FallbackConfig>;
+using MirrorForm = PoolReferenceForm<MirrorConfig>;
 using BackendForm = ShorthandForm<BackendConfig, &BackendConfig::address, AddressForm>;
 
 // `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member, of which

@@ -81,6 +81,7 @@ void check_own_answer(Node& node, const RouteConfig& route, const char* answer) 
   };
   for (const char* const end : ends) refuse(end, true);
   refuse("sticky", route.sticky != StickyConfig{});
+  refuse("mirror", !route.mirror.pool.empty());
   refuse("slo", route.slo != SloConfig{});
   refuse("priority", route.priority.has_value());
   refuse("retry", route.retry.has_value());

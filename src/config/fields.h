@@ -214,6 +214,13 @@ void each_key(Of<CorsConfig>, const auto& visit) {
         &T::max_age, DurationForm{0ms, 24h});
 }
 
+void each_key(Of<MirrorConfig>, const auto& visit) {
+  using T = MirrorConfig;
+  visit(Key{"pool", "The pool that gets the copies.", required}, &T::pool, pool_name);
+  visit(Key{"share", "The share of the requests that are copied: all of a conversation or none."},
+        &T::share, PercentForm{0, 1});
+}
+
 // The default name of a route: "api.example.com/v1/**", or "api.example.com/package.Service/*" if
 // it matches only gRPC.
 std::string name_of(const RouteMatch& match);
@@ -280,6 +287,12 @@ void each_key(Of<RouteConfig>, const auto& visit) {
             "inspected body, the session that it names or the beginning of the prompt. Requests "
             "without any of these are spread at random."},
         &T::sticky, StructForm<StickyConfig>{});
+  visit(Key{"mirror",
+            "The pool that gets copies of the requests, and whose answers are dropped: its name, "
+            "or `{pool: NAME, share: 10%}`. It neither delays nor fails the requests themselves.",
+            "none"},
+        &T::mirror,
+        MirrorForm{{{}, pool_name, "the name of a pool, or a mapping such as {pool: NAME}"}});
   visit(Key{"slo", "Instead of the pool's `slo`, for requests of this route.", "the pool's"},
         &T::slo, StructForm<SloConfig>{});
   visit(Key{"priority",

@@ -106,6 +106,7 @@ constexpr auto synonyms = std::to_array<Synonyms>({
      "hostrewriteliteral preservehost passhostheader upstreamvhost"},
     {"pool", "backend upstream cluster proxypass usebackend service target defaultbackend"},
     {"split", "weightedclusters weights canary trafficsplit"},
+    {"mirror", "requestmirrorpolicies requestmirror mirroring shadow mirrorpercentage"},
     // Values of `picker`.
     {"round-robin", "rr"},
     {"weighted", "wrr weightedroundrobin staticrr swrr"},

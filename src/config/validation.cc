@@ -267,6 +267,12 @@ std::unordered_set<std::string> check_targets(const Config& config, ParseContext
           add_unknown_pool(path_of_target(context, path, target.pool), target.pool, pools, context);
       if (meant) used.insert(*meant);
     }
+    const std::string& mirror = route.mirror.pool;
+    if (mirror.empty() || context.report.has_problem(path + ".mirror")) continue;
+    used.insert(mirror);
+    if (known.contains(mirror)) continue;
+    const auto meant = add_unknown_pool(path + ".mirror", mirror, pools, context);
+    if (meant) used.insert(*meant);
   }
   return used;
 }

@@ -538,6 +538,14 @@ struct CorsConfig {
   bool operator==(const CorsConfig&) const = default;
 };
 
+// The pool that gets copies of a route's requests. Its answers are dropped.
+struct MirrorConfig {
+  std::string pool;  // empty: none
+  double share = 1;  // of the requests
+
+  bool operator==(const MirrorConfig&) const = default;
+};
+
 // First match wins. `pool: x` is one target, `split: {x: 95, y: 5}` several; with `pool: x` and
 // `split: {version=v7: 95, version=v8: 5}` they are parts of one pool.
 struct RouteConfig {
@@ -556,7 +564,8 @@ struct RouteConfig {
   std::optional<RetryRules> retry;  // instead of the pool's
   ModelListRule model_list = ModelListRule::automatic;
   StickyConfig sticky;  // only read with several targets
-  SloConfig slo;        // instead of the pool's
+  MirrorConfig mirror;
+  SloConfig slo;  // instead of the pool's
   // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;
   std::optional<AuthRule> auth;  // none: required, if the file has `auth`
