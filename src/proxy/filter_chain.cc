@@ -1,6 +1,7 @@
 #include "proxy/filter_chain.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace evenkeel {
 namespace {
@@ -39,6 +40,8 @@ bool leads_to(const PlanPool& pool, const Config& config, const Has& has) {
   });
 }
 
+bool has_mirror(const RouteConfig& route) { return !route.mirror.pool.empty(); }
+
 /// True if backends get other values in their bodies than clients gave.
 bool rewrites(const PoolConfig& pool) {
   return adds_usage(pool) || renames(pool) || !pool.body.empty();
@@ -50,7 +53,7 @@ bool rewrites(const PoolConfig& pool) {
 FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& pool_set,
                          QuotaStore* quota_store, const WorkerContext& worker, std::uint64_t seed,
                          const PlacementNeeds& needs, bool reads_bodies, AccessTable* access,
-                         Handler& placing)
+                         Handler& placing, MirrorFilter::PlanSource plan)
     : body_rules_(config),
       path_rewrites_(path_rewrites_of(config.routes)),
       response_fields_(config.routes),
@@ -64,6 +67,13 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
   if (reads_bodies) {
     observe_.emplace(worker.loop, worker.metrics(), worker.metrics_registry.label_index(),
                      pool_set.token_estimates());
+  }
+  if (std::ranges::any_of(config.routes, has_mirror))
+    mirror_.emplace(config, pools, worker, mix(seed + 2), std::move(plan));
+  if (mirror_ && reads_bodies) {
+    inspect_copies_.emplace(worker.metrics(), pool_set.token_estimates(),
+                            inspection_options(config, body_rules_.members()), worker.held_bodies,
+                            needs, worker.windows, nullptr);
   }
   for (PlanPool& pool : pools.list()) build(config, pool, worker);
   first_ = &placing;
@@ -106,6 +116,15 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
     pool.first = in_front_of(
         *pool.first, rewrites_.emplace_back(pool.config, adds_usage(pool.config), body_rules_));
   }
+  const bool is_mirror = std::ranges::any_of(config.routes, [&](const RouteConfig& route) {
+    return route.mirror.pool == pool.config.name;
+  });
+  // Copies: their pool may inspect where the client's does not. What models report to them is
+  // counted for it. Their answers come from its backends alone.
+  if (is_mirror) {
+    pool.mirrored = observe_ ? in_front_of(*pool.first, *observe_) : pool.first;
+    if (inspect_copies_) pool.mirrored = in_front_of(*pool.mirrored, *inspect_copies_);
+  }
   // Answers again: what is kept or shared is what clients get of a model, but was observed once,
   // for the request that a backend got; before another pool is asked.
   if (observe_ && reuses_answers(pool.config)) {
@@ -120,6 +139,10 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
                                           worker.models, worker.metrics());
   }
   pool.entry = pool.first;
+  // Mirror: once for each request, also where a pool falls back to another; behind what may refuse
+  // the request, and with the path and the fields that backends get.
+  if (mirror_ && leads_to(pool, config, has_mirror))
+    pool.entry = in_front_of(*pool.entry, *mirror_);
   // Authorization: the route and the model are known; once for each request, so not in front of
   // pools that others fall back to. By the path that backends get.
   if (authorization_) pool.entry = in_front_of(*pool.entry, *authorization_);

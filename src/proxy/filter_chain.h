@@ -24,6 +24,7 @@
 #include "proxy/access_table.h"
 #include "proxy/answer_reuse.h"
 #include "proxy/fallback.h"
+#include "proxy/mirror.h"
 #include "proxy/plan_pools.h"
 
 namespace evenkeel {
@@ -33,12 +34,12 @@ namespace evenkeel {
 class FilterChain {
  public:
   /// Sets PlanPool::first and PlanPool::entry. `reads_bodies`: some requests are read before they
-  /// are placed. `access`: null where requests need no credential. All that is passed outlives the
-  /// chain.
+  /// are placed. `access`: null where requests need no credential. `plan`: gives the one that owns
+  /// the chain. All that is passed outlives the chain.
   FilterChain(const Config& config, PlanPools& pools, const PoolSet& pool_set,
               QuotaStore* quota_store, const WorkerContext& worker, std::uint64_t seed,
-              const PlacementNeeds& needs, bool reads_bodies, AccessTable* access,
-              Handler& placing);
+              const PlacementNeeds& needs, bool reads_bodies, AccessTable* access, Handler& placing,
+              MirrorFilter::PlanSource plan);
   FilterChain(const FilterChain&) = delete;
   FilterChain& operator=(const FilterChain&) = delete;
 
@@ -70,8 +71,10 @@ class FilterChain {
   std::optional<TraceFilter> trace_;
   std::optional<AuthorizationFilter> authorization_;
   std::optional<InspectFilter> inspect_;
+  std::optional<InspectFilter> inspect_copies_;  // whose paths are those that backends get
   std::optional<ObserveFilter> observe_;
   std::optional<LimitsFilter> limits_;
+  std::optional<MirrorFilter> mirror_;
   RequestFieldsFilter request_fields_;
   PathRewriteFilter path_rewrite_;
   std::deque<RewriteFilter> rewrites_;

@@ -85,9 +85,9 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   if (config_->pools.size() > 1) {
     ollama_lists_ = std::make_unique<OllamaLists>(*config_, *pools_, worker.loop, worker.metrics());
   }
-  chain_ =
-      std::make_unique<FilterChain>(*config_, *pools_, *pool_set_, quotas_.get(), worker, rng(),
-                                    *routes_, routes_->reads_bodies(), access_.get(), *placing_);
+  chain_ = std::make_unique<FilterChain>(*config_, *pools_, *pool_set_, quotas_.get(), worker,
+                                         rng(), *routes_, routes_->reads_bodies(), access_.get(),
+                                         *placing_, [this] { return weak_from_this().lock(); });
 }
 
 Plan::~Plan() = default;

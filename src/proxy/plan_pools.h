@@ -21,8 +21,9 @@ struct PlanPool {
   const PoolConfig& config;
   std::uint32_t index = 0;  ///< of LabelIndex
   Forwarder* forwarder = nullptr;
-  Handler* first = nullptr;            ///< of its filters, in front of the forwarder
-  Handler* entry = nullptr;            ///< where routes lead: their own filters in front of `first`
+  Handler* first = nullptr;     ///< of its filters, in front of the forwarder
+  Handler* entry = nullptr;     ///< where routes lead: their own filters in front of `first`
+  Handler* mirrored = nullptr;  ///< of copies (see MirrorFilter); null: it is no route's `mirror`
   const PlanPool* fallback = nullptr;  ///< null: none
   bool reads_bodies =
       false;             ///< true if it inspects requests, or a pool that it falls back to does

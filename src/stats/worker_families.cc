@@ -190,6 +190,39 @@ class WorkerFamilies {
     add_pool_counter(page, "evenkeel_coalesced_total",
                      "Requests that got the answer to an identical one in flight.",
                      &PoolMetrics::coalesced);
+    add_mirrors(page);
+  }
+
+  /// Exports the copies for a pool once there was one, also one that was not sent.
+  void add_mirrors(MetricsPage& page) const {
+    const auto sum_of = [&](std::uint32_t pool, auto MirrorMetrics::* member) {
+      return sum([pool, member](const WorkerMetrics& worker_metrics) {
+        const PoolMetrics* metrics = worker_metrics.find_pool(pool);
+        return metrics == nullptr ? 0 : (metrics->mirror.*member).value();
+      });
+    };
+    static constexpr std::pair<const char*, Counter MirrorMetrics::*> results[] = {
+        {"answered", &MirrorMetrics::answered},   {"failed", &MirrorMetrics::failed},
+        {"too_many", &MirrorMetrics::excess},     {"body_not_held", &MirrorMetrics::unread},
+        {"no_memory", &MirrorMetrics::no_memory},
+    };
+    const auto is_used = [&](std::uint32_t pool) {
+      return sum_of(pool, &MirrorMetrics::in_flight) != 0 ||
+             std::ranges::any_of(results,
+                                 [&](const auto& each) { return sum_of(pool, each.second) != 0; });
+    };
+    page.counters("evenkeel_mirrored_requests_total",
+                  "Copies of requests for the pool as a `mirror`, by what became of them.");
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      if (!is_used(pool)) return;
+      for (const auto& [result, counter] : results)
+        page.add(labels, {"result", result}, sum_of(pool, counter));
+    });
+    page.gauges("evenkeel_mirrored_requests_in_flight",
+                "Copies of requests that the pool has got as a `mirror` and that have not ended.");
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      if (is_used(pool)) page.add(labels, sum_of(pool, &MirrorMetrics::in_flight));
+    });
   }
 
   void add_pool_counter(MetricsPage& page, std::string_view name, std::string_view help,

@@ -38,6 +38,15 @@ void StatusCounters::clear() {
   other_.clear();
 }
 
+void MirrorMetrics::clear() {
+  in_flight.clear();
+  answered.clear();
+  failed.clear();
+  excess.clear();
+  unread.clear();
+  no_memory.clear();
+}
+
 void PoolMetrics::clear() {
   in_flight.clear();
   waiting.clear();
@@ -52,6 +61,7 @@ void PoolMetrics::clear() {
   cache_stale.clear();
   cache_misses.clear();
   coalesced.clear();
+  mirror.clear();
 }
 
 void TenantMetrics::clear() {

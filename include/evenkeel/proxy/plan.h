@@ -37,7 +37,7 @@ class Tenants;
 ///     Plan::handle -> RouteTable::route_by_head -> the filters of FilterChain -> Plan::place
 ///       -> RouteTable::route_by_body, if its route is open -> the filters of its PoolChain
 ///       -> Forwarder
-class Plan final : public Handler {
+class Plan final : public Handler, public std::enable_shared_from_this<Plan> {
  public:
   /// `predecessor`: this worker's active plan, or null. Links to backends that have not changed are
   /// taken over from it. `keys`: null for those that the configuration has itself; `issuers`: null

@@ -85,6 +85,18 @@ class GrpcStatusCounters {
   std::array<Counter, statuses + 1> counters_;
 };
 
+/// Copies of requests for a pool that is a route's `mirror`.
+struct MirrorMetrics {
+  Gauge in_flight;
+  Counter answered;   ///< with a whole response
+  Counter failed;     ///< without one
+  Counter excess;     ///< not sent: too many were in flight
+  Counter unread;     ///< not sent: the body is a stream, or too long to be held
+  Counter no_memory;  ///< not sent: memory is scarce, or bodies take too much of it
+
+  void clear();
+};
+
 /// Metrics of a pool; index 0 counts requests that never reached one.
 struct PoolMetrics {
   Gauge in_flight;  ///< requests sent to this pool that have not ended, queued ones included
@@ -100,6 +112,7 @@ struct PoolMetrics {
   Counter cache_stale;       ///< requests with one that was kept for longer, in place of an error
   Counter cache_misses;      ///< requests whose answer may be kept, and was not there
   Counter coalesced;         ///< requests with the answer to another one in flight
+  MirrorMetrics mirror;
 
   void clear();
 };
