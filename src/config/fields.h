@@ -626,7 +626,7 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "OpenAI's APIs) share no cached prefix of it with other tenants. `openssl rand -hex "
             "16` makes one. Hosted services do not get it.",
             "as requests have it"},
-        &T::cache_salt, TextForm{"a text", check_cache_salt});
+        &T::cache_salt, SecretForm{"a text", check_cache_salt});
   visit(Key{"limits", "How much it may use."}, &T::limits, StructForm<LimitsConfig>{});
 }
 

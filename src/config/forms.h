@@ -205,10 +205,15 @@ struct TextForm : ScalarForm {
   std::string type() const { return "text"; }
 };
 
-// The path of a file with a secret, which some write in place of the path.
-struct SecretFileForm : TextForm {
-  SecretFileForm();
+// Text that no message shows.
+struct SecretForm : TextForm {
+  using TextForm::TextForm;
   void read(const Node& node, Value& value) const;
+};
+
+// The path of a file with a secret, which some write in place of the path.
+struct SecretFileForm : SecretForm {
+  SecretFileForm();
 };
 
 // The SHA-256 of a key, which some write in place of it.

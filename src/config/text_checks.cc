@@ -115,10 +115,11 @@ std::optional<ValidationError> check_certificate_name(std::string& value) {
 std::optional<ValidationError> check_cache_salt(std::string& value) {
   constexpr std::size_t shortest = 16;
   constexpr std::size_t longest = 256;
-  const bool is_visible = std::ranges::all_of(value, [](char c) { return c > ' ' && c < '\x7f'; });
-  if (is_visible && value.size() >= shortest && value.size() <= longest) return std::nullopt;
+  const bool is_plain = std::ranges::all_of(
+      value, [](char c) { return is_letter_or_digit(c) || c == '-' || c == '_' || c == '='; });
+  if (is_plain && value.size() >= shortest && value.size() <= longest) return std::nullopt;
   return ValidationError{
-      fmt::format("needs {} to {} characters of ASCII that cannot be guessed", shortest, longest),
+      fmt::format("needs {} to {} letters and digits that cannot be guessed", shortest, longest),
       "write what `openssl rand -hex 16` prints"};
 }
 

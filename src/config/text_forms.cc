@@ -29,12 +29,12 @@ void TextForm::read(const Node& node, Value& value) const {
   node.hide(value);  // as normalised
 }
 
-SecretFileForm::SecretFileForm() : TextForm("the path of a file", check_not_empty) {}
-
-void SecretFileForm::read(const Node& node, Value& value) const {
+void SecretForm::read(const Node& node, Value& value) const {
   node.hide_secret();
   TextForm::read(node, value);
 }
+
+SecretFileForm::SecretFileForm() : SecretForm("the path of a file", check_not_empty) {}
 
 KeyHashForm::KeyHashForm() : TextForm("a SHA-256", check_sha256, sha256_pattern) {}
 

@@ -202,8 +202,8 @@ TEST(ConfigValidation, SaltsOfTenantsAreTheirOwnAndNotShown) {
   EXPECT_THAT(same, ElementsAre(HasSubstr("tenants[1].cache_salt: is that of the tenant in")));
   EXPECT_THAT(same[0], Not(HasSubstr(salt)));
   const auto wrong = problems_of(with("short-salt", "'with a blank 0123456789'"));
-  EXPECT_THAT(wrong, ElementsAre(HasSubstr("needs 16 to 256 characters"),
-                                 HasSubstr("needs 16 to 256 characters")));
+  EXPECT_THAT(wrong, ElementsAre(HasSubstr("needs 16 to 256 letters"),
+                                 HasSubstr("needs 16 to 256 letters")));
   EXPECT_THAT(wrong[0], Not(HasSubstr("short-salt")));
 }
 

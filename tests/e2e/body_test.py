@@ -106,7 +106,7 @@ class Tenants(BodyCase):
         self.assertEqual(json.loads(self.sent(daemon, chat()))["max_tokens"], 700, "others are not limited")
 
     def test_cached_prefixes_have_the_salt_of_the_tenant_whatever_the_client_names(self):
-        salts = {"acme": "4c1d0f6f3b3f4f0c9d59c0a6e8a4d9b1", "beta": 'b"\\0123456789abcdef'}
+        salts = {"acme": "4c1d0f6f3b3f4f0c9d59c0a6e8a4d9b1", "beta": "b-0123456789abcdef"}
         daemon = self.changing(pool={"set": {"cache_salt": "of-the-pool"}}, tenants=[
             {"name": name, "cache_salt": salt, "keys_sha256": [hashlib.sha256(name.encode()).hexdigest()]}
             for name, salt in salts.items()])

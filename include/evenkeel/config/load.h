@@ -154,8 +154,8 @@ std::string problems_json(const std::vector<Problem>& problems);
 std::string print_config(const Config& config, bool with_defaults);
 
 // Prints the config as `print_config` does, for people: with the names of variables in place of
-// their values, and `***` in place of the hashes of keys. It cannot be read back. `variables`: null
-// for none.
+// their values, and `***` in place of the hashes of keys and of salts. It cannot be read back.
+// `variables`: null for none.
 std::string show_config(const Config& config, const VariablesUsed* variables);
 
 // JSON Schema 2020-12 of the file.
