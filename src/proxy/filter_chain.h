@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access_log.h"
@@ -44,6 +46,8 @@ class FilterChain {
   FilterChain& operator=(const FilterChain&) = delete;
 
   Handler& first() { return *first_; }
+  /// The members of bodies that are looked for, by whose positions requests know them.
+  const std::vector<std::string>& body_members() const { return body_rules_.members(); }
 
  private:
   /// A filter and the handler behind it.

@@ -27,7 +27,8 @@ bool is_held(const Request& request) {
 
 }  // namespace
 
-/// The body of a copy. It counts among those that the worker holds.
+/// The body of a copy. It counts among those that the worker holds, but leaves most of their room
+/// to clients: a mirror may hang.
 class MirrorFilter::CopiedBody final : public Body, private HeldBody {
  public:
   CopiedBody(HeldBodies& held_bodies, const RequestIdentity& identity, std::uint64_t limit)
@@ -203,18 +204,21 @@ std::unique_ptr<MirrorFilter::Copy> MirrorFilter::copy_of(const Request& request
   copy_request(request, copy->request);
   RequestInfo& info = copy->request.info;
   if (request.body != nullptr) {
-    auto body = std::make_unique<CopiedBody>(held_bodies_, info.identity, max_held_bytes_);
+    auto body = std::make_unique<CopiedBody>(held_bodies_, info.identity, max_held_bytes_ / 4);
     copy->body = body.get();
     copy->request.body = std::move(body);
   }
   RequestIdentity& identity = info.identity;
+  const RequestTenant tenant = identity.tenant;
   identity.pool = pool.config.name;
   identity.pool_index = pool.index;
   identity.subset = identity.session_subset = 0;
   identity.routing.reads_body = pool.reads_bodies;
   identity.asker = Asker::none;
   identity.priority = Priority::batch;
-  identity.tenant = {};
+  identity.tenant = {};  // counts nothing: what remains of it are rules for bodies
+  identity.tenant.max_tokens = tenant.max_tokens;
+  identity.tenant.cache_salt = tenant.cache_salt;
   info.timings.deadline = request.info.timings.deadline;
   info.timings.max_call = request.info.timings.max_call;
   Fields& fields = copy->request.fields;

@@ -150,12 +150,14 @@ Task<Result<Response>> Plan::place(Request& request) {
   return plan.answer(request);
 }
 
-/// The plan that places the request: a newer one if there is one since its body was awaited. The
-/// request keeps both, because what it passed on its way belongs to the first.
+/// The plan that places the request: a newer one if there is one since its body was awaited, unless
+/// that changes members of bodies which were not looked for. The request keeps both, because what
+/// it passed on its way belongs to the first.
 Plan& Plan::newest_for(Request& request) {
   if (request.info.inference == nullptr || worker_.active == nullptr) return *this;
   const std::shared_ptr<Plan>& newest = *worker_.active;
-  if (newest.get() == this) return *this;
+  if (newest.get() == this || newest->chain_->body_members() != chain_->body_members())
+    return *this;
   RequestIdentity& identity = request.info.identity;
   const std::uint32_t counted = identity.tenant.index;
   const auto max_priority = identity.tenant.max_priority;  // a limit may have lowered it

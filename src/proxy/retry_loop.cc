@@ -206,7 +206,9 @@ NextAttempt RetryLoop::next_after(const Error& error, const Attempt& attempt) {
 
 bool RetryLoop::goes_on(const Attempt& attempt) {
   if (next_ != NextAttempt::other_backend) return next_ == NextAttempt::same_backend;
-  if (hint_.excluded.full()) return false;
+  const bool is_late =
+      policy_.within > Duration{} && sent_ > 0 && context_.loop.now() >= last_begin();
+  if (is_late || hint_.excluded.full()) return false;
   hint_.excluded.add(&attempt.backend());
   return true;
 }

@@ -223,7 +223,7 @@ bool RouteTable::need_more(const Request& request) const {
   if (tenant.has_model_limit() || may_lack_credential || limits_by_model_) return true;
   const InferenceTask task = request.info.inference->request.task;
   const bool is_text = task == InferenceTask::chat || task == InferenceTask::completion;
-  if (is_text && tenant.max_tokens > 0) return true;
+  if (is_text && (tenant.max_tokens > 0 || !tenant.cache_salt.empty())) return true;
   const bool names_model = !request.info.inference->request.model.empty();
   const auto needs = [&](bool renames, const PlanPool& pool) {
     return (renames && !names_model) || (is_text && pool.changes_bodies) ||

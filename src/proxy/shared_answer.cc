@@ -108,7 +108,8 @@ void SharedAnswer::take_head(Response& response) {
 
 void SharedAnswer::append(std::string_view bytes) {
   bytes_.append(bytes);
-  const std::uint64_t max = owner_.memory_is_scarce() ? scarce_held_bytes : max_held_bytes;
+  const std::uint64_t max = std::max<std::uint64_t>(
+      owner_.memory_is_scarce() ? scarce_held_bytes : max_held_bytes, bytes.size());
   if (bytes_.end() - bytes_.begin() <= max) return;
   close();
   bytes_.keep_last(max);

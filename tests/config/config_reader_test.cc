@@ -109,7 +109,8 @@ shutdown: {drain: 0s, delay: 5s}
   EXPECT_EQ(a.backends.at(1).address, (Address{"gpu2.internal", 80}));
   EXPECT_EQ(a.limits, (PoolLimits{9, {2, 3s}}));
   EXPECT_EQ(a.timeouts, (PoolTimeouts{1s, 2s, 3s, 4s}));
-  const RetryRules rules{3, {1ms, 2s}, {RetryOn::server_error, RetryOn::reset}, true, 4s, 2097152};
+  const RetryRules rules{3,    {1ms, 2s}, {RetryOn::server_error, RetryOn::reset}, true, 4s,
+                         1min, 2097152};
   EXPECT_EQ(a.retry, (RetryConfig{rules, 0.125}));
   EXPECT_EQ(a.keep_alive, (KeepAliveConfig{7s, 1}));
   EXPECT_EQ(a.affinity, (AffinityConfig{{"agent-session", "response-id", "header:x-chat",

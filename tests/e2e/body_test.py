@@ -113,6 +113,7 @@ class Tenants(BodyCase):
         for name, salt in salts.items():
             key = [("authorization", f"Bearer {name}")]
             for target, body in ((CHAT, {"messages": []}), (CHAT, {"messages": [], "cache_salt": "guessed"}),
+                                 (CHAT, {"messages": [{"role": "user", "content": "x" * (2 << 20)}]}),
                                  ("/v1/completions", {"prompt": "a", "cache_salt": None}), ("/v1/responses", {"input": "a"})):
                 got = json.loads(self.sent(daemon, json.dumps({"model": "m", **body}).encode(), target=target, fields=key))
                 self.assertEqual(got, {"model": "m", **body, "cache_salt": salt}, target)

@@ -1,6 +1,7 @@
 """Mirrors: another pool gets copies of a route's requests, and the requests themselves notice nothing of it."""
 
 import collections
+import hashlib
 import json
 import signal
 import threading
@@ -31,12 +32,14 @@ def named(name):
 class Mirrored(ReloadCase):
     def setUp(self):
         self.go = threading.Event()
+        self.late = 0  # answers of those that hang
         self.addCleanup(self.go.set)
 
     def hang(self, request):
         """Answers when the test lets it."""
-        self.go.wait(PATIENCE)
+        self.go.wait(10 * PATIENCE)
         request.answer(b"late")
+        self.late += 1
 
     def running_mirror(self, first, mirror, share=None, pool=None, mirror_pool=None, route=None, **config):
         """A daemon that answers from `first`, and copies to `mirror`: backends or addresses."""
@@ -94,6 +97,17 @@ class Copies(Mirrored):
         self.assertEqual([line["pool"] for line in daemon.wait_access(5)], ["stable"] * 5)
         self.assertEqual(daemon.metric("evenkeel_mirrored_requests_in_flight"), 0)
 
+    def test_bodies_obey_the_rules_of_the_tenant_at_both(self):
+        first, mirror = self.backend(), self.backend()
+        salt = "4c1d0f6f3b3f4f0c9d59c0a6e8a4d9b1"
+        daemon = self.running_mirror(first, mirror, tenants=[
+            {"name": "acme", "cache_salt": salt, "max_tokens": 9, "keys_sha256": [hashlib.sha256(b"key").hexdigest()]}])
+        exchange(daemon.address, "POST", CHAT, [*JSON, ("authorization", "Bearer key")], b'{"model":"m","messages":[]}')
+        self.wait_copies(daemon, 1)
+        for backend in (first, mirror):
+            sent = json.loads(self.wait_exchanges(backend)[0].body)
+            self.assertEqual((sent["cache_salt"], sent["max_tokens"]), (salt, 9))
+
     def test_a_body_arrives_whole(self):
         first, mirror = self.backend(), self.backend()
         daemon = self.running_mirror(first, mirror)
@@ -105,10 +119,11 @@ class Copies(Mirrored):
             self.assertEqual([each.body for each in backend.exchanges], bodies)
 
     def test_a_body_that_comes_in_pieces_arrives_whole(self):
-        mirror = self.backend()
-        daemon = self.running_mirror(self.backend(), mirror)
+        first, mirror = self.backend(), self.backend()
+        daemon = self.running_mirror(first, mirror)
         with Stream.connect(daemon.address) as stream:
             stream.send(b"POST /pieces HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+            self.eventually(first.connections, "the first piece at the first backend")
             self.assertEqual(mirror.exchanges, [])
             stream.send(b"5\r\n last\r\n0\r\n\r\n")
             self.assertEqual(stream.read_response().status, 200)
@@ -320,9 +335,10 @@ class Changes(Mirrored):
         self.reload()
         for _ in range(5):
             self.assertEqual(exchange(daemon.address).body, b"stable")
+        self.assertEqual(mirror.connections(), 1)
         self.go.set()
         self.eventually(lambda: not mirror.connections(), "the end of the copy and of its link")
-        self.assertEqual(len(mirror.exchanges), 1)
+        self.assertEqual(self.late, 1)
 
     def test_a_drain_does_not_wait_for_copies(self):
         mirror = self.backend(self.hang)

@@ -301,6 +301,16 @@ TEST_F(SharedAnswers, LeaveBehindAReaderThatIsTooSlow) {
   EXPECT_EQ(chunk.error().fault, Fault::write_timeout);
 }
 
+TEST_F(SharedAnswers, LeaveNoLoneReaderBehindWhoseAnswerComesInLargePieces) {
+  begin();
+  scarce_ = true;
+  const std::string piece(4 * SharedAnswer::scarce_held_bytes, 'x');
+  for (int i = 0; i < 3; ++i) tell(piece);
+  finish();
+  EXPECT_TRUE(clients_[0].complete);
+  EXPECT_EQ(clients_[0].got.size(), 3 * piece.size());
+}
+
 TEST_F(SharedAnswers, LeaveBehindMoreReadersWhileMemoryIsScarce) {
   begin();
   Request slow = request();
