@@ -110,6 +110,7 @@ class Shares(VersionCase):
         daemon = self.versions("v7", "v7", "v8")
         self.all_up()
         count = collections.Counter(answers(daemon.address, SESSIONS))
+        daemon.wait_at_rest()
 
         self.assertEqual(self.subset("version=v8"), {
             "name": "version=v8", "backends": {"up": 1, "total": 1}, "in_flight": 0, "picks_total": count["v8"],
