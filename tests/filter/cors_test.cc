@@ -12,7 +12,8 @@ namespace {
 std::string said(const CorsConfig& config, const CorsRequest& asked) {
   Response response;
   response.fields.add("Access-Control-Allow-Origin", "https://backend.test");
-  CorsRules(config).apply(asked, response);
+  const CorsRules rules(config);  // the fields view it
+  rules.apply(asked, response);
   std::string text;
   for (const Field& field : response.fields)
     text.append(field.name()).append(": ").append(field.value()).append("\n");

@@ -24,7 +24,8 @@ class FieldEdit : public testing::Test {
                      std::initializer_list<std::pair<std::string_view, std::string_view>> before) {
     Fields fields;
     for (const auto& [name, value] : before) fields.add(name, value);
-    FieldEditor(edits).apply(fields, request);
+    const FieldEditor editor(edits);  // the fields view it
+    editor.apply(fields, request);
     std::string text;
     for (const Field& field : fields)
       text.append(field.name()).append(": ").append(field.value()).append("\n");
