@@ -141,10 +141,11 @@ TEST(UsageReader, ReadsRecordsThatAnotherProgramHasWritten) {
 TEST(UsageReader, FindsTheRecordBehindOneThatIsTorn) {
   const std::string line = line_of(record_of("id-2"));
   const std::string torn = line_of(record_of("id-1")).substr(0, 200);
+  const std::string glued = torn + line;
   UsageReader reader;
 
   EXPECT_EQ(reader.read(torn), UsageReader::Line::useless);
-  EXPECT_EQ(reader.read(torn + line), UsageReader::Line::glued);
+  EXPECT_EQ(reader.read(glued), UsageReader::Line::glued);
   EXPECT_EQ(reader.record().id, "id-2");
   EXPECT_EQ(reader.read(R"({"specversion":"1.0","id":"x","type":"other.event"})"),
             UsageReader::Line::useless);
