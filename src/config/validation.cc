@@ -236,45 +236,60 @@ std::optional<std::string> meant_pool(const std::string& name,
   return nearest_word(name, pools);
 }
 
-// Reports that `name` is no pool. Returns the pool that was probably meant.
-std::optional<std::string> add_unknown_pool(const std::string& path, const std::string& name,
-                                            const std::vector<std::string>& pools,
-                                            ParseContext& context) {
-  auto meant = meant_pool(name, pools, context);
-  const bool is_selector = name.find('=') != std::string::npos;
-  context.add(path, fmt::format("there is no pool '{}'", name),
-              meant           ? fmt::format("did you mean '{}'?", *meant)
-              : is_selector   ? "to split by labels, name the pool: 'pool: NAME' beside 'split'"
-              : pools.empty() ? "add it to 'pools'"
-                              : list_of("the pools are", pools));
-  return meant;
-}
-
-// Reports targets that are not pools. Returns the pools that are used, or probably meant.
-std::unordered_set<std::string> check_targets(const Config& config, ParseContext& context) {
-  std::vector<std::string> pools;
-  std::unordered_set<std::string> known;
-  for (const auto& pool : config.pools) {
-    if (!pool.name.empty() && known.insert(pool.name).second) pools.push_back(pool.name);
+// The pools of the file, and which of them something leads to.
+class PoolUses {
+ public:
+  explicit PoolUses(const Config& config) {
+    for (std::size_t i = 0; i < config.pools.size(); ++i) {
+      const std::string& name = config.pools[i].name;
+      if (!name.empty() && indices_.emplace(name, i).second) names_.push_back(name);
+    }
   }
-  std::unordered_set<std::string> used;
+
+  // Returns false if there is no such pool, which is to be reported.
+  bool use(const std::string& name) {
+    used_.insert(name);
+    return indices_.contains(name);
+  }
+  // The pool that was probably meant counts as used.
+  void add_unknown(const std::string& path, const std::string& name, ParseContext& context) {
+    const auto meant = meant_pool(name, names_, context);
+    if (meant) used_.insert(*meant);
+    const bool is_selector = name.find('=') != std::string::npos;
+    context.add(path, fmt::format("there is no pool '{}'", name),
+                meant            ? fmt::format("did you mean '{}'?", *meant)
+                : is_selector    ? "to split by labels, name the pool: 'pool: NAME' beside 'split'"
+                : names_.empty() ? "add it to 'pools'"
+                                 : list_of("the pools are", names_));
+  }
+  bool uses(const std::string& name) const { return used_.contains(name); }
+  // The position of each name in the file.
+  const std::unordered_map<std::string, std::size_t>& indices() const { return indices_; }
+
+ private:
+  std::unordered_map<std::string, std::size_t> indices_;
+  std::vector<std::string> names_;
+  std::unordered_set<std::string> used_;
+};
+
+// Targets and mirrors of routes are pools.
+void check_targets(const Config& config, PoolUses& pools, ParseContext& context) {
   for (const auto& [path, route] : items_of("routes", config.routes)) {
     for (const auto& target : route.targets) {
       if (target.pool.empty()) continue;  // the implied route to a pool without a name
-      used.insert(target.pool);
-      if (known.contains(target.pool)) continue;
-      const auto meant =
-          add_unknown_pool(path_of_target(context, path, target.pool), target.pool, pools, context);
-      if (meant) used.insert(*meant);
+      if (!pools.use(target.pool))
+        pools.add_unknown(path_of_target(context, path, target.pool), target.pool, context);
     }
     const std::string& mirror = route.mirror.pool;
     if (mirror.empty() || context.report.has_problem(path + ".mirror")) continue;
-    used.insert(mirror);
-    if (known.contains(mirror)) continue;
-    const auto meant = add_unknown_pool(path + ".mirror", mirror, pools, context);
-    if (meant) used.insert(*meant);
+    if (!pools.use(mirror)) pools.add_unknown(path + ".mirror", mirror, context);
+    if (std::ranges::find(route.targets, mirror, &RouteTarget::pool) == route.targets.end())
+      continue;
+    context.warn(
+        path + ".mirror",
+        fmt::format("the pool '{}' gets requests twice: it is the route's own, too", mirror),
+        "name another pool, or remove the mirror");
   }
-  return used;
 }
 
 // "a -> b -> c -> a"
@@ -314,23 +329,14 @@ void check_fallback_cycles(const Config& config,
   }
 }
 
-// Fallbacks are pools, and following them ends. Adds them to the pools that are used.
-void check_fallbacks(const Config& config, std::unordered_set<std::string>& used,
-                     ParseContext& context) {
-  std::unordered_map<std::string, std::size_t> pools;
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < config.pools.size(); ++i) {
-    if (pools.emplace(config.pools[i].name, i).second) names.push_back(config.pools[i].name);
-  }
+// Fallbacks are pools, and following them ends.
+void check_fallbacks(const Config& config, PoolUses& pools, ParseContext& context) {
   for (const auto& [path, pool] : items_of("pools", config.pools)) {
     const std::string& fallback = pool.fallback.pool;
     if (fallback.empty() || context.report.has_problem(path + ".fallback")) continue;
-    used.insert(fallback);
-    if (pools.contains(fallback)) continue;
-    const auto meant = add_unknown_pool(path + ".fallback", fallback, names, context);
-    if (meant) used.insert(*meant);
+    if (!pools.use(fallback)) pools.add_unknown(path + ".fallback", fallback, context);
   }
-  check_fallback_cycles(config, pools, context);
+  check_fallback_cycles(config, pools.indices(), context);
 }
 
 void check_match_listeners(const Config& config, const std::string& path, const RouteMatch& match,
@@ -442,9 +448,9 @@ void warn_of_lost_sessions(const Config& config, ParseContext& context) {
 }
 
 void check_routes(const Config& config, ParseContext& context) {
+  PoolUses pools(config);
   if (config.routes.empty()) {
-    std::unordered_set<std::string> none;
-    check_fallbacks(config, none, context);
+    check_fallbacks(config, pools, context);
     if (config.pools.size() > 1 && !context.report.has_problem("routes")) {
       context.report.add(
           context.mark_of("pools"), "routes",
@@ -454,10 +460,10 @@ void check_routes(const Config& config, ParseContext& context) {
     }
     return;
   }
-  auto used = check_targets(config, context);
-  check_fallbacks(config, used, context);
+  check_targets(config, pools, context);
+  check_fallbacks(config, pools, context);
   for (const auto& [path, pool] : items_of("pools", config.pools)) {
-    if (pool.name.empty() || used.contains(pool.name)) continue;
+    if (pool.name.empty() || pools.uses(pool.name)) continue;
     context.warn(path + ".name", fmt::format("no route leads to the pool '{}'", pool.name),
                  "add a route to it, or remove it");
   }

@@ -42,6 +42,12 @@ TEST(ConfigOfMirrors, NameAPoolOfTheFile) {
               ElementsAre(HasSubstr("share")));
 }
 
+TEST(ConfigOfMirrors, AreOtherPoolsThanTheRoutes) {
+  EXPECT_THAT(warnings_of(mirrored("canary")), IsEmpty());
+  EXPECT_THAT(warnings_of(mirrored("canary", "split: {a: 95, canary: 5}")),
+              ElementsAre(HasSubstr("the pool 'canary' gets requests twice")));
+}
+
 TEST(ConfigOfMirrors, AreOfRoutesToPools) {
   EXPECT_THAT(problems_of(mirrored("canary", "respond: {status: 200}")),
               testing::Contains(HasSubstr("no pool gets the requests of a route with 'respond'")));
