@@ -52,7 +52,8 @@ class Thousand(ReloadCase):
         print(f"{what}: {took * 1000:.1f} ms, {cost * 1000:.2f} ms of CPU per worker")
         if not SANITIZED:
             self.assert_within(took, 0.2 * 2)
-            self.assert_within(cost, 0.01, "all of it may be between a request and its answer")
+            # Of a build that is not optimised: what is shipped takes less.
+            self.assert_within(cost, 0.02, "all of it may be between a request and its answer")
         self.assertEqual(self.served.stop(), 0)
 
     def test_a_small_change(self):
