@@ -247,6 +247,13 @@ constexpr std::array<FaultEntry, fault_count> entries = {{
      .cause = "More use than `tenants[].limits` allows for the day or month.",
      .cure = "Wait until the day or month is over (UTC), or raise the "
              "[limit](security.md#limits-of-tenants)."},
+    {.fault = over_budget,
+     .word = "over_budget",
+     .side = "proxy",
+     .meaning = "The pool has used up its `budget`, and no other pool took the request.",
+     .cause = "More use than `pools[].budget` allows for the period.",
+     .cure = "Wait until the period is over, raise the budget, or give the pool a "
+             "[`fallback`](reliability.md#fallback)."},
     {.fault = flood,
      .word = "flood",
      .side = "client",

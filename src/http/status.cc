@@ -100,6 +100,7 @@ int status_of(Fault fault) {
     case Fault::stream_error:
     case Fault::server_error: return 502;
     case Fault::no_backend:
+    case Fault::over_budget:
     case Fault::overloaded:
     case Fault::queue_timeout:
     case Fault::draining:

@@ -49,6 +49,7 @@ enum class Fault : std::uint8_t {
   rate_limited,    ///< the tenant is at a limit of a second, minute or hour, or of concurrent
                    ///< requests
   quota_exceeded,  ///< the tenant has used up its amount of a day or month
+  over_budget,     ///< the pool has used up what it may
   flood,
   write_timeout,
   draining,

@@ -333,13 +333,14 @@ enum class BackendProtocol { automatic, http1, http2 };
 enum class StreamUsage { automatic, off, on };
 
 // Why a pool cannot take a request. `down`: it has no backend for it. `saturated`: its queue is
-// full, or the wait has timed out.
-enum class FallbackReason { down, saturated };
+// full, or the wait has timed out. `over_budget`: its budget is used up.
+enum class FallbackReason { down, saturated, over_budget };
 
 // The pool that takes what another one cannot.
 struct FallbackConfig {
-  std::string pool;                                                                   // empty: none
-  std::vector<FallbackReason> when{FallbackReason::down, FallbackReason::saturated};  // never empty
+  std::string pool;  // empty: none
+  std::vector<FallbackReason> when{FallbackReason::down, FallbackReason::saturated,
+                                   FallbackReason::over_budget};  // never empty
 
   bool operator==(const FallbackConfig&) const = default;
 };
@@ -368,10 +369,40 @@ struct CacheConfig {
   std::uint64_t memory_bytes = 256UL * 1024 * 1024;  // for all workers
   milliseconds ttl{3'600'000};
   milliseconds stale_if_error{3'600'000};  // beyond `ttl`, while no backend answers; 0: never
+  bool shared = false;                     // by all replicas, in `shared_state`
   std::vector<CachedRequests> requests = {CachedRequests::embeddings,
                                           CachedRequests::deterministic};  // `for`
 
   bool operator==(const CacheConfig&) const = default;
+};
+
+// How requests for embeddings and the like become fewer and larger ones.
+struct BatchingConfig {
+  std::uint32_t max_size = 32;      // inputs in one request to a backend; 2 or more
+  milliseconds max_wait{5};         // of the first of them
+  std::uint32_t max_tokens = 8192;  // of inputs in one request, as estimated
+
+  bool operator==(const BatchingConfig&) const = default;
+};
+
+// The period of a limit. A day and a month are those of the calendar, in UTC.
+enum class LimitPeriod : std::uint8_t { second, minute, hour, day, month };
+
+// The most that a limit allows in each period.
+struct LimitRate {
+  std::uint64_t amount = 0;
+  LimitPeriod period = LimitPeriod::minute;
+
+  bool operator==(const LimitRate&) const = default;
+};
+
+// How much a pool may use, all clients together.
+struct BudgetConfig {
+  std::vector<LimitRate> tokens;  // of prompts and outputs together
+  std::vector<LimitRate> cost;    // in millionths of the currency of `usage.prices`
+
+  bool empty() const { return tokens.empty() && cost.empty(); }
+  bool operator==(const BudgetConfig&) const = default;
 };
 
 struct PoolConfig {
@@ -407,8 +438,10 @@ struct PoolConfig {
   milliseconds slow_start{0};  // ramp of a backend that returns or joins; 0: none
   FallbackConfig fallback;
   CoalesceRule coalesce = CoalesceRule::off;
-  std::optional<CacheConfig> cache;  // none: no answer is kept
-  bool debug_headers = false;        // x-evenkeel-backend and -pool on responses
+  std::optional<CacheConfig> cache;        // none: no answer is kept
+  std::optional<BatchingConfig> batching;  // none: each request goes to a backend as it is
+  BudgetConfig budget;
+  bool debug_headers = false;  // x-evenkeel-backend and -pool on responses
 
   bool operator==(const PoolConfig&) const = default;
 };
@@ -538,6 +571,39 @@ struct CorsConfig {
   bool operator==(const CorsConfig&) const = default;
 };
 
+// The codings of compressed responses.
+enum class ContentCoding { zstd, gzip };
+
+// Which responses are compressed for clients that accept it. Event streams never are.
+struct CompressionConfig {
+  std::vector<ContentCoding> codings{ContentCoding::zstd, ContentCoding::gzip};  // the best first
+  std::vector<std::string> types{"application/json", "text/*"};  // media types, or `text/*`
+  std::uint64_t min_bytes = 1024;  // of responses whose length is known
+
+  bool operator==(const CompressionConfig&) const = default;
+};
+
+// The page that clients get instead of an error of evenkeel.
+struct ErrorPageConfig {
+  std::vector<int> status;  // of the errors; never empty
+  std::string file;
+  std::string content_type = "text/html; charset=utf-8";
+
+  bool operator==(const ErrorPageConfig&) const = default;
+};
+
+// The target of a split that is on trial: it gets nothing more once its answers are worse than
+// this.
+struct CanaryConfig {
+  std::string target;     // a name in `split`
+  double error_rate = 0;  // the most of its requests that may fail; 0: any share
+  milliseconds ttft{0};   // the most that the 95th percentile of its first tokens may take; 0: any
+  milliseconds window{60'000};
+  std::uint32_t min_requests = 50;  // in the window, before it is judged
+
+  bool operator==(const CanaryConfig&) const = default;
+};
+
 // The pool that gets copies of a route's requests. Its answers are dropped.
 struct MirrorConfig {
   std::string pool;  // empty: none
@@ -557,13 +623,16 @@ struct RouteConfig {
   std::optional<RespondConfig> respond;    // instead of a target
   std::optional<RedirectConfig> redirect;  // instead of a target
   std::optional<RewriteConfig> rewrite;
-  BodyConfig body;                  // before that of the pool
-  FieldEdits request_headers;       // of what backends get
-  FieldEdits response_headers;      // of what clients get, from backends and from evenkeel
-  std::optional<CorsConfig> cors;   // none: evenkeel's own answers are for pages of any origin
-  std::optional<RetryRules> retry;  // instead of the pool's
+  BodyConfig body;                 // before that of the pool
+  FieldEdits request_headers;      // of what backends get
+  FieldEdits response_headers;     // of what clients get, from backends and from evenkeel
+  std::optional<CorsConfig> cors;  // none: evenkeel's own answers are for pages of any origin
+  std::optional<CompressionConfig> compression;
+  std::vector<ErrorPageConfig> error_pages;  // the first that has the status counts
+  std::optional<RetryRules> retry;           // instead of the pool's
   ModelListRule model_list = ModelListRule::automatic;
   StickyConfig sticky;  // only read with several targets
+  std::optional<CanaryConfig> canary;
   MirrorConfig mirror;
   SloConfig slo;  // instead of the pool's
   // The default of its requests, and the most that they may name; none: as they name it.
@@ -573,17 +642,6 @@ struct RouteConfig {
   // True if evenkeel itself answers its requests.
   bool answers_itself() const { return respond || redirect; }
   bool operator==(const RouteConfig&) const = default;
-};
-
-// The period of a limit. A day and a month are those of the calendar, in UTC.
-enum class LimitPeriod : std::uint8_t { second, minute, hour, day, month };
-
-// The most that a limit allows in each period.
-struct LimitRate {
-  std::uint64_t amount = 0;
-  LimitPeriod period = LimitPeriod::minute;
-
-  bool operator==(const LimitRate&) const = default;
 };
 
 // What happens to a request beyond a limit.
@@ -597,13 +655,14 @@ struct LimitsConfig {
   std::vector<LimitRate> tokens;  // of prompts and outputs together
   std::vector<LimitRate> input_tokens;
   std::vector<LimitRate> output_tokens;
+  std::vector<LimitRate> cost;   // in millionths of the currency of `usage.prices`
   std::uint32_t concurrent = 0;  // requests at a time; 0: any number
   double burst = 1;  // share of a second's, minute's or hour's amount that may come at once
   OverLimit over = OverLimit::refuse;
 
   // True if something counts tokens.
   bool count_tokens() const {
-    return !tokens.empty() || !input_tokens.empty() || !output_tokens.empty();
+    return !tokens.empty() || !input_tokens.empty() || !output_tokens.empty() || !cost.empty();
   }
   bool operator==(const LimitsConfig&) const = default;
 };
@@ -654,6 +713,7 @@ struct TenantConfig {
   std::optional<Priority> priority;
   std::uint32_t max_tokens = 0;  // the most that one of its requests may ask for; 0: any number
   std::string cache_salt;        // that its requests have in their bodies; empty: as they name it
+  std::string session;           // of its requests that name none; empty: each on its own
   LimitsConfig limits;
 
   bool changes_bodies() const { return max_tokens > 0 || !cache_salt.empty(); }
@@ -738,11 +798,23 @@ struct ModelPrice {
   bool operator==(const ModelPrice&) const = default;
 };
 
+// A collector that gets usage records from their file, as batches of CloudEvents over HTTP.
+struct UsageHttpConfig {
+  std::string url;            // http:// or https://
+  std::string token_file;     // with its bearer token; empty: none
+  std::string ca;             // file with authorities; empty: the system's
+  std::uint32_t batch = 500;  // records in one request, at most
+  milliseconds timeout{10'000};
+
+  bool operator==(const UsageHttpConfig&) const = default;
+};
+
 // One record per request that reached a model, for billing.
 struct UsageConfig {
   std::string path;                // of the file; empty: none is written
   std::string source;              // of the records; empty: evenkeel/ and the name of the host
   std::vector<ModelPrice> prices;  // the first whose model matches counts
+  std::optional<UsageHttpConfig> http;
 
   bool is_on() const { return !path.empty(); }
   bool operator==(const UsageConfig&) const = default;
