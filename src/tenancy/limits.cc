@@ -229,8 +229,9 @@ Task<std::optional<LimitRefusal>> Reservation::take_shared(QuotaStore& store,
   if (asked.empty()) co_return std::nullopt;
   auto states = co_await store.take(std::move(asked));
   std::optional<LimitRefusal> refusal;
+  store_ = &store;
+  store_has_taken_ = states.has_value();
   if (states) {
-    store_ = &store;
     refusal = accept(numbers, *states, time);
   } else if (on_failure == StoreFailure::local) {
     refusal = take_part(Part::rates, time);
@@ -329,7 +330,7 @@ void Reservation::release(const TokenUse& used, std::uint64_t requests, const Qu
     use_.quotas_of(key).settle(with_key(limit->local, key), taken, spent, taken_at_, time);
     if (store_ != nullptr) {
       settlements.push_back({.quota = with_key(limit->quota, key),
-                             .taken = taken,
+                             .taken = store_has_taken_ ? taken : 0,
                              .used = spent,
                              .taken_at = taken_at_});
     }

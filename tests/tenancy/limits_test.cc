@@ -209,6 +209,22 @@ TEST(SharedLimits, AreOfEachReplicaItsShareWhileTheStoreIsAway) {
   EXPECT_TRUE(take_shared(fourth, store, {})) << "two of eight at a time";
 }
 
+TEST(SharedLimits, KnowInTheEndWhatAReplicaHasGrantedItself) {
+  const LimitTable table(shared({.tokens = {{1000, LimitPeriod::day}}}));
+  LimitUse use;
+  FakeStore store;
+  store.answers = false;
+  {
+    Reservation alone(use, table, of_acme());
+    EXPECT_FALSE(take_shared(alone, store, {.input = 200}));
+    alone.set_used({.input = 150});
+  }
+  store.answers = true;
+  Reservation next(use, table, of_acme());
+  EXPECT_FALSE(take_shared(next, store, {.input = 50}));
+  EXPECT_EQ(next.tokens().remaining, 800U);
+}
+
 TEST(SharedLimits, AreOpenOrClosedWhileTheStoreIsAwayAsTheFileSays) {
   const LimitTable table(shared({.requests = {{1, LimitPeriod::day}}}));
   LimitUse use;

@@ -156,7 +156,8 @@ class Reservation : public Pooled {
   const std::size_t count_;
   std::uint32_t held_ = 0;  // a bit for each limit of which something is taken
   bool is_over_ = false;
-  QuotaStore* store_ = nullptr;  // of which the rates are taken; null: none
+  QuotaStore* store_ = nullptr;   // with which the rates are settled; null: none
+  bool store_has_taken_ = false;  // false: they were granted here, since it did not answer
   TokenUse estimate_;
   TokenUse used_;
   QuotaTime taken_at_{};
