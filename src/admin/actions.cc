@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "admin/canaries.h"
 #include "admin/documents.h"
 #include "admin/on_loop.h"
 #include "evenkeel/admin/control.h"
@@ -294,6 +295,25 @@ AdminReply AdminActions::purge_answers(const AdminRequest& request) const {
   JsonValue document;
   document.add("dropped", dropped);
   return json_reply(200, json_text(document));
+}
+
+AdminReply AdminActions::restart_canary(const AdminRequest& request) const {
+  const RuntimeView view(runtime_);
+  if (auto refusal = refuse_in_upgrade(*view.status)) return std::move(*refusal);
+  const auto wanted = request.parameter("route");
+  if (!wanted) return error_reply(422, "name the route: ?route=NAME; /api/v1/canaries lists them");
+  const PoolSet::Canary* const canary = view.status->pool_set->canary_of(*wanted);
+  if (canary == nullptr) {
+    std::vector<std::string_view> routes;
+    for (const PoolSet::Canary& each : view.status->pool_set->canaries())
+      routes.push_back(each.route);
+    return error_reply(404, fmt::format("there is no route '{}' with a canary{}", *wanted,
+                                        did_you_mean(*wanted, routes)));
+  }
+  canary->trial->restart();
+  log::admin.record(fmt::format("route {}: the canary {} is on trial again, by {}", canary->route,
+                                canary->config.target, request.client));
+  return json_reply(200, json_text(canary_document(*canary, view.now)));
 }
 
 Awaitable<AdminReply> AdminActions::reload() {

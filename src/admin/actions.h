@@ -48,6 +48,10 @@ class AdminActions {
   /// no such pool, or it keeps none.
   AdminReply purge_answers(const AdminRequest& request) const;
 
+  /// Begins the trial of the canary of `?route=NAME` again, and returns it. 404: the route has
+  /// none.
+  AdminReply restart_canary(const AdminRequest& request) const;
+
   /// What a reload of the request's body (empty: of the daemon's file) would refuse or change;
   /// changes nothing. `authorized`: the request carries the token. 429 while another preview is in
   /// progress.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "admin/authorization.h"
+#include "admin/canaries.h"
 #include "admin/change_record.h"
 #include "admin/documents.h"
 #include "admin/explanation.h"
@@ -55,6 +56,8 @@ enum class AdminEndpoint : std::uint8_t {
   snapshot,
   sessions,
   tenants,
+  canaries,
+  restart_canary,
 };
 
 namespace {
@@ -63,7 +66,7 @@ constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop tha
 constexpr Duration state_update_interval = std::chrono::milliseconds(250);
 constexpr Duration max_snapshot_age = LiveFeed::interval;
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 23> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 25> endpoints = {
     {{"/", AdminEndpoint::index},
      {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
@@ -81,6 +84,8 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 23> endpoints =
      {"/api/v1/snapshot", AdminEndpoint::snapshot},
      {"/api/v1/sessions", AdminEndpoint::sessions},
      {"/api/v1/tenants", AdminEndpoint::tenants},
+     {"/api/v1/canaries", AdminEndpoint::canaries},
+     {"/api/v1/canaries/restart", AdminEndpoint::restart_canary},
      {"/api/v1/events", AdminEndpoint::events},
      {"/api/v1/history", AdminEndpoint::history},
      {"/api/v1/access", AdminEndpoint::access},
@@ -103,6 +108,7 @@ GET  /api/v1/decisions/REQUEST-ID  why a request went where it went, or failed
 GET  /api/v1/explain?path=P&model=M where a request would go now; also method and host
 GET  /api/v1/sessions?pool=NAME    where the sessions of pools are kept, and their last moves
 GET  /api/v1/tenants               what each tenant uses, beside its weight and priority
+GET  /api/v1/canaries              each canary of a split: whether it is on trial, and how it does
 GET  /api/v1/live                  changes once a second, as server-sent events
 GET  /api/v1/snapshot              what the first of these events has, for clients that poll
 GET  /api/v1/history?metric=NAME   up to 15 minutes of each backend, one value a second
@@ -112,6 +118,7 @@ GET  /api/v1/access                whether this client may make changes
 GET  /ui/                          the live page; /ui/plain is a table without script
 POST /api/v1/backends/ID/drain     no new requests for a backend; also ID/undrain and ID/weight
 POST /api/v1/cache/purge           drops the answers that pools keep; ?pool=NAME: those of one
+POST /api/v1/canaries/restart      begins a trial again; ?route=NAME
 POST /api/v1/check                 what a reload would refuse or change
 POST /api/v1/reload                reads the configuration again
 GET  /api/v1/log                   the level of each subsystem of the daemon's log
@@ -130,7 +137,8 @@ constexpr std::string_view decisions_prefix = "/api/v1/decisions/";
 bool is_post(AdminEndpoint endpoint) {
   return endpoint == AdminEndpoint::backend_action || endpoint == AdminEndpoint::reload ||
          endpoint == AdminEndpoint::upgrade || endpoint == AdminEndpoint::check ||
-         endpoint == AdminEndpoint::set_log_levels || endpoint == AdminEndpoint::purge;
+         endpoint == AdminEndpoint::set_log_levels || endpoint == AdminEndpoint::purge ||
+         endpoint == AdminEndpoint::restart_canary;
 }
 
 AdminEndpoint find_endpoint(std::string_view path) {
@@ -291,6 +299,7 @@ Awaitable<AdminReply> AdminApi::answer(const AdminRequest& request) {
       co_return reply;
     }
     case AdminEndpoint::purge: co_return actions_.purge_answers(request);
+    case AdminEndpoint::restart_canary: co_return actions_.restart_canary(request);
     case AdminEndpoint::set_log_levels: co_return set_log_levels(request.body);
     case AdminEndpoint::upgrade: {
       AdminReply reply = co_await actions_.upgrade();
@@ -322,6 +331,7 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
     case AdminEndpoint::live: return {.content_type = "text/event-stream", .live = true};
     case AdminEndpoint::snapshot: return snapshot(request);
     case AdminEndpoint::tenants: return json_reply(200, json_text(tenant_usage_.document(view)));
+    case AdminEndpoint::canaries: return json_reply(200, json_text(canaries_document(view)));
     case AdminEndpoint::events: return json_reply(200, json_text(events_.document()));
     case AdminEndpoint::log_levels: return log_levels();
     case AdminEndpoint::history: return history(request);

@@ -47,6 +47,7 @@ ChangeRecord::~ChangeRecord() {
                 {"method", request_.method},
                 {"path", request_.path()},
                 {"pool", request_.parameter("pool")},
+                {"route", request_.parameter("route")},
                 {"body", is_accepted ? body_of(request_, status_) : std::string_view()},
                 {"status", status_ ? JsonValue(*status_) : JsonValue()},
                 {"outcome", status_ ? "" : "cancelled"}},

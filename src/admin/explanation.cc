@@ -7,6 +7,7 @@
 
 #include "admin/decision_document.h"
 #include "admin/requests_document.h"
+#include "evenkeel/config/split_target.h"
 #include "evenkeel/inference/api_paths.h"
 #include "evenkeel/proxy/router.h"
 #include "evenkeel/upstream/subsets.h"
@@ -85,10 +86,12 @@ bool found_no_route(const RecentRequest& request) {
 }
 
 /// Returns what the pool of the target would choose now, or a note why that is not known.
-JsonValue target_document(const PoolState& pool, const RouteTarget& target, Instant now) {
+JsonValue target_document(const PoolState& pool, const RouteTarget& target, bool is_withdrawn,
+                          Instant now) {
   JsonValue document;
   document.add("pool", target.pool);
   document.add("weight", target.weight);
+  if (is_withdrawn) document.add("withdrawn", true);
   document.add("picker", pool.config().picker.name);
   if (pool.config().picker.has_scheduler()) {
     document.add("pick", nullptr);
@@ -153,12 +156,16 @@ JsonValue explain_hypothetical(const RuntimeView& view, const HypotheticalReques
   }
   const RouteConfig& route = config.routes[static_cast<std::size_t>(found - mismatches.begin())];
   JsonValue::List pools;
+  const PoolSet::Canary* const canary =
+      route.canary ? view.status->pool_set->canary_of(route.name) : nullptr;
   for (const RouteTarget& target : route.targets) {
     const auto entry = std::ranges::find_if(
         view.status->pool_set->pools(),
         [&](const PoolSet::PoolEntry& each) { return each.state->config().name == target.pool; });
     if (entry == view.status->pool_set->pools().end()) continue;
-    pools.push_back(target_document(*entry->state, target, view.now));
+    const bool is_withdrawn = canary != nullptr && canary->trial->has_ended() &&
+                              name_of(target) == canary->config.target;
+    pools.push_back(target_document(*entry->state, target, is_withdrawn, view.now));
   }
   document.add("route", route.name);
   document.add("pools", std::move(pools));

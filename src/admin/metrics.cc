@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "admin/backend_families.h"
+#include "admin/canaries.h"
 #include "admin/documents.h"
 #include "admin/pool_families.h"
 #include "admin/preferences.h"
@@ -141,6 +142,7 @@ std::string render_metrics(const RuntimeAccess& runtime, MetricsFormat format) {
   add_panic_family(page, view);
   add_further_families(page, registry, tls_listeners(*view.status->config));
   add_pool_families(page, view);
+  add_canary_family(page, view);
   add_backend_families(page, view);
   add_daemon(page, view);
   add_certificates(page, *view.status);

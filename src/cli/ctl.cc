@@ -17,6 +17,7 @@
 
 #include "cli/admin_target.h"
 #include "cli/admin_text.h"
+#include "cli/canaries_text.h"
 #include "cli/check.h"
 #include "cli/decision_text.h"
 #include "cli/requests_text.h"
@@ -120,6 +121,7 @@ class Ctl {
   int requests();
   int sessions();
   int tenants();
+  int canaries();
   int check_names(const RequestFilter& filter);
   int explain();
   int drain();
@@ -149,6 +151,7 @@ int Ctl::run() {
     case CtlVerb::requests: return requests();
     case CtlVerb::sessions: return sessions();
     case CtlVerb::tenants: return tenants();
+    case CtlVerb::canaries: return canaries();
     case CtlVerb::explain: return explain();
     case CtlVerb::drain: return drain();
     case CtlVerb::undrain: return post_actions("undrain");
@@ -219,6 +222,21 @@ int Ctl::sessions() {
 int Ctl::tenants() {
   return show("tenants",
               [](const JsonValue& tenants) { return tenants_text(tenants, terminal_width()); });
+}
+
+int Ctl::canaries() {
+  if (options_.restart.empty()) {
+    return show("canaries", [](const JsonValue& canaries) {
+      return canaries_text(canaries, terminal_width());
+    });
+  }
+  const std::string path = "/api/v1/canaries/restart?route=" + percent_encoded(options_.restart);
+  const ApiResult result = post(path, {}, request_timeout);
+  if (options_.json && !result.text.empty()) fmt::print("{}", result.text);
+  if (!result.ok() || options_.json) return result.exit_code;
+  fmt::print("{} of route {} is on trial again\n", printable(result.document["target"].text()),
+             printable(result.document["route"].text()));
+  return exit_done;
 }
 
 /// Says which pool or backend there is none of.

@@ -205,6 +205,9 @@ void add_ctl_verb(CLI::App& app, Invocation& invocation,
   auto* reload =
       commands.add("reload", "Reload the file, or say why it is refused", CtlVerb::reload);
   reload->add_flag("--wait", options->wait, "Wait as long as it takes, instead of 10 s");
+  commands.add("canaries", "Show the canaries of splits, and how they do", CtlVerb::canaries)
+      ->add_option("--restart", options->restart, "Begin the trial of this route's canary again")
+      ->type_name("ROUTE");
   commands.add("purge", "Drop the answers that pools keep", CtlVerb::purge)
       ->add_option("--pool", options->pool, "Only those of a pool")
       ->type_name("NAME");

@@ -1,6 +1,7 @@
 #include "config/fields.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "evenkeel/base/regex.h"
+#include "evenkeel/config/split_target.h"
 
 namespace evenkeel::config_file {
 
@@ -64,7 +66,41 @@ void finish(Of<CorsConfig>, Node& node, CorsConfig& cors) {
              "name the origins, or remove 'credentials'");
 }
 
+void finish(Of<CanaryConfig>, Node& node, CanaryConfig& canary) {
+  if (const auto labels = labels_of(canary.target)) canary.target = selector_of(*labels);
+  if (!node.has("error_rate") && !node.has("ttft")) {
+    node.fail("has no bounds, so that it would never go back",
+              "add 'error_rate: 5%' or 'ttft: 2s', or both");
+  }
+}
+
 namespace {
+
+// Refuses a canary without anything that could take its place.
+void check_canary(Node& node, const RouteConfig& route) {
+  const auto canary = node.child("canary");
+  if (!canary || !route.canary || route.canary->target.empty()) return;
+  std::vector<std::string> names;
+  bool is_there = false;
+  std::uint32_t others = 0;
+  for (const RouteTarget& target : route.targets) {
+    const std::string& name = names.emplace_back(name_of(target));
+    if (name == route.canary->target) {
+      is_there = true;
+    } else {
+      others += target.weight;
+    }
+  }
+  if (!node.has("split")) {
+    canary->fail("is a target of 'split', which is not there", "add 'split', or remove 'canary'");
+  } else if (!is_there) {
+    canary->child("target")->fail(fmt::format("'split' has no target '{}'", route.canary->target),
+                                  fmt::format("its targets are {}", fmt::join(names, ", ")));
+  } else if (others == 0) {
+    canary->fail("no other target has a share, so that none could get its requests",
+                 "give another target of 'split' a share");
+  }
+}
 
 constexpr std::array<const char*, 4> ends = {"pool", "split", "respond", "redirect"};
 
@@ -81,6 +117,7 @@ void check_own_answer(Node& node, const RouteConfig& route, const char* answer) 
   };
   for (const char* const end : ends) refuse(end, true);
   refuse("sticky", route.sticky != StickyConfig{});
+  refuse("canary", route.canary.has_value());
   refuse("mirror", !route.mirror.pool.empty());
   refuse("slo", route.slo != SloConfig{});
   refuse("priority", route.priority.has_value());
@@ -104,6 +141,7 @@ void finish(Of<RouteConfig>, Node& node, RouteConfig& route) {
   } else if (node.has("redirect")) {
     check_own_answer(node, route, "redirect");
   }
+  check_canary(node, route);
   if (is_open_ended(route.match.path)) return;
   if (route.redirect && route.redirect->to.ends_with("/**"))
     node.child("redirect")

@@ -214,6 +214,27 @@ void each_key(Of<CorsConfig>, const auto& visit) {
         &T::max_age, DurationForm{0ms, 24h});
 }
 
+void finish(Of<CanaryConfig>, Node& node, CanaryConfig& canary);
+
+void each_key(Of<CanaryConfig>, const auto& visit) {
+  using T = CanaryConfig;
+  visit(Key{"target", "The target, as `split` names it.", required}, &T::target,
+        TextForm{"the name of a target", check_not_empty});
+  visit(Key{"error_rate",
+            "The most of its requests that may fail: with a status of 5xx, without an answer or in "
+            "the middle of one, or taken by the `fallback` of its pool.",
+            "any share; this or `ttft` is required"},
+        &T::error_rate, PercentForm{0.001, 1});
+  visit(Key{"ttft",
+            "Within what time 95 % of its first tokens must come; where bodies are not inspected, "
+            "of its first bytes.",
+            "any time"},
+        &T::ttft, DurationForm{1ms, 1h});
+  visit(Key{"window", "The time that is looked back over."}, &T::window, DurationForm{1s, 1h});
+  visit(Key{"min_requests", "How many requests must have ended within it before it is judged."},
+        &T::min_requests, CountForm{1, 10'000});
+}
+
 void each_key(Of<MirrorConfig>, const auto& visit) {
   using T = MirrorConfig;
   visit(Key{"pool", "The pool that gets the copies.", required}, &T::pool, pool_name);
@@ -287,6 +308,12 @@ void each_key(Of<RouteConfig>, const auto& visit) {
             "inspected body, the session that it names or the beginning of the prompt. Requests "
             "without any of these are spread at random."},
         &T::sticky, StructForm<StickyConfig>{});
+  visit(Key{"canary",
+            "The target of `split` that is on trial, such as `{target: v8, error_rate: 5%, ttft: "
+            "2s}`. Once its answers leave these bounds, the other targets get its requests, until "
+            "the split or this changes, or an operator begins again.",
+            "none"},
+        &T::canary, OptionalForm<StructForm<CanaryConfig>>{});
   visit(Key{"mirror",
             "The pool that gets copies of the requests, and whose answers are dropped: its name, "
             "or `{pool: NAME, share: 10%}`. It neither delays nor fails the requests themselves.",

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/host.h"
+#include "evenkeel/filter/canary.h"
 #include "evenkeel/filter/usage.h"
 #include "evenkeel/http/cors.h"
 #include "evenkeel/http/credentials.h"
@@ -14,32 +15,6 @@
 
 namespace evenkeel {
 namespace {
-
-/// Records the start of a request; its destructor records the end.
-class OpenRecord {
- public:
-  OpenRecord(RequestRecorder& recorder, Request& request)
-      : recorder_(&recorder), request_(&request) {
-    recorder.record_start(request.info);
-  }
-  OpenRecord(OpenRecord&& other) noexcept
-      : recorder_(std::exchange(other.recorder_, nullptr)), request_(other.request_) {}
-  OpenRecord& operator=(OpenRecord&&) = delete;
-  ~OpenRecord() {
-    if (recorder_ == nullptr) return;
-    if (recorder_->draining() && !request_->info.outcome.fault)
-      request_->info.outcome.fault = Fault::draining;
-    recorder_->record_end({.method = request_->method,
-                           .host = request_->authority,
-                           .path = request_->path,
-                           .fields = &request_->fields},
-                          request_->info);
-  }
-
- private:
-  RequestRecorder* recorder_;
-  Request* request_;
-};
 
 /// The priority as logged; empty for the one that most requests have.
 std::string_view logged_priority(Priority priority) {
@@ -121,25 +96,6 @@ AccessLogInference inference_of(const InferenceInfo& info, const RequestTimings&
   return entry;
 }
 
-/// A response body whose destructor records the end of the request.
-class RecordedBody final : public Body {
- public:
-  RecordedBody(BodyPtr body, OpenRecord record)
-      : record_(std::move(record)), body_(std::move(body)) {}
-
-  Task<Result<Chunk>> read() override {
-    if (body_ == nullptr) return Result<Chunk>(Chunk{.last = true});
-    return body_->read();
-  }
-  std::optional<std::uint64_t> length() const override {
-    return body_ == nullptr ? std::optional<std::uint64_t>(0) : body_->length();
-  }
-
- private:
-  OpenRecord record_;  // dropped after the body, which returns the lease and the link
-  BodyPtr body_;
-};
-
 }  // namespace
 
 RequestRecorder::RequestRecorder(Loop& loop, WorkerMetrics& worker_metrics, AccessLogRing* ring,
@@ -170,8 +126,56 @@ bool RequestRecorder::is_chosen(const RequestInfo& info, Instant ended, int stat
   return has_failed || is_slow(info.timings, ended, slow_) || rng_.unit() < sample_;
 }
 
+/// Records the start of a request; its destructor records the end.
+class AccessLogFilter::OpenRecord {
+ public:
+  OpenRecord(const AccessLogFilter& filter, Request& request)
+      : filter_(&filter), request_(&request) {
+    filter.recorder_.record_start(request.info);
+  }
+  OpenRecord(OpenRecord&& other) noexcept
+      : filter_(std::exchange(other.filter_, nullptr)), request_(other.request_) {}
+  OpenRecord& operator=(OpenRecord&&) = delete;
+  ~OpenRecord() {
+    if (filter_ == nullptr) return;
+    RequestRecorder& recorder = filter_->recorder_;
+    if (recorder.draining() && !request_->info.outcome.fault)
+      request_->info.outcome.fault = Fault::draining;
+    const Instant ended = recorder.record_end({.method = request_->method,
+                                               .host = request_->authority,
+                                               .path = request_->path,
+                                               .fields = &request_->fields},
+                                              request_->info);
+    if (filter_->canaries_ != nullptr) [[unlikely]]
+      filter_->canaries_->count(request_->info, ended);
+  }
+
+ private:
+  const AccessLogFilter* filter_;
+  Request* request_;
+};
+
+/// A response body whose destructor records the end of the request.
+class AccessLogFilter::RecordedBody final : public Body {
+ public:
+  RecordedBody(BodyPtr body, OpenRecord record)
+      : record_(std::move(record)), body_(std::move(body)) {}
+
+  Task<Result<Chunk>> read() override {
+    if (body_ == nullptr) return Result<Chunk>(Chunk{.last = true});
+    return body_->read();
+  }
+  std::optional<std::uint64_t> length() const override {
+    return body_ == nullptr ? std::optional<std::uint64_t>(0) : body_->length();
+  }
+
+ private:
+  OpenRecord record_;  // dropped after the body, which returns the lease and the link
+  BodyPtr body_;
+};
+
 Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) {
-  OpenRecord record(recorder_, request);
+  OpenRecord record(*this, request);
   auto result = co_await next.handle(request);
   if (!result) {
     Error& error = result.error();
@@ -194,7 +198,7 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
   co_return result;
 }
 
-void RequestRecorder::record_end(const Target& target, const RequestInfo& info) {
+Instant RequestRecorder::record_end(const Target& target, const RequestInfo& info) {
   const auto& [identity, timings, outcome, plan, inference, trace] = info;
   const Instant ended = loop_.read_clock();
   const bool client_left = outcome.status == 0 || outcome.fault == Fault::client_gone ||
@@ -242,6 +246,7 @@ void RequestRecorder::record_end(const Target& target, const RequestInfo& info) 
                           .status = status,
                           .aborted = is_aborted(outcome, status)});
   write(target, info, ended, status, exports);
+  return ended;
 }
 
 void RequestRecorder::record_recent(RecentRequests& requests, const Target& target,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/config/split_target.h"
+
 namespace evenkeel {
 namespace {
 
@@ -40,6 +42,20 @@ bool leads_to(const PlanPool& pool, const Config& config, const Has& has) {
   });
 }
 
+ByRoute<RouteCanary> canaries_of(const std::vector<RouteConfig>& routes, const PoolSet& pool_set) {
+  return {routes, [&](const RouteConfig& route) -> std::optional<RouteCanary> {
+            const PoolSet::Canary* const canary =
+                route.canary ? pool_set.canary_of(route.name) : nullptr;
+            if (canary == nullptr) return std::nullopt;
+            const std::size_t number = canary_target_of(route);
+            return RouteCanary{.trial = canary->trial,
+                               .route = route.name,
+                               .target = route.canary->target,
+                               .pool = route.targets[number].pool,
+                               .number = static_cast<std::uint32_t>(number)};
+          }};
+}
+
 bool has_mirror(const RouteConfig& route) { return !route.mirror.pool.empty(); }
 
 /// True if backends get other values in their bodies than clients gave.
@@ -58,7 +74,8 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
       path_rewrites_(path_rewrites_of(config.routes)),
       response_fields_(config.routes),
       cors_(config.routes),
-      access_log_(worker.recorder),
+      canaries_(canaries_of(config.routes, pool_set)),
+      access_log_(worker.recorder, canaries_.empty() ? nullptr : &canaries_),
       grpc_(worker.loop),
       forwarding_headers_(seed, config.listeners),
       request_fields_(config.routes),

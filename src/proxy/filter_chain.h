@@ -11,6 +11,7 @@
 #include "evenkeel/filter/access_log.h"
 #include "evenkeel/filter/auth.h"
 #include "evenkeel/filter/body_rules.h"
+#include "evenkeel/filter/canary.h"
 #include "evenkeel/filter/cors.h"
 #include "evenkeel/filter/field_edits.h"
 #include "evenkeel/filter/forwarding_headers.h"
@@ -69,6 +70,7 @@ class FilterChain {
   const PathRewrites path_rewrites_;
   ResponseFieldsFilter response_fields_;
   CorsFilter cors_;
+  const CanaryCounter canaries_;
   AccessLogFilter access_log_;
   GrpcFilter grpc_;
   ForwardingHeadersFilter forwarding_headers_;

@@ -72,7 +72,7 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
       placing_(std::make_unique<Placing>(*this)) {
   Rng rng(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) + worker.index);
   pools_ = std::make_unique<PlanPools>(*config_, *pool_set_, worker, links_, label_uses_, rng);
-  routes_ = std::make_unique<RouteTable>(*config_, *pools_, label_uses_,
+  routes_ = std::make_unique<RouteTable>(*config_, *pool_set_, *pools_, label_uses_,
                                          worker.metrics_registry.label_index(), rng());
   if (!config_->tenants.empty() || config_->auth) {
     if (issuers == nullptr) issuers = pool_set_->token_issuers();

@@ -4,6 +4,7 @@
 
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/config/split_target.h"
 #include "evenkeel/http/cors.h"
 #include "evenkeel/http/status.h"
 #include "evenkeel/upstream/subsets.h"
@@ -45,8 +46,8 @@ void add_answering_pools(std::uint32_t route, const PlanPool* pool, LabelIndex& 
 
 }  // namespace
 
-RouteTable::RouteTable(const Config& config, const PlanPools& pools, LabelUses& label_uses,
-                       LabelIndex& label_index, std::uint64_t seed)
+RouteTable::RouteTable(const Config& config, const PoolSet& pool_set, const PlanPools& pools,
+                       LabelUses& label_uses, LabelIndex& label_index, std::uint64_t seed)
     : router_(config.routes, &config.listeners), rng_(seed) {
   pin_models(config, pools, label_index);
   for (const PlanPool& pool : pools.list()) {
@@ -57,7 +58,7 @@ RouteTable::RouteTable(const Config& config, const PlanPools& pools, LabelUses& 
       knowing_.push_back(pool.forwarder);
   }
   for (const RouteConfig& route : config.routes) {
-    add_route(route, pools, label_uses, label_index);
+    add_route(route, pool_set, pools, label_uses, label_index);
     reads_bodies_ |= route.match.looks_into_body();
   }
   reads_bodies_ |= may_limit_models(config);
@@ -67,8 +68,9 @@ RouteTable::RouteTable(const Config& config, const PlanPools& pools, LabelUses& 
   });
 }
 
-void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, LabelUses& label_uses,
-                           LabelIndex& label_index) {
+void RouteTable::add_route(const RouteConfig& config, const PoolSet& pool_set,
+                           const PlanPools& pools, LabelUses& label_uses, LabelIndex& label_index) {
+  const PoolSet::Canary* const canary = config.canary ? pool_set.canary_of(config.name) : nullptr;
   Route route{.name = config.name,
               .index = label_uses.route(config.name),
               .grpc_only = !config.match.grpc.empty(),
@@ -78,6 +80,8 @@ void RouteTable::add_route(const RouteConfig& config, const PlanPools& pools, La
               .respond = config.respond ? &*config.respond : nullptr,
               .redirect = config.redirect ? std::optional<Redirect>(config) : std::nullopt,
               .targets = {},
+              .canary = canary == nullptr ? nullptr : canary->trial.get(),
+              .canary_target = canary == nullptr ? 0 : canary_target_of(config),
               .sticky_header = config.sticky.header,
               .salt = hash_of(config.name)};
   std::uint32_t sum = 0;
@@ -169,7 +173,9 @@ void RouteTable::put_in(Request& request, const Place& place) const {
   identity.pool = target.pool->config.name;
   identity.pool_index = target.pool->index;
   identity.subset = target.subset;
-  identity.session_subset = target.session_subset;
+  // Sessions leave a canary with its trial.
+  const bool is_withdrawn = route.canary != nullptr && route.canary->has_ended();
+  identity.session_subset = is_withdrawn ? target.subset : target.session_subset;
   identity.is_streaming = route.grpc_only;
   identity.priority = priority_of(request, route.priority);
   RequestTimings& timings = request.info.timings;
@@ -179,17 +185,31 @@ void RouteTable::put_in(Request& request, const Place& place) const {
   }
 }
 
-/// A conversation stays with its target; a request of none goes to one at random.
+/// A conversation stays with its target; a request of none goes to one at random. What would go to
+/// a canary whose trial has ended goes to the other targets by their weights.
 RouteTable::Place RouteTable::place_on(std::size_t number, const Request& request) {
   const Route& route = routes_[number];
   if (route.targets.size() == 1) return {.route = number, .target = 0};
-  const std::uint32_t sum = route.targets.back().cumulative_weight;
   const auto conversation = conversation_of(request, route.sticky_header);
-  const std::uint32_t drawn =
-      conversation ? split_point(*conversation, route.salt, sum) : rng_.below(sum);
-  const auto target = std::ranges::find_if(
-      route.targets, [drawn](const Target& each) { return drawn < each.cumulative_weight; });
-  return {.route = number, .target = static_cast<std::size_t>(target - route.targets.begin())};
+  const auto draw = [&](std::uint32_t sum) {
+    return conversation ? split_point(*conversation, route.salt, sum) : rng_.below(sum);
+  };
+  const auto target_at = [&](std::uint32_t point) {
+    const auto target = std::ranges::find_if(
+        route.targets, [point](const Target& each) { return point < each.cumulative_weight; });
+    return static_cast<std::size_t>(target - route.targets.begin());
+  };
+  const std::uint32_t sum = route.targets.back().cumulative_weight;
+  std::size_t target = target_at(draw(sum));
+  const bool is_withdrawn =
+      route.canary != nullptr && target == route.canary_target && route.canary->has_ended();
+  if (is_withdrawn) [[unlikely]] {
+    const std::uint32_t begin = target == 0 ? 0 : route.targets[target - 1].cumulative_weight;
+    const std::uint32_t share = route.targets[target].cumulative_weight - begin;
+    const std::uint32_t point = draw(sum - share);
+    target = target_at(point < begin ? point : point + share);
+  }
+  return {.route = number, .target = target};
 }
 
 /// The first route that may take a request about a response, or one that goes on from it, to the

@@ -25,8 +25,8 @@ namespace evenkeel {
 class RouteTable final : public PlacementNeeds {
  public:
   /// What is passed outlives the table.
-  RouteTable(const Config& config, const PlanPools& pools, LabelUses& label_uses,
-             LabelIndex& label_index, std::uint64_t seed);
+  RouteTable(const Config& config, const PoolSet& pool_set, const PlanPools& pools,
+             LabelUses& label_uses, LabelIndex& label_index, std::uint64_t seed);
 
   /// See Router::route.
   std::optional<RouteChoice> find(const Request& request) const { return router_.route(request); }
@@ -81,6 +81,8 @@ class RouteTable final : public PlacementNeeds {
     const RespondConfig* respond;  // instead of targets; null: none
     std::optional<Redirect> redirect;  // instead of targets
     std::vector<Target> targets;
+    const CanaryTrial* canary;       // null: it has none
+    std::size_t canary_target;       // of the targets
     std::string_view sticky_header;  // of a split: see conversation_of
     std::uint64_t salt;              // of a split: see split_point
   };
@@ -89,8 +91,8 @@ class RouteTable final : public PlacementNeeds {
     std::size_t target;
   };
 
-  void add_route(const RouteConfig& config, const PlanPools& pools, LabelUses& label_uses,
-                 LabelIndex& label_index);
+  void add_route(const RouteConfig& config, const PoolSet& pool_set, const PlanPools& pools,
+                 LabelUses& label_uses, LabelIndex& label_index);
   /// True if the route answers the request itself, which then goes to no pool.
   bool takes_fixed_response(Request& request, std::size_t route) const;
   void put_in(Request& request, const Place& place) const;

@@ -396,6 +396,7 @@ void Reloader::restore(SavedState state, const Config& config) {
   restored_schedulers_.tokenizers = std::move(state.tokenizers);
   restored_schedulers_.sessions = std::move(state.sessions);
   restored_schedulers_.quotas = std::move(state.quotas);
+  restored_schedulers_.ended_trials = std::move(state.ended_trials);
   age_schedulers(restored_schedulers_, std::chrono::duration_cast<Duration>(passed));
   overrides_.restore(std::move(state), config);
 }

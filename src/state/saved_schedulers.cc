@@ -30,6 +30,9 @@ void add_schedulers(SavedState& state, const PoolSet& pool_set, std::size_t max_
   state.tokenizers = pool_set.token_estimates().learned();
   if (const LimitUse* const use = pool_set.limit_use())
     state.quotas = use->saved(QuotaTime::current());
+  for (const PoolSet::Canary& canary : pool_set.canaries()) {
+    if (canary.trial->has_ended()) state.ended_trials[canary.key()] = canary.trial->verdict();
+  }
   if (max_prefixes > 0) add_sessions(state, pool_set, now);
   const auto scheduled = std::ranges::count_if(pool_set.pools(), [](const auto& entry) {
     return entry.state->config().picker.has_scheduler();
@@ -65,6 +68,10 @@ void restore_sessions(const SavedState& state, const PoolSet& pool_set, Instant 
 void restore_schedulers(SavedState state, const PoolSet& pool_set, Instant now) {
   pool_set.token_estimates().restore(state.tokenizers);
   if (LimitUse* const use = pool_set.limit_use()) use->restore(state.quotas, QuotaTime::current());
+  for (const PoolSet::Canary& canary : pool_set.canaries()) {
+    const auto ended = state.ended_trials.find(canary.key());
+    if (ended != state.ended_trials.end()) canary.trial->end(ended->second);
+  }
   for (const PoolSet::PoolEntry& entry : pool_set.pools()) {
     if (entry.state->scheduled() == nullptr) continue;
     const std::string& pool = entry.state->config().name;

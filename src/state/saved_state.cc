@@ -289,6 +289,11 @@ std::string to_bytes(const SavedState& state) {
     part.set_key(each.key);
     part.set_value(each.value);
   }
+  for (const auto& [key, verdict] : state.ended_trials) {
+    state::Trial& part = *message.add_ended_trials();
+    part.set_key(key);
+    part.set_too_slow(verdict == CanaryVerdict::too_slow);
+  }
   std::string bytes(first_words);
   bytes.append(checksum_digits, ' ').append("\n");
   const std::size_t head = bytes.size();
@@ -321,6 +326,10 @@ Result<SavedState> parse_state(std::string_view bytes) {
   }
   for (const state::Quota& each : message.quotas())
     state.quotas.push_back({.key = each.key(), .value = each.value()});
+  for (const state::Trial& each : message.ended_trials()) {
+    state.ended_trials[each.key()] =
+        each.too_slow() ? CanaryVerdict::too_slow : CanaryVerdict::too_many_errors;
+  }
   return state;
 }
 

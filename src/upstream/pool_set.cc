@@ -1,5 +1,6 @@
 #include "evenkeel/upstream/pool_set.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -7,8 +8,10 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "evenkeel/base/hash.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/config/named_files.h"
+#include "evenkeel/config/selector.h"
 #include "evenkeel/inference/engine.h"
 #include "evenkeel/upstream/subsets.h"
 #include "upstream/health_check_spec.h"
@@ -215,6 +218,7 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
     if (!tls) return std::move(tls.error());
     pool_set->listeners_[listener.name] = std::move(*tls);
   }
+  pool_set->add_canaries(config, predecessor);
   auto subsets = subsets_of(config);
   for (const PoolConfig& pool : config.pools) {
     const PoolEntry* before = predecessor == nullptr ? nullptr : predecessor->find(pool.name);
@@ -227,6 +231,38 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
     pool_set->pools_.push_back(std::move(*pool_entry));
   }
   return std::shared_ptr<const PoolSet>(std::move(pool_set));
+}
+
+void PoolSet::add_canaries(const Config& config, const PoolSet* predecessor) {
+  for (const RouteConfig& route : config.routes) {
+    if (!route.canary) continue;
+    const Canary* const before =
+        predecessor == nullptr ? nullptr : predecessor->canary_of(route.name);
+    const bool continues =
+        before != nullptr && before->config == *route.canary && before->targets == route.targets;
+    canaries_.push_back({.route = route.name,
+                         .config = *route.canary,
+                         .targets = route.targets,
+                         .trial = continues ? before->trial
+                                            : std::make_shared<CanaryTrial>(CanaryBounds{
+                                                  .error_rate = route.canary->error_rate,
+                                                  .ttft = route.canary->ttft,
+                                                  .window = route.canary->window,
+                                                  .min_requests = route.canary->min_requests})});
+  }
+}
+
+std::uint64_t PoolSet::Canary::key() const {
+  std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", route, config.target, config.error_rate,
+                                 config.ttft.count(), config.window.count(), config.min_requests);
+  for (const RouteTarget& each : targets)
+    text += fmt::format("\n{} {} {}", each.pool, selector_of(each.labels), each.weight);
+  return hash_of(text);
+}
+
+const PoolSet::Canary* PoolSet::canary_of(std::string_view route) const {
+  const auto found = std::ranges::find(canaries_, route, &Canary::route);
+  return found == canaries_.end() ? nullptr : &*found;
 }
 
 Result<std::shared_ptr<const TlsServerContext>> PoolSet::tls_for(const ListenerConfig& listener,

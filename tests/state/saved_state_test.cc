@@ -95,7 +95,9 @@ const SavedState some{.saved_at = SavedState::Time(1'763'832'000'123ms),
                       .tokenizers = {{.model = 0xfeedULL << 40, .bytes_per_token = 4.5},
                                      {.model = 7, .bytes_per_token = 3, .rough = true}},
                       .quotas = {{.key = 0x8000'0000'0000'0001, .value = -5},
-                                 {.key = 2, .value = std::int64_t{1} << 60}}};
+                                 {.key = 2, .value = std::int64_t{1} << 60}},
+                      .ended_trials = {{7, CanaryVerdict::too_many_errors},
+                                       {0x8000'0000'0000'0002, CanaryVerdict::too_slow}}};
 
 std::string with_checksum(const std::string& message) {
   return fmt::format("evenkeel state 3 {:016x}\n{}", hash_of(message), message);

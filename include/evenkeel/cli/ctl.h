@@ -17,6 +17,7 @@ enum class CtlVerb {
   requests,
   sessions,
   tenants,
+  canaries,
   explain,
   drain,
   undrain,
@@ -62,6 +63,7 @@ struct CtlOptions {
   std::string pool;  ///< theirs, empty: the only one that has each; for sessions: empty: all
   std::uint32_t sessions = 20;         ///< for sessions: how many of each pool to show
   std::string request;                 ///< for explain: a request's id
+  std::string restart;                 ///< for canaries: the route; empty: show them
   std::vector<LogLevelOption> levels;  ///< for log; empty: show them
   std::uint32_t weight = 1;
   bool wait = false;  ///< for drain: until nothing is in flight; for reload: as long as it takes

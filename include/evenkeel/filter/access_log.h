@@ -14,6 +14,7 @@
 
 namespace evenkeel {
 
+class CanaryCounter;
 class UsageRecorder;
 
 /// Receives what becomes of clients' credentials, for the audit log. Thread: the worker's.
@@ -56,8 +57,8 @@ class RequestRecorder {
     if (credentials_ != nullptr && info.identity.tenant.key != nullptr) [[unlikely]]
       credentials_->key_used(info);
   }
-  /// A request has ended.
-  void record_end(const Target& target, const RequestInfo& info);
+  /// A request has ended. Returns when.
+  Instant record_end(const Target& target, const RequestInfo& info);
   /// A request was refused before it reached the filters.
   void refused(const Target& target, const RequestInfo& info);
   /// Which requests get a line from now on, and how it is written.
@@ -100,11 +101,17 @@ class RequestRecorder {
 /// response body is dropped, or when the request is dropped before it has a response.
 class AccessLogFilter final : public Filter {
  public:
-  explicit AccessLogFilter(RequestRecorder& recorder) : recorder_(recorder) {}
+  /// `canaries`: null where no route has one.
+  AccessLogFilter(RequestRecorder& recorder, const CanaryCounter* canaries)
+      : recorder_(recorder), canaries_(canaries) {}
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
  private:
+  class OpenRecord;
+  class RecordedBody;
+
   RequestRecorder& recorder_;
+  const CanaryCounter* const canaries_;
 };
 
 }  // namespace evenkeel

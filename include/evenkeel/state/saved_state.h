@@ -54,6 +54,8 @@ struct SavedState {
   std::vector<TokenEstimates::Learned> tokenizers;
   /// What is used of limits.
   std::vector<QuotaTable::Saved> quotas;
+  /// The trials of canaries that have ended, by `PoolSet::Canary::key`.
+  std::map<std::uint64_t, CanaryVerdict> ended_trials;
 
   bool operator==(const SavedState&) const = default;
 };

@@ -22,6 +22,7 @@
 #include "evenkeel/net/tls.h"
 #include "evenkeel/net/token_issuers.h"
 #include "evenkeel/pool/pool.h"
+#include "evenkeel/stats/canary_trial.h"
 #include "evenkeel/tenancy/limits.h"
 #include "evenkeel/upstream/link_pool.h"
 #include "evenkeel/upstream/redis_client.h"
@@ -72,6 +73,17 @@ class PoolSet {
     std::shared_ptr<const TlsClientContext> tls;  ///< for its backends; null: no TLS
   };
 
+  /// A part of a route's split that is on trial.
+  struct Canary {
+    std::string route;
+    CanaryConfig config;
+    std::vector<RouteTarget> targets;
+    std::shared_ptr<CanaryTrial> trial;  ///< the same object while none of these changes
+
+    /// A number that depends on all of them, in every process alike.
+    std::uint64_t key() const;
+  };
+
   /// Reads certificates and keys; blocks. Changes nothing that is in use. With a predecessor, pools
   /// of the same name continue: backends with the same id keep their counters, signals and
   /// out-of-rotation reasons; a server keeps its id if its name gains or loses others; TLS settings
@@ -104,6 +116,11 @@ class PoolSet {
   /// The server that replicas share; nothing: there is none.
   const std::optional<RedisOptions>& shared_state() const { return shared_state_; }
 
+  /// The canaries of routes, in the order of the file.
+  const std::vector<Canary>& canaries() const { return canaries_; }
+  /// The canary of a route; null: it has none.
+  const Canary* canary_of(std::string_view route) const;
+
   /// The pools in the order of the file.
   const std::vector<PoolEntry>& pools() const { return pools_; }
   /// The TLS settings of a listener; null: no TLS.
@@ -115,12 +132,14 @@ class PoolSet {
                                                                  const PoolSet* predecessor);
   static Result<PoolEntry> build_entry(const PoolConfig& pool, std::vector<SubsetSpec> subsets,
                                        const BuildInputs& build_inputs, const PoolEntry* before);
+  void add_canaries(const Config& config, const PoolSet* predecessor);
   const PoolEntry* find(std::string_view pool) const;
 
   std::shared_ptr<TokenEstimates> token_estimates_;
   std::shared_ptr<LimitUse> limit_use_;
   std::optional<RedisOptions> shared_state_;
   std::shared_ptr<const TokenIssuers> token_issuers_;
+  std::vector<Canary> canaries_;
   std::vector<PoolEntry> pools_;
   std::unordered_map<std::string_view, std::size_t> numbers_;  // of pools, by name
   std::map<std::string, std::shared_ptr<const TlsServerContext>, std::less<>> listeners_;
