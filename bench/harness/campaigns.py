@@ -46,6 +46,14 @@ One thread or worker each; the inference routers with their cache-aware policy, 
 evenkeel runs with its defaults on (access log, metrics); HAProxy and nginx log nothing.
 Medians over rounds; ratios are taken inside a round (below 1: evenkeel needs less).""".splitlines()
 
+TENANTS_REMARKS = """\
+evenkeel-tenants checks an API key, reserves and settles limits of requests, of tokens a minute and a month and of \
+concurrency, and writes a usage record with its cost for each request. evenkeel-inspect reads requests and answers without \
+that; evenkeel proxies only. evenkeel-cache answers from its cache.
+One thread or worker each. Envoy has a local rate limit and no keys; LiteLLM has its master key and no limits: keys with \
+budgets need a database there.
+Medians over rounds; ratios are taken inside a round (below 1: evenkeel-tenants needs less).""".splitlines()
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -71,6 +79,7 @@ class Recipe:
     crowd: memory.ConnectionGroup
     counted: list[counting.Count]
     remarks: list[str]
+    ours: str = OURS
 
     def chosen(self, only: list[str]) -> list[Contender]:
         if not only:
@@ -144,7 +153,34 @@ def rivals_recipe(settings: Settings) -> Recipe:
     )
 
 
-RECIPES: dict[str, Callable[[Settings], Recipe]] = {"proxy": proxy_recipe, "rivals": rivals_recipe}
+def tenants_recipe(settings: Settings) -> Recipe:
+    home = settings.root / "build" / "rivals"
+    return Recipe(
+        name="tenants",
+        title="What API keys, limits and usage records cost",
+        scenarios=measures.TENANTS_SCENARIOS,
+        sse_rate=measures.RIVALS_SSE_RATE,
+        usual=[
+            evenkeel(settings.build, tenants=True),
+            evenkeel(settings.build, inspects=True),
+            evenkeel(settings.build),
+            evenkeel(settings.build, caches=True),
+            rivals.envoy(home, limits=True),
+            rivals.litellm(home),
+        ],
+        on_demand=[],
+        crowd=memory.ConnectionGroup(idle=1_000, slow=0),
+        counted=counting.instruction_counts(settings.quick, measures.TENANTS_TARGET),
+        remarks=TENANTS_REMARKS,
+        ours="evenkeel-tenants",
+    )
+
+
+RECIPES: dict[str, Callable[[Settings], Recipe]] = {
+    "proxy": proxy_recipe,
+    "rivals": rivals_recipe,
+    "tenants": tenants_recipe,
+}
 
 
 def run(recipe: Recipe, settings: Settings) -> Report:
@@ -257,7 +293,7 @@ class _Session:
         for count in self._recipe.counted:
             if count.way not in ways:
                 continue
-            if self._settings.quick and not (count.in_quick or contender.name == OURS):
+            if self._settings.quick and not (count.in_quick or contender.name.startswith(OURS)):
                 continue
             yield count.measure.title, partial(self._count, count, contender, folder)
 
@@ -287,6 +323,7 @@ class _Session:
             busy=self._campaign.busy,
             errors=self._campaign.errors,
             remarks=self._recipe.remarks,
+            ours=self._recipe.ours,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -211,6 +212,9 @@ def found(program: str) -> str:
 # --- evenkeel: metrics always, the access log by default --------------------------------
 
 
+TENANT_KEY = "sk-bench"
+
+
 def evenkeel(
     build: Path,
     *,
@@ -218,16 +222,20 @@ def evenkeel(
     inspects: bool = False,
     picker: str = "round-robin",
     workers: int = 1,
+    tenants: bool = False,
+    caches: bool = False,
     name: str = "",
 ) -> Contender:
-    """`inspects`: it reads requests and responses, as the inference routers do. `name`: in place of the one that says what
-    differs from the defaults."""
+    """`inspects`: it reads requests and responses, as the inference routers do. `tenants`: with API keys, limits and usage
+    records. `caches`: it answers from its cache after the first request. `name`: in place of the one that says what differs
+    from the defaults."""
     binary = build / "evenkeel"
 
     def command(site: Site, traced: bool) -> Command:
         if not binary.exists():
             raise Unavailable(f"{binary.name} is not built in {build.name}")
-        config = site.write("evenkeel.yaml", _evenkeel_file(site, logging, inspects, picker, workers))
+        text = _evenkeel_file(site, logging, inspects, picker, workers, CACHE if caches else "")
+        config = site.write("evenkeel.yaml", text + (_tenants_file(site) if tenants else ""))
         return Command([str(binary), "run", "-c", str(config)])
 
     def version() -> str:
@@ -238,11 +246,30 @@ def evenkeel(
         usual = "evenkeel-inspect"
     if picker != "round-robin":
         usual = f"evenkeel-{picker}"
-    return Contender(name=name or usual, version=version, command=command, ways=ways.ALL_WAYS)
+    if tenants or caches:
+        usual = "evenkeel-tenants" if tenants else "evenkeel-cache"
+    headers = (f"authorization: Bearer {TENANT_KEY}",) if tenants else ()
+    return Contender(name=name or usual, version=version, command=command, headers=headers, ways=ways.ALL_WAYS)
+
+
+CACHE = "cache: {}\n    body: {set: {temperature: 0}}"
+
+
+def _tenants_file(site: Site) -> str:
+    """Limits of each kind, none of which is reached."""
+    key = hashlib.sha256(TENANT_KEY.encode()).hexdigest()
+    return f"""\
+auth: {{}}
+tenants:
+  - name: bench
+    keys_sha256: [{key}]
+    limits: {{requests: 1000000/s, tokens: [900000000/min, 100000000000/month], concurrent: 100000}}
+usage: {{path: "{site.folder / 'usage.log'}", prices: {{"*": {{input: 0.6, output: 1.8}}}}}}
+"""
 
 
 def _evenkeel_file(
-    site: Site, logging: bool, inspects: bool, picker: str, workers: int
+    site: Site, logging: bool, inspects: bool, picker: str, workers: int, further: str
 ) -> str:
     access_log = site.folder / "access.log" if logging else "off"
     backends = ", ".join(f"http://{address}" for address in site.backends)
@@ -263,6 +290,7 @@ pools:
     inspect: {str(inspects).lower()}
     backends: [{backends}]
     {protocol}
+    {further}
 access_log: {{path: "{access_log}", format: json}}
 """
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import measures
@@ -127,6 +127,15 @@ STRACE = Tracer(
     arguments=lambda output: ["-f", "-c", "-o", str(output)],
     read=read_strace,
 )
+
+
+def instruction_counts(quick: bool, target: measures.Target) -> list[Count]:
+    """The instructions of clear HTTP/1.1 alone, with this target."""
+    return [
+        replace(count, measure=replace(count.measure, target=target))
+        for count in all_counts(quick)
+        if count.way == HTTP1 and count.tracer is CALLGRIND
+    ]
 
 
 def all_counts(quick: bool) -> list[Count]:

