@@ -282,6 +282,28 @@ void each_answer_and_change(const auto& visit) {
         &T::cors, OptionalForm<StructForm<CorsConfig>>{});
 }
 
+// Which of several pools gets a request, and which one a copy.
+void each_choice_of_pools(const auto& visit) {
+  using T = RouteConfig;
+  visit(Key{"sticky",
+            "What tells the conversation of a request to `split`: a header field, else, in an "
+            "inspected body, the session that it names or the beginning of the prompt. Requests "
+            "without any of these are spread at random."},
+        &T::sticky, StructForm<StickyConfig>{});
+  visit(Key{"canary",
+            "The target of `split` that is on trial, such as `{target: v8, error_rate: 5%, ttft: "
+            "2s}`. Once its answers leave these bounds, the other targets get its requests, until "
+            "the split or this changes, or an operator begins again.",
+            "none"},
+        &T::canary, OptionalForm<StructForm<CanaryConfig>>{});
+  visit(Key{"mirror",
+            "The pool that gets copies of the requests, and whose answers are dropped: its name, "
+            "or `{pool: NAME, share: 10%}`. It neither delays nor fails the requests themselves.",
+            "none"},
+        &T::mirror,
+        MirrorForm{{{}, pool_name, "the name of a pool, or a mapping such as {pool: NAME}"}});
+}
+
 void each_key(Of<RouteConfig>, const auto& visit) {
   using T = RouteConfig;
   visit(Key{"name", "Its name in logs and metrics.", "host and path"}, &T::name,
@@ -303,23 +325,7 @@ void each_key(Of<RouteConfig>, const auto& visit) {
             "this, `pool`, `split` or `redirect`"},
         &T::respond, OptionalForm<StructForm<RespondConfig>>{});
   each_answer_and_change(visit);
-  visit(Key{"sticky",
-            "What tells the conversation of a request to `split`: a header field, else, in an "
-            "inspected body, the session that it names or the beginning of the prompt. Requests "
-            "without any of these are spread at random."},
-        &T::sticky, StructForm<StickyConfig>{});
-  visit(Key{"canary",
-            "The target of `split` that is on trial, such as `{target: v8, error_rate: 5%, ttft: "
-            "2s}`. Once its answers leave these bounds, the other targets get its requests, until "
-            "the split or this changes, or an operator begins again.",
-            "none"},
-        &T::canary, OptionalForm<StructForm<CanaryConfig>>{});
-  visit(Key{"mirror",
-            "The pool that gets copies of the requests, and whose answers are dropped: its name, "
-            "or `{pool: NAME, share: 10%}`. It neither delays nor fails the requests themselves.",
-            "none"},
-        &T::mirror,
-        MirrorForm{{{}, pool_name, "the name of a pool, or a mapping such as {pool: NAME}"}});
+  each_choice_of_pools(visit);
   visit(Key{"slo", "Instead of the pool's `slo`, for requests of this route.", "the pool's"},
         &T::slo, StructForm<SloConfig>{});
   visit(Key{"priority",

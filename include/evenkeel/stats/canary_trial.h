@@ -43,8 +43,7 @@ class CanaryTrial {
   CanaryTrial& operator=(const CanaryTrial&) = delete;
 
   const CanaryBounds& bounds() const { return bounds_; }
-  /// A request has ended. `first_token`: how late its first token came. Returns true if the trial
-  /// has ended with it.
+  /// True if the trial ends with this request, whose first token came so late. Counts it.
   bool count(bool failed, Duration first_token, Instant now);
   /// The verdict; `on_trial`: it has not ended.
   CanaryVerdict verdict() const { return verdict_.load(std::memory_order_relaxed); }
