@@ -284,7 +284,7 @@ AdminReply AdminActions::purge_answers(const AdminRequest& request) const {
     keeping.push_back(name);
     if (wanted && name != *wanted) continue;
     found = true;
-    dropped += answers->clear();
+    dropped += answers->purge();
   }
   if (!found) {
     return error_reply(404, fmt::format("there is no pool '{}' with `cache`{}", *wanted,

@@ -215,7 +215,22 @@ void finish(Of<RateLimitConfig>, Node& node, RateLimitConfig& config) {
   node.fail("limits nothing", "name requests, tokens, input_tokens, output_tokens or concurrent");
 }
 
+namespace {
+
+// Refuses shared answers whose keys any client could make.
+void check_shared_answers(Node& node, const Config& config) {
+  const bool shares = std::ranges::any_of(
+      config.pools, [](const PoolConfig& pool) { return pool.cache && pool.cache->shared; });
+  if (!shares || (config.shared_state && !config.shared_state->password_file.empty())) return;
+  node.fail_missing("shared_state",
+                    "'cache.shared' needs a server that replicas share, with a password",
+                    "add shared_state: {redis: URL, password_file: FILE}");
+}
+
+}  // namespace
+
 void finish(Of<Config>, Node& node, Config& config) {
+  check_shared_answers(node, config);
   if (config.routes.empty()) config.routes = implied_routes(config);
   check_limits(node, config);
   const bool is_metered =

@@ -186,6 +186,11 @@ void each_key(Of<CacheConfig>, const auto& visit) {
   visit(Key{"stale_if_error",
             "How long beyond `ttl` an answer is used while no backend answers. 0s: not at all."},
         &T::stale_if_error, DurationForm{0ms, 720h});
+  visit(Key{"shared",
+            "Whether replicas share the answers, through the server of `shared_state`, which must "
+            "have a password: one that no replica has in its memory is asked for there. Answers of "
+            "more than 1 MiB are not shared."},
+        &T::shared, FlagForm{});
   visit(Key{"for",
             "The requests whose answers are kept: `embeddings` (also rerank and score), "
             "`deterministic` (texts with temperature 0, or with a seed)."},

@@ -20,6 +20,12 @@ bool has_failed(const Result<Response>& response) {
   return status == 500 || (status >= 502 && status <= 504);
 }
 
+/// The seeds of keys: replicas that share answers have the same.
+AnswerCache::Seeds seeds_of(const AnswerCache* cache, const RedisAnswers* shared) {
+  if (shared != nullptr) return shared->seeds();
+  return cache != nullptr ? cache->seeds() : AnswerCache::new_seeds();
+}
+
 std::vector<std::string> subset_names(const PoolState& pool) {
   std::vector<std::string> names;
   for (const Subset& subset : pool.backend_set().subsets()) names.push_back(subset.name());
@@ -30,15 +36,15 @@ std::vector<std::string> subset_names(const PoolState& pool) {
 
 AnswerReuse::AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool, const PoolState& state,
                          const RouteBodyRules& routes, PoolMetrics& metrics,
-                         const MemoryPressureLevel* pressure)
+                         std::shared_ptr<RedisAnswers> shared, const MemoryPressureLevel* pressure)
     : loop_(loop),
       next_(next),
       pool_(pool),
       routes_(routes),
       rules_(pool),
       cache_(state.answers()),
-      keys_(pool, subset_names(state),
-            cache_ != nullptr ? cache_->seeds() : AnswerCache::new_seeds()),
+      shared_(pool.cache && pool.cache->shared ? std::move(shared) : nullptr),
+      keys_(pool, subset_names(state), seeds_of(cache_.get(), shared_.get())),
       metrics_(metrics),
       pressure_(pressure) {}
 
@@ -46,9 +52,9 @@ Task<Result<Response>> AnswerReuse::handle(Request& request) {
   if (!is_repeatable(request)) return next_.handle(request);
   const InferenceInfo& info = *request.info.inference;
   const BodyConfig& of_route = rules_of_route(request);
-  Use use{.keeps = cache_ != nullptr && rules_.may_keep(info, of_route)};
-  const bool coalesces = rules_.may_coalesce(info, of_route);
-  if (!use.keeps && !coalesces) return next_.handle(request);
+  Use use{.keeps = cache_ != nullptr && rules_.may_keep(info, of_route),
+          .coalesces = rules_.may_coalesce(info, of_route)};
+  if (!use.keeps && !use.coalesces) return next_.handle(request);
   if (has_cache_directive(request.fields, "no-store")) return next_.handle(request);
   const auto key = keys_.key_of(request, of_route);
   if (!key) return next_.handle(request);
@@ -61,11 +67,35 @@ Task<Result<Response>> AnswerReuse::handle(Request& request) {
       metrics_.cache_hits.add();
       return Result<Response>(serve_kept(request, std::move(kept), AnswerSource::hit));
     }
-    metrics_.cache_misses.add();
     use.stale = std::move(kept);
   }
-  if (coalesces && !wants_new) return share(request, std::move(use));
-  return fetch(request, std::move(use));
+  use.coalesces = use.coalesces && !wants_new;
+  if (use.keeps && shared_ != nullptr && !wants_new) return ask_replicas(request, std::move(use));
+  return miss(request, std::move(use));
+}
+
+/// Looks for an answer that another replica has kept.
+Task<Result<Response>> AnswerReuse::ask_replicas(Request& request, Use use) {
+  if (cache_->take_purge() && !shared_->clear(pool_.name)) cache_->return_purge();
+  const std::uint64_t age = cache_->age();
+  KeptAnswerPtr found = co_await shared_->find(pool_.name, use.key);
+  if (found != nullptr) {
+    cache_->keep(use.key, found, age);
+    if (loop_.now() < found->fresh_until) {
+      metrics_.cache_hits.add();
+      Result<Response> kept(serve_kept(request, std::move(found), AnswerSource::hit));
+      co_return kept;
+    }
+    use.stale = std::move(found);
+  }
+  auto response = co_await miss(request, std::move(use));
+  co_return response;
+}
+
+/// Has the backend answer.
+Task<Result<Response>> AnswerReuse::miss(Request& request, Use use) {
+  if (use.keeps) metrics_.cache_misses.add();
+  return use.coalesces ? share(request, std::move(use)) : fetch(request, std::move(use));
 }
 
 const BodyConfig& AnswerReuse::rules_of_route(const Request& request) const {
@@ -115,8 +145,10 @@ Task<Result<Response>> AnswerReuse::generate(Request& request, Use use) {
   }
   const auto lifetime = lifetime_of(*response, *pool_.cache);
   if (!lifetime) co_return response;
-  const KeepingBody::Options options{.key = use.key, .lifetime = *lifetime, .cache_age = age};
-  auto body = std::make_unique<KeepingBody>(loop_, cache_, options, request.info, *response);
+  const KeepingBody::Options options{
+      .key = use.key, .pool = pool_.name, .lifetime = *lifetime, .cache_age = age};
+  auto body =
+      std::make_unique<KeepingBody>(loop_, cache_, shared_, options, request.info, *response);
   response->body = std::move(body);
   co_return response;
 }

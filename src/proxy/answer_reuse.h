@@ -12,6 +12,7 @@
 #include "evenkeel/pool/answer_cache.h"
 #include "evenkeel/pool/pool.h"
 #include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/redis_answers.h"
 #include "proxy/answer_key.h"
 #include "proxy/shared_answer.h"
 
@@ -27,10 +28,11 @@ namespace evenkeel {
 /// Thread: one worker's. REQUIRES: what is passed by reference outlives it.
 class AnswerReuse final : public Handler, private SharedAnswer::Owner {
  public:
-  /// `state`: of the pool. `pressure`: null: memory is never scarce.
+  /// `state`: of the pool. `shared`: where all replicas keep answers; null: nowhere. `pressure`:
+  /// null: memory is never scarce.
   AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool, const PoolState& state,
               const RouteBodyRules& routes, PoolMetrics& metrics,
-              const MemoryPressureLevel* pressure);
+              std::shared_ptr<RedisAnswers> shared, const MemoryPressureLevel* pressure);
 
   Task<Result<Response>> handle(Request& request) override;
 
@@ -39,12 +41,15 @@ class AnswerReuse final : public Handler, private SharedAnswer::Owner {
   struct Use {
     AnswerKey key;
     bool keeps = false;
+    bool coalesces = false;
     KeptAnswerPtr stale;  // in place of an error; null: there is none
   };
 
   const BodyConfig& rules_of_route(const Request& request) const;
   bool memory_is_scarce() const override;
   Response serve_kept(Request& request, KeptAnswerPtr answer, AnswerSource source) const;
+  Task<Result<Response>> ask_replicas(Request& request, Use use);
+  Task<Result<Response>> miss(Request& request, Use use);
   Task<Result<Response>> fetch(Request& request, Use use);
   Task<Result<Response>> generate(Request& request, Use use);
   Task<Result<Response>> share(Request& request, Use use);
@@ -67,7 +72,8 @@ class AnswerReuse final : public Handler, private SharedAnswer::Owner {
   const PoolConfig& pool_;
   const RouteBodyRules& routes_;
   const ReuseRules rules_;
-  const std::shared_ptr<AnswerCache> cache_;  // null: no answer is kept
+  const std::shared_ptr<AnswerCache> cache_;    // null: no answer is kept
+  const std::shared_ptr<RedisAnswers> shared_;  // null: replicas share none
   const AnswerKeys keys_;
   PoolMetrics& metrics_;
   const MemoryPressureLevel* const pressure_;

@@ -67,7 +67,9 @@ bool rewrites(const PoolConfig& pool) {
 
 /// Builds the list from the innermost filter to the outermost: a line and its reason for each.
 FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& pool_set,
-                         QuotaStore* quota_store, const WorkerContext& worker, std::uint64_t seed,
+                         QuotaStore* quota_store,
+                         const std::shared_ptr<RedisAnswers>& shared_answers,
+                         const WorkerContext& worker, std::uint64_t seed,
                          const PlacementNeeds& needs, bool reads_bodies, AccessTable* access,
                          Handler& placing, MirrorFilter::PlanSource plan)
     : body_rules_(config),
@@ -92,7 +94,7 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
                             inspection_options(config, body_rules_.members()), worker.held_bodies,
                             needs, worker.windows, nullptr);
   }
-  for (PlanPool& pool : pools.list()) build(config, pool, worker);
+  for (PlanPool& pool : pools.list()) build(config, pool, shared_answers, worker);
   first_ = &placing;
   // Answer: what models report is counted for the pool that answers, whatever the route.
   if (observe_) first_ = in_front_of(*first_, *observe_);
@@ -126,7 +128,9 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
 }
 
 /// The part of the list for one pool, and for the routes to it.
-void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContext& worker) {
+void FilterChain::build(const Config& config, PlanPool& pool,
+                        const std::shared_ptr<RedisAnswers>& shared_answers,
+                        const WorkerContext& worker) {
   pool.first = pool.forwarder;
   // Rewrite: values of the body that only this pool's backends are to see.
   if (rewrites(pool.config) || body_rules_.concern_all_pools()) {
@@ -146,9 +150,9 @@ void FilterChain::build(const Config& config, PlanPool& pool, const WorkerContex
   // for the request that a backend got; before another pool is asked.
   if (observe_ && reuses_answers(pool.config)) {
     pool.first = in_front_of(*pool.first, *observe_);
-    pool.first = &reuses_.emplace_back(worker.loop, *pool.first, pool.config,
-                                       pool.forwarder->state(), body_rules_,
-                                       worker.metrics().pool(pool.index), worker.memory_pressure);
+    pool.first = &reuses_.emplace_back(
+        worker.loop, *pool.first, pool.config, pool.forwarder->state(), body_rules_,
+        worker.metrics().pool(pool.index), shared_answers, worker.memory_pressure);
   }
   // Fallback: the other pool gets the body as the client sent it, and changes it in its own way.
   if (pool.fallback != nullptr) {

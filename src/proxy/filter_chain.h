@@ -40,8 +40,9 @@ class FilterChain {
   /// are placed. `access`: null where requests need no credential. `plan`: gives the one that owns
   /// the chain. All that is passed outlives the chain.
   FilterChain(const Config& config, PlanPools& pools, const PoolSet& pool_set,
-              QuotaStore* quota_store, const WorkerContext& worker, std::uint64_t seed,
-              const PlacementNeeds& needs, bool reads_bodies, AccessTable* access, Handler& placing,
+              QuotaStore* quota_store, const std::shared_ptr<RedisAnswers>& shared_answers,
+              const WorkerContext& worker, std::uint64_t seed, const PlacementNeeds& needs,
+              bool reads_bodies, AccessTable* access, Handler& placing,
               MirrorFilter::PlanSource plan);
   FilterChain(const FilterChain&) = delete;
   FilterChain& operator=(const FilterChain&) = delete;
@@ -61,7 +62,8 @@ class FilterChain {
     Handler& next;
   };
 
-  void build(const Config& config, PlanPool& pool, const WorkerContext& worker);
+  void build(const Config& config, PlanPool& pool,
+             const std::shared_ptr<RedisAnswers>& shared_answers, const WorkerContext& worker);
   Handler* in_front_of(Handler& next, Filter& filter) {
     return &stages_.emplace_back(filter, next);
   }

@@ -76,10 +76,12 @@ bool are_whole_events(std::string_view events) {
 
 }  // namespace
 
-KeepingBody::KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache, const Options& options,
+KeepingBody::KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache,
+                         std::shared_ptr<RedisAnswers> shared, const Options& options,
                          const RequestInfo& info, Response& response)
     : loop_(loop),
       cache_(std::move(cache)),
+      shared_(std::move(shared)),
       options_(options),
       info_(info),
       format_(format_of(response.fields)),
@@ -136,6 +138,8 @@ void KeepingBody::end() {
     answer_->stored = now - options_.lifetime.age;
     answer_->fresh_until = now + options_.lifetime.fresh;
     answer_->stale_until = answer_->fresh_until + options_.lifetime.stale;
+    const bool is_current = cache_->age() == options_.cache_age;
+    if (shared_ != nullptr && is_current) shared_->keep(options_.pool, options_.key, *answer_);
     cache_->keep(options_.key, std::move(answer_), options_.cache_age);
   }
   cache_.reset();

@@ -11,6 +11,7 @@
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/response_reader.h"
 #include "evenkeel/pool/answer_cache.h"
+#include "evenkeel/upstream/redis_answers.h"
 #include "proxy/answer_key.h"
 
 namespace evenkeel {
@@ -20,13 +21,15 @@ class KeepingBody final : public Body {
  public:
   struct Options {
     AnswerKey key;
+    std::string_view pool;
     Lifetime lifetime;
     std::uint64_t cache_age = 0;  ///< AnswerCache::age, when the request began
   };
 
-  /// `info` outlives the body.
-  KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache, const Options& options,
-              const RequestInfo& info, Response& response);
+  /// `shared`: where it is kept too; null: nowhere. `info` and the name of the pool outlive the
+  /// body.
+  KeepingBody(Loop& loop, std::shared_ptr<AnswerCache> cache, std::shared_ptr<RedisAnswers> shared,
+              const Options& options, const RequestInfo& info, Response& response);
 
   Task<Result<Chunk>> read() override;
   std::optional<std::uint64_t> length() const override { return body_->length(); }
@@ -40,6 +43,7 @@ class KeepingBody final : public Body {
 
   Loop& loop_;
   std::shared_ptr<AnswerCache> cache_;  // null: the answer is too large
+  const std::shared_ptr<RedisAnswers> shared_;
   const Options options_;
   const RequestInfo& info_;
   const std::optional<ResponseFormat> format_;

@@ -6,6 +6,7 @@
 #include "evenkeel/http/cors.h"
 #include "evenkeel/http/grpc.h"
 #include "evenkeel/http/status.h"
+#include "evenkeel/upstream/redis_answers.h"
 #include "evenkeel/upstream/redis_quotas.h"
 #include "proxy/access_table.h"
 #include "proxy/filter_chain.h"
@@ -35,6 +36,19 @@ std::shared_ptr<RedisQuotas> quotas_of(const PoolSet& pool_set, const WorkerCont
   if (!options || pool_set.limit_use() == nullptr) return nullptr;
   if (before != nullptr && before->options() == *options) return before;
   return std::make_shared<RedisQuotas>(worker.loop, *options, worker.index == 0);
+}
+
+/// Where replicas share answers, with the predecessor's connection if it is the same; null:
+/// nowhere.
+std::shared_ptr<RedisAnswers> answers_of(const Config& config, const PoolSet& pool_set,
+                                         const WorkerContext& worker,
+                                         const std::shared_ptr<RedisAnswers>& before) {
+  const auto& options = pool_set.shared_state();
+  const bool is_needed = std::ranges::any_of(
+      config.pools, [](const PoolConfig& pool) { return pool.cache && pool.cache->shared; });
+  if (!options || !is_needed) return nullptr;
+  if (before != nullptr && before->options() == *options) return before;
+  return std::make_shared<RedisAnswers>(worker.loop, *options, worker.index == 0);
 }
 
 /// True for a request for a list of models that no single backend is to answer.
@@ -81,13 +95,16 @@ Plan::Plan(std::shared_ptr<const Config> config, std::shared_ptr<const PoolSet> 
   }
   if (config_->auth) access_ = std::make_unique<AccessTable>(*config_, *routes_, *tenants_);
   quotas_ = quotas_of(*pool_set_, worker, predecessor == nullptr ? nullptr : predecessor->quotas_);
+  shared_answers_ = answers_of(*config_, *pool_set_, worker,
+                               predecessor == nullptr ? nullptr : predecessor->shared_answers_);
   model_directory_ = model_directory_of(*config_, worker);
   if (config_->pools.size() > 1) {
     ollama_lists_ = std::make_unique<OllamaLists>(*config_, *pools_, worker.loop, worker.metrics());
   }
-  chain_ = std::make_unique<FilterChain>(*config_, *pools_, *pool_set_, quotas_.get(), worker,
-                                         rng(), *routes_, routes_->reads_bodies(), access_.get(),
-                                         *placing_, [this] { return weak_from_this().lock(); });
+  chain_ =
+      std::make_unique<FilterChain>(*config_, *pools_, *pool_set_, quotas_.get(), shared_answers_,
+                                    worker, rng(), *routes_, routes_->reads_bodies(), access_.get(),
+                                    *placing_, [this] { return weak_from_this().lock(); });
 }
 
 Plan::~Plan() = default;

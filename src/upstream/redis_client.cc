@@ -91,9 +91,9 @@ void append_redis_command(std::string& out, std::initializer_list<std::string_vi
 }
 
 RedisClient::RedisClient(Loop& loop, RedisOptions options, std::vector<std::string> scripts,
-                         bool logs)
+                         std::string shared)
     : loop_(loop),
-      logs_(logs),
+      shared_(std::move(shared)),
       options_(std::move(options)),
       scripts_(std::move(scripts)),
       connector_(loop, options_.addresses, with_timeout(options_.connector)),
@@ -118,7 +118,8 @@ Task<void> RedisClient::run() {
           auto reply = co_await read_reply();
           if (!reply) break;
           deliver(std::move(*reply));
-          if (has_failed && logs_) log::limits.info("limits are shared through Redis again");
+          if (has_failed && !shared_.empty())
+            log::limits.info(shared_ + " are shared through Redis again");
           has_failed = false;
           pause = min_pause;
         }
@@ -127,7 +128,7 @@ Task<void> RedisClient::run() {
       problem = connected.error().detail;
     }
     disconnect();
-    if (!has_failed && logs_) log::limits.warning("no limits are shared: Redis: " + problem);
+    if (!has_failed) warn(": " + problem);
     has_failed = true;
     co_await never_.wait(loop_.read_clock() + pause);
     pause = std::min(pause * 2, max_pause);
@@ -227,8 +228,10 @@ Task<std::optional<RedisReply>> RedisClient::call(std::size_t script, Words word
   co_return std::move(waiting.reply);
 }
 
-void RedisClient::tell(std::size_t script, const Words& words) {
-  if (may_send()) send(script, words, {});
+bool RedisClient::tell(std::size_t script, const Words& words) {
+  if (!may_send()) return false;
+  send(script, words, {});
+  return true;
 }
 
 void RedisClient::deliver(RedisReply reply) {
@@ -254,12 +257,16 @@ void RedisClient::deliver(RedisReply reply) {
 /// the server has lost its scripts, or is not the primary any more.
 void RedisClient::note(const RedisReply& reply) {
   const bool is_error = reply.kind == RedisReply::Kind::error;
-  if (is_error && !has_error_ && logs_)
-    log::limits.warning("no limits are shared: Redis: " + reply.text);
+  if (is_error && !has_error_) warn(": " + reply.text);
   has_error_ = is_error;
   const bool is_elsewhere = reply.text.starts_with("NOSCRIPT") ||
                             reply.text.starts_with("READONLY") || reply.text.starts_with("MOVED");
   if (is_error && is_elsewhere) socket_->watch().interrupt();
+}
+
+void RedisClient::warn(std::string_view problem) const {
+  if (!shared_.empty())
+    log::limits.warning("no " + shared_ + " are shared: Redis" + std::string(problem));
 }
 
 /// Ends the wait of all calls that have waited too long.
@@ -271,7 +278,7 @@ void RedisClient::expire() {
       timer_.arm(each.call->deadline);
       return;
     }
-    if (!is_slow_ && logs_) log::limits.warning("no limits are shared: Redis is too slow");
+    if (!is_slow_) warn(" is too slow");
     is_slow_ = true;
     slow_until_ = now + slow_pause;
     std::exchange(each.call, nullptr)->answered.raise();

@@ -105,7 +105,7 @@ constexpr std::size_t settle_number = 1;
 
 RedisQuotas::RedisQuotas(Loop& loop, RedisOptions options, bool logs)
     : client_(loop, std::move(options), {std::string(take_script), std::string(settle_script)},
-              logs) {}
+              logs ? "limits" : "") {}
 
 Task<std::optional<std::vector<QuotaState>>> RedisQuotas::take(std::vector<Ask> asked) {
   const QuotaTime time = QuotaTime::current();

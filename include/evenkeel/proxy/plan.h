@@ -28,6 +28,7 @@ class FilterChain;
 class ModelDirectory;
 class OllamaLists;
 class PlanPools;
+class RedisAnswers;
 class RedisQuotas;
 class RouteTable;
 class Tenants;
@@ -86,6 +87,7 @@ class Plan final : public Handler, public std::enable_shared_from_this<Plan> {
   std::unique_ptr<RouteTable> routes_;
   std::unique_ptr<Tenants> tenants_;                 // null: the file names none
   std::shared_ptr<RedisQuotas> quotas_;              // null: no replicas share any
+  std::shared_ptr<RedisAnswers> shared_answers_;     // null: likewise
   std::unique_ptr<AccessTable> access_;              // null: the file has no `auth`
   std::unique_ptr<ModelDirectory> model_directory_;  // null: backends answer GET /v1/models
   std::unique_ptr<OllamaLists> ollama_lists_;        // null: there is one pool

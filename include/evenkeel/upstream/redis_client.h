@@ -58,9 +58,10 @@ struct RedisOptions {
 /// Thread: the loop's. Outlives its calls.
 class RedisClient {
  public:
-  /// `scripts`: what can be called, in Lua. `logs`: whether this one logs when the server is away;
-  /// false for all workers but one.
-  RedisClient(Loop& loop, RedisOptions options, std::vector<std::string> scripts, bool logs);
+  /// `scripts`: what can be called, in Lua. `shared`: what is not shared while the server is away,
+  /// as the log says: "limits"; empty for all workers but one, which log nothing.
+  RedisClient(Loop& loop, RedisOptions options, std::vector<std::string> scripts,
+              std::string shared);
   RedisClient(const RedisClient&) = delete;
   RedisClient& operator=(const RedisClient&) = delete;
   ~RedisClient();
@@ -75,8 +76,8 @@ class RedisClient {
   };
   /// Calls a script by its number. Nothing: no reply in time, or an error.
   Task<std::optional<RedisReply>> call(std::size_t script, Words words, Undo undo);
-  /// Calls it without waiting for the reply; does nothing where there is no connection.
-  void tell(std::size_t script, const Words& words);
+  /// Calls it without waiting for the reply. False if there is no connection.
+  bool tell(std::size_t script, const Words& words);
 
  private:
   struct Call;
@@ -110,11 +111,12 @@ class RedisClient {
   void send(std::size_t script, const Words& words, Sent sent);
   void deliver(RedisReply reply);
   void note(const RedisReply& reply);
+  void warn(std::string_view problem) const;
   void expire();
   void disconnect();
 
   Loop& loop_;
-  const bool logs_;
+  const std::string shared_;
   const RedisOptions options_;
   const std::vector<std::string> scripts_;
   Connector connector_;
