@@ -97,6 +97,13 @@ constexpr std::array<FaultEntry, fault_count> entries = {{
      .cure = "`GET /v1/models` lists what the key is for; add the model to `tenants[].models`, or "
              "create a key with other `--models` "
              "([which models a key is for](security.md#which-models-a-key-is-for))."},
+    {.fault = tenant_not_allowed,
+     .word = "tenant_not_allowed",
+     .side = "client",
+     .meaning = "The tenant may use some routes or methods only, and the request has another one.",
+     .cause = "`routes` or `methods` of the tenant.",
+     .cure = "Add the route or the method to `tenants[].routes` or `tenants[].methods` "
+             "([which routes a tenant may use](security.md#which-routes-a-tenant-may-use))."},
     {.fault = no_route,
      .word = "no_route",
      .side = "client",

@@ -639,6 +639,15 @@ void each_key(Of<TenantConfig>, const auto& visit) {
         &T::models,
         TextOrListForm{{TextForm{"the name of a model", check_model_name},
                         "a name of a model or a list of names", false}});
+  visit(Key{"routes",
+            "Routes that it may use, by name. Needs `auth`. Requests of other routes get 403.",
+            "all"},
+        &T::routes,
+        TextOrListForm{{TextForm{"the name of a route", check_not_empty},
+                        "a name of a route or a list of names", false}});
+  visit(
+      Key{"methods", "Methods that it may use. Needs `auth`. Others get 403.", "all"}, &T::methods,
+      TextOrListForm{{TextForm{"a method", check_method}, "a method or a list of methods", false}});
   visit(Key{"weight",
             "Its share of the engines' time while several tenants wait, in pools with `picker: "
             "expected-time`; a tenant of weight 2 gets twice as much as one of weight 1."},

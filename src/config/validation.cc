@@ -103,6 +103,26 @@ bool are_named_elsewhere(const Config& config) {
          });
 }
 
+// The routes and methods that the tenant may use.
+void check_scope(const std::string& path, const TenantConfig& tenant, const Config& config,
+                 ParseContext& context) {
+  const char* const key =
+      !tenant.routes.empty() ? ".routes" : (!tenant.methods.empty() ? ".methods" : nullptr);
+  if (key != nullptr && !config.auth) {
+    context.add(path + key, "nothing keeps the tenant from others without `auth`",
+                "add `auth: {}`, which refuses requests without a key, or remove the key");
+  }
+  if (context.report.has_problem("routes")) return;
+  for (const auto& [place, name] : items_of(path + ".routes", tenant.routes)) {
+    if (std::ranges::find(config.routes, name, &RouteConfig::name) != config.routes.end()) continue;
+    std::vector<std::string> routes;
+    for (const RouteConfig& route : config.routes) routes.push_back(route.name);
+    const auto meant = nearest_word(name, routes);
+    context.add(place, fmt::format("there is no route '{}'", name),
+                meant ? fmt::format("did you mean '{}'?", *meant) : "name one of `routes`");
+  }
+}
+
 void check_tenants(const Config& config, ParseContext& context) {
   std::vector<NamedItem> keys;
   std::vector<NamedItem> salts;
@@ -118,6 +138,7 @@ void check_tenants(const Config& config, ParseContext& context) {
                    "add its keys_sha256 or certificates, or the tenant_header of a listener");
     }
     if (!tenant.cache_salt.empty()) salts.push_back({path + ".cache_salt", tenant.cache_salt});
+    check_scope(path, tenant, config, context);
     if (!tenant.models.empty() && !config.auth) {
       context.add(path + ".models", "nothing keeps the tenant from other models without `auth`",
                   "add `auth: {}`, which refuses requests without a key, or remove the key");

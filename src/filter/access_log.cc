@@ -232,8 +232,9 @@ Instant RequestRecorder::record_end(const Target& target, const RequestInfo& inf
   } else if (client_left) {
     worker_metrics_.count_error(identity.pool_index, Fault::client_gone);
   }
-  const bool is_denied =
-      outcome.fault == Fault::unauthorized || outcome.fault == Fault::model_not_allowed;
+  const bool is_denied = outcome.fault == Fault::unauthorized ||
+                         outcome.fault == Fault::model_not_allowed ||
+                         outcome.fault == Fault::tenant_not_allowed;
   if (is_denied && credentials_ != nullptr) credentials_->refused(info, target.path);
   if (inference != nullptr || outcome.fault) {
     record_recent(inference != nullptr ? worker_metrics_.recent_requests()

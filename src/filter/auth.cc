@@ -114,7 +114,12 @@ std::optional<Error> AuthFilter::refusal_of(const Request& request) const {
   const AuthRule rule = rules_.rule_of(request);
   if (rule == AuthRule::off) return std::nullopt;
   const CredentialState state = rules_.credential_of(request);
-  if (state == CredentialState::accepted) return std::nullopt;
+  if (state == CredentialState::accepted) {
+    std::string denial = rules_.denial_of(request);
+    if (denial.empty()) return std::nullopt;
+    return Error{
+        .fault = Fault::tenant_not_allowed, .side = Side::client, .detail = std::move(denial)};
+  }
   const bool has_none = state == CredentialState::missing || state == CredentialState::unnamed;
   if (rule == AuthRule::optional && has_none) return std::nullopt;
   return unauthorized(state);

@@ -75,7 +75,8 @@ int status_of(Fault fault) {
   switch (fault) {
     case Fault::bad_request: return 400;
     case Fault::unauthorized: return 401;
-    case Fault::model_not_allowed: return 403;
+    case Fault::model_not_allowed:
+    case Fault::tenant_not_allowed: return 403;
     case Fault::no_route:
     case Fault::model_not_found:
     case Fault::session_lost: return 404;

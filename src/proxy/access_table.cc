@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/utf8.h"
 #include "evenkeel/http/cors.h"
 
 namespace evenkeel {
@@ -11,6 +12,14 @@ AccessTable::AccessTable(const Config& config, const RouteTable& routes, Tenants
     rules_.push_back({.auth = route.auth.value_or(AuthRule::required),
                       .by_body = route.match.looks_into_body()});
   }
+  for (const TenantConfig& tenant : config.tenants) {
+    if (tenant.routes.empty() && tenant.methods.empty()) continue;
+    Scope& scope = scopes_[tenant.name];
+    scope.methods = &tenant.methods;
+    if (tenant.routes.empty()) continue;
+    for (const RouteConfig& route : config.routes)
+      scope.routes.push_back(std::ranges::find(tenant.routes, route.name) != tenant.routes.end());
+  }
 }
 
 AuthRule AccessTable::rule_of(const Request& request) const {
@@ -19,16 +28,40 @@ AuthRule AccessTable::rule_of(const Request& request) const {
   const Routing& routing = request.info.identity.routing;
   switch (routing.state) {
     case RouteState::routed:
-    case RouteState::fixed: return rules_[routing.route].auth;
+    case RouteState::fixed:
     case RouteState::listed: {
-      const auto choice = routes_.find(request);
-      return choice ? rules_[choice->index].auth : AuthRule::required;
+      const auto route = route_of(request);
+      return route ? rules_[*route].auth : AuthRule::required;
     }
     case RouteState::open: return least_strict(request);
     case RouteState::shed: return AuthRule::off;  // it is refused anyway
     case RouteState::none: break;
   }
   return AuthRule::required;
+}
+
+/// The route of a request, as far as it is known.
+std::optional<std::size_t> AccessTable::route_of(const Request& request) const {
+  const Routing& routing = request.info.identity.routing;
+  if (routing.state == RouteState::routed || routing.state == RouteState::fixed)
+    return routing.route;
+  if (routing.state != RouteState::listed) return std::nullopt;
+  const auto choice = routes_.find(request);
+  return choice ? std::optional(choice->index) : std::nullopt;
+}
+
+std::string AccessTable::denial_of(const Request& request) const {
+  if (scopes_.empty()) [[likely]]
+    return {};
+  const auto found = scopes_.find(request.info.identity.tenant.name);
+  if (found == scopes_.end()) return {};
+  const auto& [routes, methods] = found->second;
+  if (!methods->empty() && std::ranges::find(*methods, request.method) == methods->end())
+    return "this client may not use the method " + printable_utf8(request.method);
+  const auto route = route_of(request);
+  if (routes.empty() || !route || routes[*route]) return {};
+  return "this client may not use this path: it is of the route '" +
+         printable_utf8(routes_.name_of(*route)) + "'";
 }
 
 /// Looks at the routes that an open request may still get, up to the first that takes it whatever

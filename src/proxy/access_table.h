@@ -1,6 +1,11 @@
 // What a plan knows of who may use it.
 #pragma once
 
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/config/config.h"
@@ -19,6 +24,7 @@ class AccessTable final : public AccessRules {
 
   AuthRule rule_of(const Request& request) const override;
   CredentialState credential_of(const Request& request) const override;
+  std::string denial_of(const Request& request) const override;
   void remove_credential(Request& request) const override { tenants_.remove_credential(request); }
 
   const AuthFilter& filter() const { return filter_; }
@@ -30,11 +36,19 @@ class AccessTable final : public AccessRules {
     bool by_body;  // the route looks into bodies
   };
 
+  /// What a tenant is limited to.
+  struct Scope {
+    std::vector<bool> routes;                           // by number; empty: all
+    const std::vector<std::string>* methods = nullptr;  // never null; empty: all
+  };
+
   AuthRule least_strict(const Request& request) const;
+  std::optional<std::size_t> route_of(const Request& request) const;
 
   const RouteTable& routes_;
   Tenants& tenants_;
-  std::vector<Rule> rules_;  // of the routes
+  std::vector<Rule> rules_;                   // of the routes
+  std::map<std::string_view, Scope> scopes_;  // of tenants that are limited, by name
   AuthFilter filter_{*this};
 };
 

@@ -40,6 +40,7 @@ class RouteTable final : public PlacementNeeds {
   /// Gives it the first route from there on that takes what its body asks for. REQUIRES: it is
   /// open, and what is read of its body was read.
   void route_by_body(Request& request);
+  std::string_view name_of(std::size_t route) const { return routes_[route].name; }
   /// Names the route, for a request that goes to no pool.
   void name_route(RequestIdentity& identity, std::size_t route) const;
   /// REQUIRES: `routing` is of this table, and routed.

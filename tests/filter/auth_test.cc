@@ -17,10 +17,12 @@ class FixedRules final : public AccessRules {
  public:
   AuthRule rule_of(const Request&) const override { return rule; }
   CredentialState credential_of(const Request&) const override { return state; }
+  std::string denial_of(const Request&) const override { return denial; }
   void remove_credential(Request&) const override { ++removals; }
 
   AuthRule rule = AuthRule::required;
   CredentialState state = CredentialState::accepted;
+  std::string denial;
   mutable int removals = 0;
 };
 
@@ -64,6 +66,15 @@ class AuthFilterTest : public testing::Test {
   const std::vector<std::string> llamas = {"llama-*"};
   const ApiKey small_ones{.id = "12345678", .name = {}, .models = {"*-7b", "tiny"}};
 };
+
+TEST_F(AuthFilterTest, RefusesWhatIsNotForTheTenant) {
+  rules.denial = "this client may not use the method DELETE";
+  AuthFilter filter(rules);
+  EXPECT_EQ(pass(filter), Fault::tenant_not_allowed);
+  EXPECT_EQ(next.requests, 0);
+  rules.rule = AuthRule::off;
+  EXPECT_EQ(pass(filter), std::nullopt) << "nothing is looked at";
+}
 
 TEST_F(AuthFilterTest, RefusesARequestThatLacksItsCredential) {
   rules.state = CredentialState::missing;

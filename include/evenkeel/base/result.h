@@ -25,8 +25,9 @@ enum class Fault : std::uint8_t {
   method_not_allowed,
   not_implemented,
   version_not_supported,
-  unauthorized,       ///< it has no credential that counts
-  model_not_allowed,  ///< its credential is not for this model
+  unauthorized,        ///< it has no credential that counts
+  model_not_allowed,   ///< its credential is not for this model
+  tenant_not_allowed,  ///< its tenant may not use this route, or this method
   no_route,
   model_not_found,
   session_lost,  ///< it goes on from what only one backend knows, and that one is gone

@@ -707,7 +707,9 @@ struct TenantConfig {
   std::vector<std::string> keys_sha256;  // of its API keys, in lower-case hexadecimal
   // Names in its client certificates: of DNS in lower case, and URIs, which may end in `/*`.
   std::vector<std::string> certificates;
-  std::vector<std::string> models;  // what it may use, names and globs; empty: all
+  std::vector<std::string> models;   // what it may use, names and globs; empty: all
+  std::vector<std::string> routes;   // names; empty: all
+  std::vector<std::string> methods;  // upper case; empty: all
   double weight = 1;  // its share of the engines' time, against other tenants that wait
   // The default of its requests, and the most that they may name; none: as they name it.
   std::optional<Priority> priority;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "evenkeel/config/config.h"
@@ -29,12 +30,15 @@ class AccessRules {
   /// that it may still get.
   virtual AuthRule rule_of(const Request& request) const = 0;
   virtual CredentialState credential_of(const Request& request) const = 0;
+  /// Why the tenant of the request may not use its route or its method; empty: it may, or its route
+  /// is not known yet.
+  virtual std::string denial_of(const Request& request) const = 0;
   /// Takes away from the request what was accepted.
   virtual void remove_credential(Request& request) const = 0;
 };
 
-/// Refuses requests whose route wants a credential that they have not (unauthorized), before
-/// anything of their bodies is read.
+/// Refuses requests whose route wants a credential that they have not (unauthorized), or is not for
+/// their tenant (tenant_not_allowed), before anything of their bodies is read.
 ///
 /// Thread: one worker's. REQUIRES: the rules outlive it.
 class AuthFilter final : public Filter {
