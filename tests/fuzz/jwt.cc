@@ -88,6 +88,8 @@ void read_token(std::string_view text) {
 
 void read_keys(std::string_view text) {
   const auto set = JwkSet::parse(text);
+  const auto published = JwkSet::parse_published(text);
+  require(published.ok() || !set.ok(), "what a file may have a URL may have");
   if (!set) return;
   require(!set->keys().empty() && set->keys().size() <= JwkSet::max_keys, "a set has keys");
   static_cast<void>(verify_jwt(good, *set, rules(), now));
