@@ -4,7 +4,7 @@
 //   bench_load --connect ADDRESS [--mode closed|sse|idle|slow] [--connections 64] [--seconds 5]
 //   [--requests 0]
 //              [--path /v1/chat/completions] [--body-bytes 1024] [--prompts 1] [--model bench]
-//              [--header 'k: v']...
+//              [--header 'k: v']... [--repeats 1]
 //
 // closed: every connection sends its next request as soon as it has the response, for --seconds or
 //         until --requests are answered.
@@ -159,7 +159,8 @@ void run(Flags& flags) {
                 .model = flags.text("--model", "bench"),
                 .header_lines = flags.all("--header"),
                 .body_bytes = flags.number("--body-bytes", 1024),
-                .stream = workload == "sse"};
+                .stream = workload == "sse",
+                .repeats = flags.number("--repeats", 0) != 0};
   const double seconds = flags.real("--seconds", 5);
   flags.reject_unknown();
   raise_file_limit();

@@ -41,7 +41,7 @@ ChatRequest::ChatRequest(const Shape& shape, std::size_t prompt) {
   message_ = "POST" + fields +
              "content-type: application/json\r\ncontent-length: " + std::to_string(body.size()) +
              "\r\n\r\n" + body;
-  number_at_ = message_.size() - body.size() + front.size() + shared;
+  if (!shape.repeats) number_at_ = message_.size() - body.size() + front.size() + shared;
 }
 
 const std::string* ChatRequest::numbered(std::uint64_t number) {

@@ -24,6 +24,7 @@ class ChatRequest {
     std::vector<std::string> header_lines;
     std::size_t body_bytes = 0;
     bool stream = false;
+    bool repeats = false;  // those of one prompt are the same; else each has a number
   };
 
   ChatRequest(const Shape& shape, std::size_t prompt);

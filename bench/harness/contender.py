@@ -79,10 +79,11 @@ class Contender:
     model: str = "bench"
     ways: tuple[Way, ...] = (ways.HTTP1,)  # those that it knows
     start_patience: float = START_PATIENCE_SECONDS
+    repeats: bool = False  # its clients ask the same again and again
     takes_crowds: bool = True  # of idle and slow clients, for which its memory is measured
 
     def load_flags(self) -> list[str]:
-        flags = ["--model", self.model]
+        flags = ["--model", self.model, *(["--repeats", "1"] if self.repeats else [])]
         for line in self.headers:
             flags += ["--header", line]
         return flags
@@ -249,7 +250,9 @@ def evenkeel(
     if tenants or caches:
         usual = "evenkeel-tenants" if tenants else "evenkeel-cache"
     headers = (f"authorization: Bearer {TENANT_KEY}",) if tenants else ()
-    return Contender(name=name or usual, version=version, command=command, headers=headers, ways=ways.ALL_WAYS)
+    return Contender(
+        name=name or usual, version=version, command=command, headers=headers, ways=ways.ALL_WAYS, repeats=caches
+    )
 
 
 CACHE = "cache: {}\n    body: {set: {temperature: 0}}"

@@ -107,9 +107,27 @@ void AccessLogRing::begin_destination() {
 
 /// The size of the line at `begin`, with its end. REQUIRES: it ends before `end`.
 std::size_t AccessLogRing::line_size(std::uint64_t begin, std::uint64_t end) const {
-  std::uint64_t at = begin;
-  while (at != end && bytes_[at & (capacity_ - 1)] != '\n') ++at;
-  return at - begin + 1;
+  return next_line(begin, end) - begin;
+}
+
+/// The position behind the next end of a line; behind `end` if there is none.
+std::uint64_t AccessLogRing::next_line(std::uint64_t begin, std::uint64_t end) const {
+  while (begin != end) {
+    const std::size_t place = begin & (capacity_ - 1);
+    const std::size_t size = std::min<std::size_t>(end - begin, capacity_ - place);
+    const void* const found = std::memchr(bytes_ + place, '\n', size);
+    if (found != nullptr)
+      return begin + static_cast<std::uint64_t>(static_cast<const char*>(found) - bytes_ - place) +
+             1;
+    begin += size;
+  }
+  return end + 1;
+}
+
+std::uint64_t AccessLogRing::count_lines(std::uint64_t begin, std::uint64_t end) const {
+  std::uint64_t count = 0;
+  for (std::uint64_t at = next_line(begin, end); at <= end; at = next_line(at, end)) ++count;
+  return count;
 }
 
 void AccessLogRing::copy(std::uint64_t position, std::string_view line) {
@@ -333,9 +351,7 @@ std::uint64_t AccessLog::count_records(const AccessLogRing& ring, std::uint64_t 
   }
   if (!unsynced_) sync_at_ = Clock::now() + options_.sync_interval;
   unsynced_ = true;
-  std::uint64_t count = 0;
-  for (std::uint64_t i = begin; i != end; ++i) count += ring.ends_line(i + 1) ? 1 : 0;
-  return count;
+  return ring.count_lines(begin, end);
 }
 
 void AccessLog::sync_if_due() {
@@ -451,9 +467,7 @@ void AccessLog::report_success() {
 /// Drops what the ring holds before `until`, and counts the lines as lost.
 void AccessLog::discard(AccessLogRing& ring, std::uint64_t until) {
   const std::uint64_t begin = ring.writer_.begin.load(std::memory_order_relaxed);
-  for (std::uint64_t i = begin; i != until; ++i) {
-    if (ring.ends_line(i + 1)) dropped_.add();
-  }
+  dropped_.add(ring.count_lines(begin, until));
   if (partial_ring_ == &ring && until != begin) {
     partial_ring_ = nullptr;
     line_torn_ = true;

@@ -49,6 +49,8 @@ class AccessLogRing {
   bool ends_line(std::uint64_t end) const { return bytes_[(end - 1) & (capacity_ - 1)] == '\n'; }
   bool more_than_half_full();
   std::size_t line_size(std::uint64_t begin, std::uint64_t end) const;
+  std::uint64_t next_line(std::uint64_t begin, std::uint64_t end) const;
+  std::uint64_t count_lines(std::uint64_t begin, std::uint64_t end) const;
 
   // Positions only grow; a byte is at its position modulo the capacity.
   struct alignas(64) {
