@@ -34,6 +34,14 @@ Amount& Amount::operator+=(const Amount& other) {
   return *this = fits ? Amount(units, parts) : largest();
 }
 
+std::uint64_t Amount::millionths() const {
+  constexpr std::uint64_t million = 1'000'000;
+  std::uint64_t count = 0;
+  const bool fits = !__builtin_mul_overflow(units_, million, &count) &&
+                    !__builtin_add_overflow(count, (parts_ + million - 1) / million, &count);
+  return fits ? count : std::numeric_limits<std::uint64_t>::max();
+}
+
 std::optional<Amount> Amount::parse(std::string_view text) {
   int exponent = 0;
   if (const std::size_t e = text.find_first_of("eE"); e != text.npos) {

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 
 #include "evenkeel/base/rfc3339.h"
@@ -47,6 +48,22 @@ UsageRecord record_of(std::string_view id, std::string_view tenant = "acme") {
 std::string line_of(const UsageRecord& record) {
   UsageBuffer buffer;
   return std::string(format_usage(record, buffer));
+}
+
+TEST(Amount, IsRoundedUpToMillionths) {
+  EXPECT_EQ(Amount::of_tokens(1, 1).millionths(), 1u);
+  EXPECT_EQ(Amount::of_tokens(1'000'000, 600'000).millionths(), 600'000u);
+  EXPECT_EQ(Amount().millionths(), 0u);
+  EXPECT_EQ(Amount::of_millionths(2'500'000).text(), "2.5");
+  EXPECT_EQ(Amount::of_millionths(1).text(), "0.000001");
+}
+
+TEST(Amount, InMillionthsStaysAtTheLargestNumber) {
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(Amount::of_units(most / 1'000'000).millionths(), most / 1'000'000 * 1'000'000);
+  EXPECT_EQ(Amount::of_units(most / 1'000'000 + 1).millionths(), most);
+  EXPECT_EQ(Amount::of_tokens(most, 100'000'000'000).millionths(), most);
+  EXPECT_EQ(Amount::of_millionths(most).millionths(), most);
 }
 
 TEST(Amount, OfTokensIsExact) {

@@ -22,6 +22,10 @@ class Amount {
     return Amount(parts / parts_per_unit, parts % parts_per_unit);
   }
   static Amount of_units(std::uint64_t units) { return {units, 0}; }
+  static Amount of_millionths(std::uint64_t count) {
+    constexpr std::uint64_t million = 1'000'000;
+    return {count / million, count % million * million};
+  }
   /// So many tokens at a price for a million, in millionths of the unit.
   static Amount of_tokens(std::uint64_t tokens, std::uint64_t price);
   /// Reads "12", "0.0006" or "6e-7", all of it. Nothing: it is none, is negative, or does not fit.
@@ -30,6 +34,9 @@ class Amount {
   Amount& operator+=(const Amount& other);
   friend Amount operator+(Amount one, const Amount& other) { return one += other; }
   auto operator<=>(const Amount&) const = default;
+
+  /// Returns it in millionths of the unit, rounded up; the largest number where it does not fit.
+  std::uint64_t millionths() const;
 
   /// Writes it as a decimal number without zeros at its end, and returns the end.
   char* put(char* at) const;
