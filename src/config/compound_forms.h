@@ -124,6 +124,8 @@ struct OneOrListForm : ListForm<Item> {
 };
 using TextOrListForm = OneOrListForm<TextForm>;
 using RatesForm = OneOrListForm<RateForm>;
+inline const RatesForm rates{{RateForm{}, "a list of rates"}};
+inline const RatesForm rates_of_money{{RateForm{.is_money = true}, "a list of rates"}};
 
 // A list of mappings; a single mapping is a list of one.
 template <class Item>

@@ -118,6 +118,16 @@ void check_tenant_weights(const Config& config, ParseContext& context) {
   }
 }
 
+void check_tenant_sessions(const Config& config, ParseContext& context) {
+  const auto has_sessions = [](const PoolConfig& pool) { return affinity_of(pool).has_value(); };
+  if (std::ranges::any_of(config.pools, has_sessions)) return;
+  for (const auto& [path, tenant] : items_of("tenants", config.tenants)) {
+    if (tenant.session.empty()) continue;
+    context.warn(path + ".session", "has no effect: no pool has `affinity`",
+                 "add `affinity: {mode: soft}` to a pool, or remove the key");
+  }
+}
+
 }  // namespace
 
 void check_effects(const Config& config, ParseContext& context) {
@@ -138,6 +148,7 @@ void check_effects(const Config& config, ParseContext& context) {
   for (const auto& [path, route] : items_of("routes", config.routes))
     check_route(route, path, pools, scheduled, context);
   check_tenant_weights(config, context);
+  check_tenant_sessions(config, context);
 }
 
 }  // namespace evenkeel::config_file

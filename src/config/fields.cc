@@ -157,7 +157,7 @@ namespace {
 
 std::size_t count_of(const LimitsConfig& limits) {
   return limits.requests.size() + limits.tokens.size() + limits.input_tokens.size() +
-         limits.output_tokens.size() + (limits.concurrent > 0 ? 1 : 0);
+         limits.output_tokens.size() + limits.cost.size() + (limits.concurrent > 0 ? 1 : 0);
 }
 
 // True if what a request asks of a model decides what it takes of a limit, or of which.
@@ -212,7 +212,8 @@ void check_hosted(const Node& node, const PoolConfig& pool) {
 
 void finish(Of<RateLimitConfig>, Node& node, RateLimitConfig& config) {
   if (count_of(config) > 0) return;
-  node.fail("limits nothing", "name requests, tokens, input_tokens, output_tokens or concurrent");
+  node.fail("limits nothing",
+            "name requests, tokens, input_tokens, output_tokens, cost or concurrent");
 }
 
 namespace {
@@ -235,7 +236,7 @@ void finish(Of<Config>, Node& node, Config& config) {
   check_limits(node, config);
   const bool is_metered =
       config.usage.is_on() || limits_need_bodies(config) || changes_bodies(config);
-  for (PoolConfig& pool : config.pools) pool.metered = is_metered;
+  for (PoolConfig& pool : config.pools) pool.metered = is_metered || !pool.budget.empty();
   if (!config.pools.empty() || !config.routes.empty()) return;
   if (const auto pools = node.child("pools")) {
     if (pools->is_list()) pools->fail("is empty, at least one is needed");

@@ -429,7 +429,7 @@ void each_key(Of<UsageConfig>, const auto& visit) {
             "What models cost, by their names, in which `*` stands for any text: `{llama-*: "
             "{input: 0.6, output: 1.8}}`. The first that matches the name that the backend got "
             "counts, else the first that matches the name that the client gave. Records have no "
-            "cost without one.",
+            "cost without one, and limits of `cost` do not count the model.",
             "none"},
         &T::prices, ModelPricesForm{});
 }
@@ -540,7 +540,6 @@ void each_key(Of<ProcessLimits>, const auto& visit) {
 
 void each_limit_key(const auto& visit) {
   using T = LimitsConfig;
-  const RatesForm rates{{RateForm{}, "a list of rates"}};
   visit(Key{"requests",
             "The most requests in a period, such as `600/min`, or several such rates. Periods are "
             "`s`, `min`, `hour`, `day` and `month`; a day and a month begin at midnight UTC.",
@@ -555,6 +554,11 @@ void each_limit_key(const auto& visit) {
   visit(Key{"input_tokens", "The most tokens of prompts.", "any number"}, &T::input_tokens, rates);
   visit(Key{"output_tokens", "The most tokens of outputs.", "any number"}, &T::output_tokens,
         rates);
+  visit(Key{"cost",
+            "The most that requests may cost by `usage.prices`, such as `500/month`. Estimated "
+            "first and settled then, as `tokens`; a model without a price costs nothing.",
+            "any amount"},
+        &T::cost, rates_of_money);
   visit(Key{"concurrent", "The most requests at a time; 0 is any number."}, &T::concurrent,
         CountForm{0, million});
   visit(Key{"burst",
@@ -669,6 +673,12 @@ void each_key(Of<TenantConfig>, const auto& visit) {
             "16` makes one. Hosted services do not get it.",
             "as requests have it"},
         &T::cache_salt, SecretForm{"a text", check_cache_salt});
+  visit(Key{"session",
+            "The session of its requests that name none by the `affinity.by` of their pool, so "
+            "that they stay on one backend, whose cache has their prefixes; with `mode: soft` "
+            "until that is too busy. For clients that cannot name sessions themselves.",
+            "none"},
+        &T::session, TextForm{"a name", check_not_empty});
   visit(Key{"limits", "How much it may use."}, &T::limits, StructForm<LimitsConfig>{});
 }
 

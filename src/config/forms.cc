@@ -11,6 +11,7 @@
 #include "config/text.h"
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/decimal.h"
+#include "evenkeel/stats/amount.h"
 
 namespace evenkeel::config_file {
 
@@ -69,6 +70,7 @@ std::optional<Quantity> split_quantity(std::string_view text) {
 constexpr std::array<Unit, 4> amount_units = {
     {{"", 1, ""}, {"k", 1e3, ""}, {"M", 1e6, ""}, {"G", 1e9, "b"}}};
 constexpr double max_amount = 1e12;
+constexpr double max_money = 1e13;  // in millionths
 // The periods, in the order of LimitPeriod.
 constexpr std::array<Unit, 5> periods = {{{"s", 0, "sec secs second seconds"},
                                           {"min", 0, "m mins minute minutes"},
@@ -270,7 +272,8 @@ void RedisAddressForm::read(const Node& node, Value& value) const {
 Tree RedisAddressForm::schema() const { return text_schema("^rediss?://"); }
 
 void RateForm::read(const Node& node, Value& value) const {
-  constexpr std::string_view expected = "a rate such as 600/min, 5M/day or 10/s";
+  const std::string_view expected = is_money ? "an amount such as 500/month or 2.5/day"
+                                             : "a rate such as 600/min, 5M/day or 10/s";
   const auto scalar = node.scalar(expected);
   if (!scalar) return;
   const std::string_view text = scalar->text;
@@ -290,9 +293,9 @@ void RateForm::read(const Node& node, Value& value) const {
                                           : "");
     return;
   }
-  const double most = std::round(amount->value * unit->factor);
-  if (most < 1 || most > max_amount) {
-    node.fail_out_of_range(scalar->text, "1 to 1000G");
+  const double most = std::round(amount->value * unit->factor * (is_money ? 1e6 : 1));
+  if (most < 1 || most > (is_money ? max_money : max_amount)) {
+    node.fail_out_of_range(scalar->text, is_money ? "0.000001 to 10M" : "1 to 1000G");
     return;
   }
   value = {.amount = static_cast<std::uint64_t>(most),
@@ -301,8 +304,10 @@ void RateForm::read(const Node& node, Value& value) const {
 }
 
 Tree RateForm::tree(const Value& value, const Value*) const {
+  const std::string amount =
+      is_money ? Amount::of_millionths(value.amount).text() : std::to_string(value.amount);
   return Tree::text(
-      fmt::format("{}/{}", value.amount, periods[static_cast<std::size_t>(value.period)].name));
+      fmt::format("{}/{}", amount, periods[static_cast<std::size_t>(value.period)].name));
 }
 
 Tree RateForm::schema() const {

@@ -125,9 +125,10 @@ struct RedisAddressForm : ScalarForm {
   std::string type() const { return "URL"; }
 };
 
-// "600/min", "5M/day".
+// "600/min", "5M/day"; of money "500/month", "2.5/day".
 struct RateForm : ScalarForm {
   using Value = LimitRate;
+  bool is_money = false;  // counted in millionths
 
   void read(const Node& node, Value& value) const;
   Tree tree(const Value& value, const Value*) const;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <string_view>
@@ -235,7 +237,7 @@ void each_serving_key(const auto& visit) {
             "Whether requests and responses are read for the log, the metrics and the pickers: the "
             "model, tokens, what a stream reports. Their bytes stay as they are. A body that is "
             "not valid JSON gets 400.",
-            "`false`; `true` if a tenant has limits of tokens"},
+            "`false`; `true` if a tenant has limits of tokens or cost"},
         &T::inspect, FlagForm{});
   visit(Key{"model",
             "The name under which the backends serve the model: it replaces the one in the "
@@ -282,14 +284,33 @@ void each_reuse_key(const auto& visit) {
 void each_key(Of<FallbackConfig>, const auto& visit) {
   using T = FallbackConfig;
   visit(Key{"pool", "The pool that takes the requests.", required}, &T::pool, pool_name);
-  visit(Key{"when",
-            "What it takes requests for: `down`: there is no backend for it; `saturated`: the "
-            "queue is full, or the wait has timed out.",
-            "`down` and `saturated`"},
-        &T::when,
-        OneOrListForm<EnumForm<FallbackReason>>{
-            {EnumForm<FallbackReason>{"reason for a fallback", {"down", "saturated"}},
-             "a reason or a list of reasons", false}});
+  visit(
+      Key{"when",
+          "What it takes requests for: `down`: there is no backend for it; `saturated`: the "
+          "queue is full, or the wait has timed out; `over_budget`: its `budget` is used up.",
+          "all three"},
+      &T::when,
+      OneOrListForm<EnumForm<FallbackReason>>{
+          {EnumForm<FallbackReason>{"reason for a fallback", {"down", "saturated", "over_budget"}},
+           "a reason or a list of reasons", false}});
+}
+
+void each_key(Of<BudgetConfig>, const auto& visit) {
+  using T = BudgetConfig;
+  visit(Key{"tokens",
+            "The most tokens of prompts and outputs in a period, such as `10M/month`, or several "
+            "such rates. Estimated before a request and settled after it, as `tenants[].limits`.",
+            "any number"},
+        &T::tokens, rates);
+  visit(Key{"cost", "The most that requests may cost by `usage.prices`, such as `500/month`.",
+            "any amount"},
+        &T::cost, rates_of_money);
+}
+
+inline void finish(Of<BudgetConfig>, Node& node, BudgetConfig& budget) {
+  if (budget.tokens.size() + budget.cost.size() <= max_limits_of_request) return;
+  node.fail(fmt::format("has more than {} rates", max_limits_of_request),
+            "the strictest of each period suffice");
 }
 
 // The backends, and what they are to evenkeel.
@@ -354,12 +375,17 @@ void each_key(Of<PoolConfig>, const auto& visit) {
             "in flight: from a tenth of its fair share up to all of it. 0s: not at all."},
         &T::slow_start, DurationForm{0ms, 1h});
   visit(Key{"fallback",
-            "The pool that takes a request when this one has no backend, or its queue is full or "
-            "timed out: its name, or `{pool: NAME, when: [down]}`. The response then has the field "
-            "`x-evenkeel-fallback`.",
+            "The pool that takes a request when this one has no backend, its queue is full or "
+            "timed out, or its `budget` is used up: its name, or `{pool: NAME, when: [down]}`. The "
+            "response then has the field `x-evenkeel-fallback`.",
             "none"},
         &T::fallback,
         FallbackForm{{{}, pool_name, "the name of a pool, or a mapping such as {pool: NAME}"}});
+  visit(Key{"budget",
+            "How much all requests together may use of the pool, such as a hosted service that is "
+            "a `fallback`. Beyond it they get 503, or the pool's own `fallback` takes them. "
+            "Implies `inspect`."},
+        &T::budget, StructForm<BudgetConfig>{});
   each_reuse_key(visit);
   visit(Key{"debug_headers",
             "Whether responses name their backend and pool in x-evenkeel-backend and "

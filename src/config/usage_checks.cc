@@ -59,7 +59,7 @@ Tree ModelPricesForm::schema() const {
 }
 
 void finish(Of<UsageConfig>, Node& node, UsageConfig& usage) {
-  if (!usage.path.empty() || (usage.source.empty() && usage.prices.empty())) return;
+  if (!usage.path.empty() || usage.source.empty()) return;  // limits of cost need prices alone
   node.fail_missing(node.path() + ".path", "missing key 'path'",
                     "name the file of the records, such as /var/log/evenkeel/usage.jsonl");
 }

@@ -580,6 +580,7 @@ void validate_config(const Config& config, ParseContext& context) {
   check_metrics(config, context);
   check_models(config, context);
   check_effects(config, context);
+  check_prices(config, context);
   check_environment(config, context);
 }
 

@@ -12,8 +12,8 @@ namespace evenkeel::config_file {
 
 // Reports what is wrong between keys that are each valid: duplicate names and addresses, two
 // listeners on one port, routes to unknown pools, pools without a route, unreachable routes; then
-// calls check_models, check_effects and check_environment. A mistake that follows from a reported
-// one is not reported.
+// calls check_models, check_effects, check_prices and check_environment. A mistake that follows
+// from a reported one is not reported.
 void validate_config(const Config& config, ParseContext& context);
 
 // Reports what does not fit this machine: host names without an address, backends that are our own
@@ -28,6 +28,9 @@ void check_splits(const Config& config, ParseContext& context);
 // Warns of keys that have no effect beside the others, and of routes for gRPC to pools that do not
 // speak it.
 void check_effects(const Config& config, ParseContext& context);
+
+// Warns of limits of cost where no model has a price, and of prices that nothing uses.
+void check_prices(const Config& config, ParseContext& context);
 
 // Warns of names of models that do not fit together: doubles, routes and fallbacks to pools that do
 // not list the model, names that an earlier route takes.

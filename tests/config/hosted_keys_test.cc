@@ -72,11 +72,12 @@ TEST(ConfigOfFallbacks, AreANameOrSayWhen) {
   const auto fallback = [&](const std::string& text) {
     return loaded(text).config.pools[0].fallback;
   };
-  EXPECT_EQ(fallback("b"), (FallbackConfig{"b", {down, saturated}}));
-  EXPECT_EQ(fallback("{pool: b}"), (FallbackConfig{"b", {down, saturated}}));
+  EXPECT_EQ(fallback("b"), (FallbackConfig{"b", {down, saturated, over_budget}}));
+  EXPECT_EQ(fallback("{pool: b}"), (FallbackConfig{"b", {down, saturated, over_budget}}));
   EXPECT_EQ(fallback("{pool: b, when: down}"), (FallbackConfig{"b", {down}}));
   EXPECT_EQ(fallback("{pool: b, when: [saturated]}"), (FallbackConfig{"b", {saturated}}));
-  EXPECT_THAT(print_config(loaded("{pool: b, when: [down, saturated]}").config, false),
+  EXPECT_EQ(fallback("{pool: b, when: over_budget}"), (FallbackConfig{"b", {over_budget}}));
+  EXPECT_THAT(print_config(loaded("{pool: b, when: [down, saturated, over_budget]}").config, false),
               HasSubstr("fallback: b\n"));
 }
 

@@ -54,6 +54,79 @@ TEST(ConfigOfUsage, RefusesWhatCannotBeBilled) {
   EXPECT_THAT(problems("path: x, prices: [m]"), ElementsAre(HasSubstr("expected a mapping")));
 }
 
+TEST(ConfigOfCosts, AreExactAmountsOfAPeriod) {
+  const std::string prices = "usage: {prices: {'*': {input: 1}}}\n";
+  const LoadResult loaded = read(
+      "pools: [{name: a, backends: [127.0.0.1:1], budget: {tokens: 10M/month, cost: "
+      "[2.5/day, 500/month]}}]\n"
+      "tenants: [{name: t, keys_sha256: [" +
+      std::string(64, 'a') + "], limits: {cost: 0.000001/s}}]\n" +
+      "rate_limits: [{by: address, cost: [10M/hour, 1k/min]}]\n" + prices);
+
+  ASSERT_TRUE(loaded.ok()) << testing::PrintToString(lines_of(loaded.problems));
+  EXPECT_THAT(lines_of(loaded.warnings), ElementsAre());
+  using enum LimitPeriod;
+  const Config& config = loaded.config;
+  EXPECT_THAT(config.pools[0].budget.tokens, ElementsAre(LimitRate{10'000'000, month}));
+  EXPECT_THAT(config.pools[0].budget.cost,
+              ElementsAre(LimitRate{2'500'000, day}, LimitRate{500'000'000, month}));
+  EXPECT_THAT(config.tenants[0].limits.cost, ElementsAre(LimitRate{1, second}));
+  EXPECT_THAT(config.rate_limits[0].cost,
+              ElementsAre(LimitRate{10'000'000'000'000, hour}, LimitRate{1'000'000'000, minute}));
+  EXPECT_TRUE(inspects(config.pools[0])) << "tokens are in bodies";
+  for (const bool with_defaults : {false, true}) {
+    const LoadResult again = read(print_config(config, with_defaults));
+    EXPECT_EQ(again.config, config) << print_config(config, with_defaults);
+  }
+}
+
+TEST(ConfigOfCosts, RefusesWhatIsNoAmount) {
+  const auto problems = [](const std::string& cost) {
+    return problems_of("pools: [{name: a, backends: [127.0.0.1:1], budget: {cost: " + cost +
+                       "}}]\nusage: {prices: {'*': {input: 1}}}\n");
+  };
+  EXPECT_THAT(problems("500"), ElementsAre(HasSubstr("an amount such as 500/month")));
+  EXPECT_THAT(problems("500/months"), ElementsAre(HasSubstr("did you mean '500/month'?")));
+  EXPECT_THAT(problems("0/day"), ElementsAre(HasSubstr("expected 0.000001 to 10M")));
+  EXPECT_THAT(problems("11M/day"), ElementsAre(HasSubstr("out of range")));
+  EXPECT_THAT(problems("-1/day"), ElementsAre(HasSubstr("an amount such as")));
+  std::string many = "[1/day";
+  for (int i = 0; i < 32; ++i) many += ", 1/day";
+  EXPECT_THAT(problems(many + "]"), ElementsAre(HasSubstr("has more than 32 rates")));
+}
+
+TEST(ConfigOfCosts, WarnsWhereNothingHasAPrice) {
+  const std::string tenant =
+      "tenants: [{name: t, keys_sha256: [" + std::string(64, 'a') + "], limits: {cost: 1/day}}]\n";
+  const auto pool = [](const std::string& more) {
+    return "pools: [{name: a, backends: [127.0.0.1:1]" + more + "}]\n";
+  };
+  const std::string priced = "usage: {prices: {llama: {input: 1}}}\n";
+  EXPECT_THAT(warnings_of(pool(", budget: {cost: 1/day}") + tenant),
+              ElementsAre(HasSubstr("budget.cost: has no effect: no model has a price"),
+                          HasSubstr("tenants[0].limits.cost: has no effect")));
+  EXPECT_THAT(warnings_of(pool(", models: [qwen], budget: {cost: 1/day}") + tenant + priced),
+              ElementsAre(HasSubstr("no price is that of a model of the pool"),
+                          HasSubstr("no price is that of a model of the pools")));
+  EXPECT_THAT(warnings_of(pool(", models: [qwen], model: llama") + tenant + priced), ElementsAre());
+  EXPECT_THAT(warnings_of(pool("") + tenant + priced), ElementsAre()) << "models are not known";
+  EXPECT_THAT(warnings_of(pool("") + priced),
+              ElementsAre(HasSubstr("usage.prices: has no effect: neither records nor limits")));
+  EXPECT_THAT(warnings_of(pool("") + "rate_limits: [{by: address, cost: 1/day}]\n"),
+              ElementsAre(HasSubstr("rate_limits[0].cost")));
+}
+
+TEST(ConfigOfTenants, WarnsOfASessionWithoutAPoolThatPinsSessions) {
+  const auto warnings = [](const std::string& more) {
+    return warnings_of("pools: [{name: a, backends: [127.0.0.1:1]" + more +
+                       "}]\ntenants: [{name: t, session: desk, keys_sha256: [" +
+                       std::string(64, 'a') + "]}]\n");
+  };
+  EXPECT_THAT(warnings(""), ElementsAre(HasSubstr("tenants[0].session: has no effect")));
+  EXPECT_THAT(warnings(", affinity: {mode: soft}"), ElementsAre());
+  EXPECT_THAT(warnings(", inspect: true"), ElementsAre());
+}
+
 TEST(ConfigOfAudit, NeedsAFile) {
   EXPECT_FALSE(read(pools).config.audit.is_on());
   EXPECT_TRUE(read(pools + "audit: {path: audit.jsonl, key_file: key}\n").config.audit.is_on());
