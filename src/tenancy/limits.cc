@@ -9,27 +9,29 @@
 #include "evenkeel/base/client_key.h"
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/stats/amount.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::string_view, 5> units = {"requests", "tokens", "input_tokens",
-                                                   "output_tokens", "concurrent"};
+constexpr std::array<std::string_view, 6> units = {"requests",      "tokens",     "input_tokens",
+                                                   "output_tokens", "concurrent", "cost"};
 constexpr std::array<std::string_view, 5> unit_texts = {"requests", "tokens", "tokens of prompts",
                                                         "tokens of outputs", "requests at a time"};
 constexpr std::array<std::string_view, 5> one_unit = {"request", "token", "token of prompts",
                                                       "token of outputs", "request at a time"};
 constexpr std::array<std::string_view, 5> periods = {"second", "minute", "hour", "day", "month"};
 
-/// Keys of tenants' own limits have the highest bit, which tells the table that they are in.
-constexpr std::uint64_t tenant_bit = std::uint64_t{1} << 63;
+/// Keys of limits of the file itself have the highest bit, which tells the table that they are in.
+constexpr std::uint64_t file_bit = std::uint64_t{1} << 63;
 
-/// What a request with these tokens takes of a limit.
-std::uint64_t amount_of(LimitUnit unit, const TokenUse& tokens) {
+/// What a request with this use takes of a limit.
+std::uint64_t amount_of(LimitUnit unit, const TokenUse& use) {
   switch (unit) {
-    case LimitUnit::tokens: return tokens.input + tokens.output;
-    case LimitUnit::input_tokens: return tokens.input;
-    case LimitUnit::output_tokens: return tokens.output;
+    case LimitUnit::tokens: return use.input + use.output;
+    case LimitUnit::input_tokens: return use.input;
+    case LimitUnit::output_tokens: return use.output;
+    case LimitUnit::cost: return use.cost;
     case LimitUnit::requests:
     case LimitUnit::concurrent: return 1;
   }
@@ -43,10 +45,10 @@ std::uint64_t key_of(std::string_view owner, LimitUnit unit, LimitPeriod period)
   return hash_of(hash_of(owner), number + 1);
 }
 
-/// `owner` tells the limits of different tenants and rules apart.
+/// `owner` tells the limits of different tenants, pools and rules apart.
 void add(std::vector<Limit>& limits, std::set<std::uint64_t>& keys, std::string_view owner,
          const std::string& subject, const LimitsConfig& config, std::uint32_t replicas) {
-  const bool is_tenants = subject.empty();
+  const bool is_of_file = subject.empty();
   const std::size_t first = limits.size();
   const auto add_rates = [&](LimitUnit unit, const std::vector<LimitRate>& rates) {
     for (const LimitRate& rate : rates) {
@@ -68,11 +70,12 @@ void add(std::vector<Limit>& limits, std::set<std::uint64_t>& keys, std::string_
   add_rates(LimitUnit::tokens, config.tokens);
   add_rates(LimitUnit::input_tokens, config.input_tokens);
   add_rates(LimitUnit::output_tokens, config.output_tokens);
+  add_rates(LimitUnit::cost, config.cost);
   for (std::size_t i = first; i < limits.size(); ++i) {
     // Several limits of one owner that count the same have quotas of their own.
     std::uint64_t& key = limits[i].quota.key;
     while (!keys.insert(key).second) key = hash_of(key, 1);
-    key = is_tenants ? key | tenant_bit : key & ~tenant_bit;
+    key = is_of_file ? key | file_bit : key & ~file_bit;
     limits[i].local = limits[i].quota;
     limits[i].local.rate.amount =
         std::max<std::uint64_t>(limits[i].quota.rate.amount / replicas, 1);
@@ -82,6 +85,10 @@ void add(std::vector<Limit>& limits, std::set<std::uint64_t>& keys, std::string_
 std::string_view model_of(const Request& request) {
   const InferenceInfo* const inference = request.info.inference.get();
   return inference == nullptr ? std::string_view() : std::string_view(inference->request.model);
+}
+
+std::uint32_t replicas_of(const Config& config) {
+  return config.shared_state ? config.shared_state->replicas : 1;
 }
 
 Quota with_key(Quota quota, std::uint64_t key) {
@@ -120,14 +127,20 @@ std::optional<std::uint64_t> subject_hash(const LimitSubject& subject, const Req
 }  // namespace
 
 QuotaTable& LimitUse::quotas_of(std::uint64_t key) {
-  return (key & tenant_bit) != 0 ? of_tenants : of_others;
+  return (key & file_bit) != 0 ? of_file : of_others;
 }
 const QuotaTable& LimitUse::quotas_of(std::uint64_t key) const {
-  return (key & tenant_bit) != 0 ? of_tenants : of_others;
+  return (key & file_bit) != 0 ? of_file : of_others;
+}
+
+QuotaState LimitUse::state_of(const Limit& limit, const QuotaTime& time) const {
+  const std::uint64_t key = limit.quota.key;
+  if (limit.unit == LimitUnit::concurrent) return {.used = quotas_of(key).inside(key)};
+  return quotas_of(key).look(limit.quota, 0, time);
 }
 
 std::vector<QuotaTable::Saved> LimitUse::saved(const QuotaTime& time) const {
-  std::vector<QuotaTable::Saved> all = of_tenants.saved(time);
+  std::vector<QuotaTable::Saved> all = of_file.saved(time);
   const auto others = of_others.saved(time);
   all.insert(all.end(), others.begin(), others.end());
   return all;
@@ -139,22 +152,34 @@ void LimitUse::restore(const std::vector<QuotaTable::Saved>& saved, const QuotaT
 
 std::string_view to_string(LimitUnit unit) { return units[static_cast<std::size_t>(unit)]; }
 
-bool counts_tokens(LimitUnit unit) {
+std::string_view to_string(LimitPeriod period) { return periods[static_cast<std::size_t>(period)]; }
+
+bool counts_tokens(LimitUnit unit) { return is_settled(unit) && unit != LimitUnit::cost; }
+
+bool is_settled(LimitUnit unit) {
   return unit != LimitUnit::requests && unit != LimitUnit::concurrent;
+}
+
+std::string amount_text(LimitUnit unit, std::uint64_t amount) {
+  return unit == LimitUnit::cost ? Amount::of_millionths(amount).text() : std::to_string(amount);
 }
 
 std::string text_of(const Limit& limit) {
   const std::uint64_t amount = limit.quota.rate.amount;
-  std::string text = std::to_string(amount);
-  text.append(" ").append(
-      (amount == 1 ? one_unit : unit_texts)[static_cast<std::size_t>(limit.unit)]);
+  std::string text = amount_text(limit.unit, amount);
+  if (limit.unit == LimitUnit::cost) {
+    text.insert(0, "a cost of ");
+  } else {
+    const auto& names = amount == 1 ? one_unit : unit_texts;
+    text.append(" ").append(names[static_cast<std::size_t>(limit.unit)]);
+  }
   if (limit.unit != LimitUnit::concurrent)
-    text.append(" per ").append(periods[static_cast<std::size_t>(limit.quota.rate.period)]);
+    text.append(" per ").append(to_string(limit.quota.rate.period));
   return limit.subject.empty() ? text : text + " " + limit.subject;
 }
 
 LimitTable::LimitTable(const Config& config) {
-  const std::uint32_t replicas = config.shared_state ? config.shared_state->replicas : 1;
+  const std::uint32_t replicas = replicas_of(config);
   std::set<std::uint64_t> keys;
   std::vector<std::size_t> ends = {0};
   for (const TenantConfig& tenant : config.tenants) {
@@ -176,10 +201,26 @@ LimitTable::LimitTable(const Config& config) {
   }
 }
 
+LimitTable::LimitTable(const Config& config, const PoolConfig& pool) {
+  std::set<std::uint64_t> keys;
+  const LimitsConfig budget{.tokens = pool.budget.tokens, .cost = pool.budget.cost};
+  add(limits_, keys, "pool " + pool.name, {}, budget, replicas_of(config));
+  of_all_ = limits_;
+}
+
+bool LimitTable::counts_cost() const {
+  const auto is_of_cost = [](const Limit& limit) { return limit.unit == LimitUnit::cost; };
+  return std::ranges::any_of(limits_, is_of_cost) ||
+         std::ranges::any_of(rules_, [&](const Rule& rule) {
+           return std::ranges::any_of(rule.limits, is_of_cost);
+         });
+}
+
 std::size_t LimitTable::find(const Request& request, AppliedLimits& limits) const {
   std::size_t count = 0;
-  for (const Limit& limit : of_tenant(request.info.identity.tenant.number))
-    limits[count++] = {.limit = &limit, .key = limit.quota.key};
+  for (const auto of_file : {of_all_, of_tenant(request.info.identity.tenant.number)}) {
+    for (const Limit& limit : of_file) limits[count++] = {.limit = &limit, .key = limit.quota.key};
+  }
   for (const Rule& rule : rules_) {
     const std::string_view model = model_of(request);
     const bool is_for_model = std::ranges::any_of(
@@ -193,9 +234,14 @@ std::size_t LimitTable::find(const Request& request, AppliedLimits& limits) cons
     });
     if (!has_all) continue;
     for (const Limit& limit : rule.limits)
-      limits[count++] = {.limit = &limit, .key = hash_of(limit.quota.key, subjects) & ~tenant_bit};
+      limits[count++] = {.limit = &limit, .key = hash_of(limit.quota.key, subjects) & ~file_bit};
   }
   return count;
+}
+
+bool has_limits(const Config& config) {
+  const auto has_budget = [](const PoolConfig& pool) { return !pool.budget.empty(); };
+  return !LimitTable(config).is_empty() || std::ranges::any_of(config.pools, has_budget);
 }
 
 std::optional<LimitRefusal> Reservation::take(const TokenUse& estimate, const QuotaTime& time) {
@@ -224,7 +270,7 @@ Task<std::optional<LimitRefusal>> Reservation::take_shared(QuotaStore& store,
     numbers.push_back(i);
     asked.push_back({.quota = with_key(limit.quota, limits_[i].key),
                      .amount = asked_of(limit),
-                     .may_refuse = limit.over == OverLimit::refuse});
+                     .may_refuse = limit.over == OverLimit::refuse && !is_free(limit)});
   }
   if (asked.empty()) co_return std::nullopt;
   auto states = co_await store.take(std::move(asked));
@@ -246,12 +292,19 @@ Task<std::optional<LimitRefusal>> Reservation::take_shared(QuotaStore& store,
 /// is never granted.
 std::uint64_t Reservation::asked_of(const Limit& limit) const {
   const std::uint64_t amount = amount_of(limit.unit, estimate_);
-  if (!counts_tokens(limit.unit) || !estimate_.guesses_output) return amount;
+  if (!is_settled(limit.unit) || !estimate_.guesses_output) return amount;
   const double share = limit.quota.rate.period < LimitPeriod::day ? limit.quota.burst : 1;
   const auto grantable =
       static_cast<std::uint64_t>(static_cast<double>(limit.local.rate.amount) * share);
-  const std::uint64_t least = limit.unit == LimitUnit::output_tokens ? 1 : estimate_.input;
+  const std::uint64_t least = limit.unit == LimitUnit::output_tokens ? 1
+                              : limit.unit == LimitUnit::cost        ? estimate_.input_cost
+                                                                     : estimate_.input;
   return std::max(std::min(amount, grantable), std::min(amount, least));
+}
+
+/// True if the request costs nothing, which a cost that is reached does not refuse.
+bool Reservation::is_free(const Limit& limit) const {
+  return limit.unit == LimitUnit::cost && asked_of(limit) == 0;
 }
 
 /// Takes what is asked of the limits of one part.
@@ -299,13 +352,13 @@ std::optional<LimitRefusal> Reservation::accept(const std::vector<std::size_t>& 
 std::optional<LimitRefusal> Reservation::judge(std::size_t number, const QuotaState& state) {
   const Limit& limit = *limits_[number].limit;
   if (limit.unit != LimitUnit::concurrent) {
-    LimitStanding& standing = counts_tokens(limit.unit) ? tokens_ : requests_;
+    LimitStanding& standing = standing_of(limit.unit);
     if (standing.limit == 0 || standing.remaining > state.remaining) {
       standing = {
           .limit = limit.quota.rate.amount, .remaining = state.remaining, .reset = state.reset};
     }
   }
-  if (state.granted) {
+  if (state.granted || is_free(limit)) {
     held_ |= std::uint32_t{1} << number;
     return std::nullopt;
   }
@@ -313,6 +366,11 @@ std::optional<LimitRefusal> Reservation::judge(std::size_t number, const QuotaSt
     return LimitRefusal{.limit = &limit, .state = state, .amount = asked_of(limit)};
   is_over_ = true;
   return std::nullopt;
+}
+
+LimitStanding& Reservation::standing_of(LimitUnit unit) {
+  if (unit == LimitUnit::cost) return cost_;
+  return counts_tokens(unit) ? tokens_ : requests_;
 }
 
 void Reservation::release(const TokenUse& used, std::uint64_t requests, const QuotaTime& time) {

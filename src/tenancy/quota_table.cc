@@ -87,7 +87,9 @@ std::int64_t time_of(std::uint64_t amount, const LimitRate& rate) {
 std::uint64_t amount_in(std::int64_t time, const LimitRate& rate) {
   if (time <= 0) return 0;
   const auto length = static_cast<Wide>(length_of(rate.period));
-  return static_cast<std::uint64_t>(static_cast<Wide>(time) * rate.amount / length);
+  const Wide amount = static_cast<Wide>(time) * rate.amount / length;
+  return static_cast<std::uint64_t>(
+      std::min<Wide>(amount, std::numeric_limits<std::uint64_t>::max()));
 }
 
 /// True if nothing of the quota is used, so that another one may have its entry.

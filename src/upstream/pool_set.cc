@@ -196,7 +196,7 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
   pool_set->token_estimates_ =
       predecessor == nullptr ? std::make_shared<TokenEstimates>() : predecessor->token_estimates_;
   if (predecessor != nullptr) pool_set->limit_use_ = predecessor->limit_use_;
-  if (pool_set->limit_use_ == nullptr && !LimitTable(config).is_empty())
+  if (pool_set->limit_use_ == nullptr && has_limits(config))
     pool_set->limit_use_ = std::make_shared<LimitUse>();
   if (config.shared_state) {
     auto options = redis_options_of(*config.shared_state, build_inputs,

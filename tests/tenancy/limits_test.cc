@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace evenkeel {
 namespace {
 
@@ -94,7 +96,7 @@ TEST(Reservation, ServesWhatIsBeyondALimitThatLowersThePriority) {
     EXPECT_FALSE(second.take({}, now()));
     EXPECT_TRUE(second.is_over());
   }
-  EXPECT_EQ(use.of_tenants.inside(table.of_tenant(2)[0].quota.key), 0U);
+  EXPECT_EQ(use.of_file.inside(table.of_tenant(2)[0].quota.key), 0U);
 }
 
 TEST(Reservation, ShowsTheLimitOfWhichLeastIsLeft) {
@@ -105,6 +107,122 @@ TEST(Reservation, ShowsTheLimitOfWhichLeastIsLeft) {
   EXPECT_FALSE(reservation.take({.input = 20}, now()));
   EXPECT_EQ(reservation.tokens().limit, 50U);
   EXPECT_EQ(reservation.tokens().remaining, 30U);
+}
+
+TEST(LimitsOfCost, AreReservedAndSettledInMillionths) {
+  const LimitTable table(config_with({.cost = {{5'000'000, LimitPeriod::month}}}));
+  EXPECT_TRUE(table.counts_cost());
+  EXPECT_EQ(text_of(table.of_tenant(2)[0]), "a cost of 5 per month");
+  LimitUse use;
+  {
+    Reservation first(use, table, of_acme());
+    EXPECT_FALSE(first.take({.input = 10, .output = 50, .cost = 3'000'000}, now()));
+    EXPECT_EQ(first.cost().remaining, 2'000'000U);
+    EXPECT_EQ(first.tokens().limit, 0U) << "no limit is one of tokens";
+    Reservation second(use, table, of_acme());
+    EXPECT_TRUE(second.take({.input = 10, .output = 50, .cost = 3'000'000}, now()));
+    first.set_used({.input = 10, .output = 5, .cost = 250'000});
+  }
+  Reservation third(use, table, of_acme());
+  EXPECT_FALSE(third.take({.cost = 4'750'000}, now()));
+}
+
+TEST(LimitsOfCost, LetPassWhatCostsNothing) {
+  const LimitTable table(config_with({.cost = {{100, LimitPeriod::day}}}));
+  LimitUse use;
+  {
+    Reservation large(use, table, of_acme());
+    EXPECT_FALSE(large.take({.cost = 100}, now()));
+    large.set_used({.cost = 5'000});
+  }
+  Reservation priced(use, table, of_acme());
+  EXPECT_TRUE(priced.take({.cost = 1}, now()));
+  {
+    Reservation free(use, table, of_acme());
+    EXPECT_FALSE(free.take({.input = 1000}, now()));
+    free.set_used({.cost = 7});  // the pool has served a model that has a price
+  }
+  EXPECT_EQ(use.state_of(table.of_tenant(2)[0], now()).used, 5'007U);
+}
+
+TEST(LimitsOfCost, AskForNoMoreOfAGuessedOutputThanALimitGrants) {
+  const LimitTable table(config_with({.cost = {{1000, LimitPeriod::day}}}));
+  LimitUse use;
+  Reservation guessed(use, table, of_acme());
+  EXPECT_FALSE(guessed.take({.cost = 9'000, .input_cost = 10, .guesses_output = true}, now()));
+  LimitUse other;
+  Reservation asked(other, table, of_acme());
+  const auto refusal = asked.take({.cost = 9'000, .input_cost = 10}, now());
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->state.retry_after, QuotaState::never_granted);
+  Reservation long_prompt(other, table, of_acme());
+  EXPECT_TRUE(
+      long_prompt.take({.cost = 9'000, .input_cost = 2'000, .guesses_output = true}, now()));
+}
+
+TEST(LimitsOfCost, StayAtTheirLargestAmountWhereAPriceIsAMillionTimesTooHigh) {
+  constexpr std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
+  const LimitTable table(config_with({.cost = {{10'000'000'000'000, LimitPeriod::month},
+                                               {10'000'000'000'000, LimitPeriod::second}}}));
+  LimitUse use;
+  {
+    Reservation dear(use, table, of_acme());
+    const auto refusal = dear.take({.cost = huge, .input_cost = huge}, now());
+    ASSERT_TRUE(refusal);
+    EXPECT_EQ(refusal->state.retry_after, QuotaState::never_granted);
+    Reservation cheap(use, table, of_acme());
+    EXPECT_FALSE(cheap.take({.cost = 1}, now()));
+    Reservation other(use, table, of_acme());
+    EXPECT_FALSE(other.take({.cost = 1}, now()));
+    cheap.set_used({.cost = huge});
+    other.set_used({.cost = huge});
+  }
+  const QuotaState month = use.state_of(table.of_tenant(2)[0], now());
+  EXPECT_GE(month.used, 10'000'000'000'000U);
+  EXPECT_EQ(month.remaining, 0U);
+  Reservation later(use, table, of_acme());
+  const auto refusal = later.take({.cost = 1}, now());
+  ASSERT_TRUE(refusal) << "the month is over";
+  EXPECT_NE(refusal->state.retry_after, QuotaState::never_granted);
+}
+
+TEST(Budgets, AreOfAllRequestsTogether) {
+  Config config;
+  const PoolConfig pool{
+      .name = "hosted",
+      .budget = {.tokens = {{100, LimitPeriod::day}}, .cost = {{2'000'000, LimitPeriod::month}}}};
+  const LimitTable table(config, pool);
+  ASSERT_EQ(table.of_all().size(), 2U);
+  EXPECT_EQ(text_of(table.of_all()[0]), "100 tokens per day");
+  EXPECT_EQ(text_of(table.of_all()[1]), "a cost of 2 per month");
+
+  LimitUse use;
+  Reservation first(use, table, of_acme());
+  EXPECT_FALSE(first.take({.input = 60}, now()));
+  Request other;
+  Reservation second(use, table, other);
+  EXPECT_TRUE(second.take({.input = 60}, now()));
+  EXPECT_EQ(use.state_of(table.of_all()[0], now()).used, 60U);
+}
+
+TEST(Budgets, AreFoundByTheNameOfTheirPoolAndNotByThatOfATenant) {
+  Config config = config_with({.tokens = {{100, LimitPeriod::day}}});
+  const BudgetConfig budget{.tokens = {{100, LimitPeriod::day}}};
+  const LimitTable acme(config, {.name = "acme", .budget = budget});
+  const LimitTable again(config, {.name = "acme", .budget = budget});
+  const LimitTable other(config, {.name = "other", .budget = budget});
+  const LimitTable tenants(config);
+  EXPECT_EQ(acme.of_all()[0].quota.key, again.of_all()[0].quota.key);
+  EXPECT_NE(acme.of_all()[0].quota.key, other.of_all()[0].quota.key);
+  EXPECT_NE(acme.of_all()[0].quota.key, tenants.of_tenant(2)[0].quota.key);
+}
+
+TEST(Budgets, NeedUseToBeCounted) {
+  Config config;
+  EXPECT_FALSE(has_limits(config));
+  config.pools.push_back({.name = "a", .budget = {.cost = {{1, LimitPeriod::month}}}});
+  EXPECT_TRUE(has_limits(config));
+  EXPECT_TRUE(has_limits(config_with({})));
 }
 
 TEST(LimitTable, HasNoneForRequestsWithoutATenant) {
@@ -192,6 +310,21 @@ TEST(SharedLimits, HoldForAllReplicas) {
   Reservation third(use[1], table, of_acme());
   EXPECT_FALSE(take_shared(third, store, {.input = 600}));
   EXPECT_EQ(third.tokens().remaining, 200U);
+}
+
+TEST(SharedLimits, OfCostLetPassWhatCostsNothing) {
+  const LimitTable table(shared({.cost = {{1000, LimitPeriod::day}}}));
+  LimitUse use;
+  FakeStore store;
+  {
+    Reservation first(use, table, of_acme());
+    EXPECT_FALSE(take_shared(first, store, {.cost = 1000}));
+    first.set_used({.cost = 4000});
+  }
+  Reservation priced(use, table, of_acme());
+  EXPECT_TRUE(take_shared(priced, store, {.cost = 1}));
+  Reservation free(use, table, of_acme());
+  EXPECT_FALSE(take_shared(free, store, {.input = 50}));
 }
 
 TEST(SharedLimits, AreOfEachReplicaItsShareWhileTheStoreIsAway) {

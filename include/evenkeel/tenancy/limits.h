@@ -19,11 +19,24 @@
 
 namespace evenkeel {
 
-enum class LimitUnit : std::uint8_t { requests, tokens, input_tokens, output_tokens, concurrent };
+/// `cost` is counted in millionths of the currency of `usage.prices`.
+enum class LimitUnit : std::uint8_t {
+  requests,
+  tokens,
+  input_tokens,
+  output_tokens,
+  concurrent,
+  cost
+};
 
 /// The word of a unit in the file, such as "input_tokens".
 std::string_view to_string(LimitUnit unit);
+std::string_view to_string(LimitPeriod period);
 bool counts_tokens(LimitUnit unit);
+/// True if what a request takes of the limit is known when it has ended: tokens, and their cost.
+bool is_settled(LimitUnit unit);
+/// An amount in words of the file: "5000", of a cost "0.25".
+std::string amount_text(LimitUnit unit, std::uint64_t amount);
 
 /// One limit of the file.
 struct Limit {
@@ -34,7 +47,7 @@ struct Limit {
   std::string subject;  ///< whose it is: "for each address"; empty: one tenant's
 };
 
-/// The text of a limit: "600 requests per minute".
+/// The text of a limit: "600 requests per minute", "a cost of 500 per month".
 std::string text_of(const Limit& limit);
 
 /// A limit as it applies to one request: `key` is that of the quota of its subject.
@@ -51,12 +64,19 @@ struct LimitSubject {
   std::string header;  ///< its name
 };
 
-/// The limits that a file names. Immutable.
+/// The limits that a file names for clients, or the budget of a pool, which is for all requests
+/// together. Immutable.
 class LimitTable {
  public:
+  /// The limits of tenants, and `rate_limits`.
   explicit LimitTable(const Config& config);
+  /// The budget of a pool of the file.
+  LimitTable(const Config& config, const PoolConfig& pool);
 
   bool is_empty() const { return limits_.empty() && rules_.empty(); }
+  bool counts_cost() const;
+  /// The limits of all requests together.
+  std::span<const Limit> of_all() const { return of_all_; }
   /// The limits of the tenant with this position in the file, from 1; of 0: none.
   std::span<const Limit> of_tenant(std::uint32_t number) const {
     return number < tenants_.size() ? tenants_[number] : std::span<const Limit>();
@@ -74,29 +94,38 @@ class LimitTable {
 
   std::vector<Limit> limits_;
   std::vector<std::span<const Limit>> tenants_;  // by number
+  std::span<const Limit> of_all_;
   std::vector<Rule> rules_;
 };
 
-/// What all workers, and all versions of the file, know of the use of limits. Tenants' own limits
-/// have a table of their own, which clients cannot fill.
+/// True if requests need a LimitUse: the file limits clients, or a pool has a budget.
+bool has_limits(const Config& config);
+
+/// What all workers, and all versions of the file, know of the use of limits. The limits of
+/// tenants, and the budgets of pools, have a table of their own, which clients cannot fill.
 struct LimitUse {
-  QuotaTable of_tenants{64 * 1024};  // 1 MiB
-  QuotaTable of_others{64 * 1024};   // 1 MiB
+  QuotaTable of_file{64 * 1024};    // 1 MiB
+  QuotaTable of_others{64 * 1024};  // 1 MiB
   OutputEstimates outputs;
 
   /// The table of a limit, by its key.
   QuotaTable& quotas_of(std::uint64_t key);
   const QuotaTable& quotas_of(std::uint64_t key) const;
 
+  /// Where a limit of the file itself stands.
+  QuotaState state_of(const Limit& limit, const QuotaTime& time) const;
+
   std::vector<QuotaTable::Saved> saved(const QuotaTime& time) const;
   void restore(const std::vector<QuotaTable::Saved>& saved, const QuotaTime& time);
 };
 
-/// The tokens of a request.
+/// The tokens of a request, and what they cost in millionths.
 struct TokenUse {
   std::uint64_t input = 0;
   std::uint64_t output = 0;
-  bool guesses_output = false;  ///< the client has not said how long it may get
+  std::uint64_t cost = 0;
+  std::uint64_t input_cost = 0;  ///< of `cost`, that of the input
+  bool guesses_output = false;   ///< the client has not said how long it may get
 };
 
 /// Why a request is refused.
@@ -140,6 +169,7 @@ class Reservation : public Pooled {
   bool is_over() const { return is_over_; }
   const LimitStanding& requests() const { return requests_; }
   const LimitStanding& tokens() const { return tokens_; }
+  const LimitStanding& cost() const { return cost_; }
 
  private:
   enum class Part : std::uint8_t { concurrency, rates };
@@ -148,7 +178,9 @@ class Reservation : public Pooled {
   std::optional<LimitRefusal> accept(const std::vector<std::size_t>& numbers,
                                      const std::vector<QuotaState>& states, const QuotaTime& time);
   std::optional<LimitRefusal> judge(std::size_t number, const QuotaState& state);
+  LimitStanding& standing_of(LimitUnit unit);
   std::uint64_t asked_of(const Limit& limit) const;
+  bool is_free(const Limit& limit) const;
   void release(const TokenUse& used, std::uint64_t requests, const QuotaTime& time);
 
   LimitUse& use_;
@@ -163,6 +195,7 @@ class Reservation : public Pooled {
   QuotaTime taken_at_{};
   LimitStanding requests_;
   LimitStanding tokens_;
+  LimitStanding cost_;
 };
 
 }  // namespace evenkeel
