@@ -19,22 +19,24 @@ using std::chrono::milliseconds;
 /// The size of a token, for text whose tokens nothing else tells.
 constexpr std::uint64_t bytes_per_token = 4;
 
-TokenUse estimate_of(const Request& request, const OutputEstimates& outputs) {
-  const InferenceInfo* const inference = request.info.inference.get();
-  if (inference != nullptr) {
-    return {.input = inference->request.estimated_prompt_tokens,
-            .output = outputs.tokens_of(inference->request),
-            .guesses_output = !inference->request.max_tokens};
-  }
-  const std::uint64_t bytes = request.body == nullptr ? 0 : request.body->length().value_or(0);
-  return {.input = bytes / bytes_per_token};
+void set_cost(TokenUse& use, const BilledTokens& tokens, const Price& price) {
+  use.cost = cost_of(tokens, price).millionths();
+  use.input_cost = cost_of({.input = tokens.input, .cached = tokens.cached}, price).millionths();
+}
+
+/// True if no model is asked for anything, as for a list of models.
+bool uses_no_model(const Request& request) {
+  return request.info.inference == nullptr && is_safe_method(request.method) &&
+         request.upgrade.empty();
 }
 
 /// Settles what a request has used when it is destroyed, however the request ends.
 class Meter {
  public:
-  Meter(const RequestInfo& info, OutputEstimates& outputs, std::unique_ptr<Reservation> reservation)
-      : info_(&info), outputs_(&outputs), reservation_(std::move(reservation)) {}
+  /// `prices`: null: no limit is one of cost.
+  Meter(const RequestInfo& info, OutputEstimates& outputs, const PriceList* prices,
+        std::unique_ptr<Reservation> reservation)
+      : info_(&info), outputs_(&outputs), prices_(prices), reservation_(std::move(reservation)) {}
   Meter(Meter&&) noexcept = default;
   Meter& operator=(Meter&&) = delete;
   ~Meter() {
@@ -59,11 +61,15 @@ class Meter {
     }
     const bool aborted = info_->inference->response.finish_reason.empty();
     const BilledTokens billed = billed_tokens(*info_, aborted);
-    return {.input = billed.input, .output = billed.output};
+    TokenUse use{.input = billed.input, .output = billed.output};
+    const Price* const price = prices_ == nullptr ? nullptr : prices_->find(*info_->inference);
+    if (price != nullptr) set_cost(use, billed, *price);
+    return use;
   }
 
   const RequestInfo* info_;
   OutputEstimates* outputs_;
+  const PriceList* prices_;
   std::unique_ptr<Reservation> reservation_;
 };
 
@@ -120,8 +126,11 @@ void add_standing(Response& response, std::string_view unit, const LimitStanding
     response.fields.remove(name);  // of a gateway behind this one
     response.fields.add_copy(name, value);
   };
-  add("limit", std::to_string(standing.limit));
-  add("remaining", std::to_string(standing.remaining));
+  const auto amount = [&](std::uint64_t number) {
+    return amount_text(unit == "cost" ? LimitUnit::cost : LimitUnit::tokens, number);
+  };
+  add("limit", amount(standing.limit));
+  add("remaining", amount(standing.remaining));
   add("reset", is_anthropic ? reset_time(standing.reset) : reset_text(standing.reset));
 }
 
@@ -129,10 +138,11 @@ void add_standings(Response& response, const Reservation& reservation, ErrorForm
   if (format == ErrorFormat::grpc) return;
   add_standing(response, "requests", reservation.requests(), format);
   add_standing(response, "tokens", reservation.tokens(), format);
+  add_standing(response, "cost", reservation.cost(), format);
 }
 
 /// True if the limit starts anew with the calendar.
-bool is_budget(const Limit& limit) { return limit.quota.rate.period >= LimitPeriod::day; }
+bool is_of_calendar(const Limit& limit) { return limit.quota.rate.period >= LimitPeriod::day; }
 
 Error error_of(const LimitRefusal& refusal) {
   if (refusal.limit == nullptr) {
@@ -142,34 +152,79 @@ Error error_of(const LimitRefusal& refusal) {
   }
   const Limit& limit = *refusal.limit;
   const bool is_final = refusal.state.retry_after == QuotaState::never_granted;
+  const std::string_view verb = limit.unit == LimitUnit::cost ? "cost" : "use";
+  const std::string amount = amount_text(limit.unit, refusal.amount);
   std::string detail = "the limit of " + text_of(limit);
   if (is_final) {
-    detail +=
-        " does not grant at once what this request may use: " + std::to_string(refusal.amount) +
-        "; send a shorter prompt or a smaller max_tokens";
-  } else if (counts_tokens(limit.unit)) {
-    detail += " is reached: this request may use " + std::to_string(refusal.amount) + ", " +
-              std::to_string(refusal.state.remaining) + " are left; try again in " +
+    detail.append(" does not grant at once what this request may ").append(verb).append(": ");
+    detail += amount + "; send a shorter prompt or a smaller max_tokens";
+  } else if (is_settled(limit.unit)) {
+    detail.append(" is reached: this request may ").append(verb).append(" ").append(amount);
+    detail += ", " + amount_text(limit.unit, refusal.state.remaining) + " are left; try again in " +
               reset_text(refusal.state.retry_after);
   } else {
     detail += " is reached; try again in " + reset_text(refusal.state.retry_after);
   }
-  return {.fault = is_budget(limit) ? Fault::quota_exceeded : Fault::rate_limited,
+  return {.fault = is_of_calendar(limit) ? Fault::quota_exceeded : Fault::rate_limited,
           .side = Side::client,
           .retry_after_ms = is_final ? Error::never : milliseconds_of(refusal.state.retry_after),
-          .counts_tokens = counts_tokens(limit.unit),
+          .counts_tokens = is_settled(limit.unit),
+          .detail = std::move(detail)};
+}
+
+/// A client is not told how much its operator spends.
+Error budget_error(const LimitRefusal& refusal, std::string_view pool) {
+  // Libraries wait no longer for an answer.
+  constexpr Duration max_wait = std::chrono::minutes(1);
+  const Duration wait = refusal.state.retry_after;
+  const bool is_final = wait == QuotaState::never_granted;
+  std::string detail(pool);
+  if (refusal.limit == nullptr) {
+    detail += ": its budget cannot be checked: the shared state does not answer";
+  } else if (is_final) {
+    detail +=
+        ": its budget does not grant what this request may use; send a shorter prompt or a smaller "
+        "max_tokens";
+  } else {
+    detail += ": its budget is used up";
+  }
+  return {.fault = Fault::over_budget,
+          .retry_after_ms = wait > max_wait ? Error::never : milliseconds_of(wait),
           .detail = std::move(detail)};
 }
 
 }  // namespace
 
 Task<Result<Response>> LimitsFilter::handle(Request& request, Handler& next) {
+  if (is_budget() && uses_no_model(request)) return next.handle(request);
   auto reservation = std::make_unique<Reservation>(use_, table_, request);
   if (reservation->is_empty()) return next.handle(request);
-  const TokenUse estimate = estimate_of(request, use_.outputs);
+  const TokenUse estimate = estimate_of(request);
   if (store_ != nullptr) return ask_store(request, std::move(reservation), estimate, next);
   const auto refusal = reservation->take(estimate, QuotaTime::current());
   return decide(request, refusal, std::move(reservation), next);
+}
+
+/// Prices the model of a pool by the name that its backends get, and of a request without a pool by
+/// the highest price.
+TokenUse LimitsFilter::estimate_of(const Request& request) const {
+  const InferenceInfo* const inference = request.info.inference.get();
+  if (inference == nullptr) {
+    const std::uint64_t bytes = request.body == nullptr ? 0 : request.body->length().value_or(0);
+    return {.input = bytes / bytes_per_token};
+  }
+  TokenUse use{.input = inference->request.estimated_prompt_tokens,
+               .output = use_.outputs.tokens_of(inference->request),
+               .guesses_output = !inference->request.max_tokens};
+  if (prices_ == nullptr) return use;
+  Price price;
+  if (!is_budget()) {
+    price = prices_->highest(inference->request.model);
+  } else if (const Price* const found = prices_->find(*inference)) {
+    price = *found;
+  }
+  set_cost(use, {.input = use.input, .output = use.output}, price);
+  return use;
 }
 
 Task<Result<Response>> LimitsFilter::ask_store(Request& request,
@@ -196,6 +251,7 @@ Task<Result<Response>> LimitsFilter::decide(Request& request,
 
 Result<Response> LimitsFilter::refuse(Request& request, const LimitRefusal& refusal,
                                       const Reservation& reservation) const {
+  if (is_budget()) return budget_error(refusal, pool_);
   const Error error = error_of(refusal);
   const ErrorFormat format = error_format_of(request);
   request.info.outcome.fault = error.fault;
@@ -210,13 +266,13 @@ Task<Result<Response>> LimitsFilter::serve(Request& request,
                                            std::unique_ptr<Reservation> reservation,
                                            Handler& next) {
   const Reservation& taken = *reservation;
-  Meter meter(request.info, use_.outputs, std::move(reservation));
+  Meter meter(request.info, use_.outputs, prices_, std::move(reservation));
   auto response = co_await next.handle(request);
   if (!response) {
     meter.discard();
     co_return response;
   }
-  add_standings(*response, taken, error_format_of(request));
+  if (!is_budget()) add_standings(*response, taken, error_format_of(request));
   if (response->status >= 300 || response->body == nullptr) {
     meter.discard();
     co_return response;

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
-#include "evenkeel/base/glob.h"
 #include "evenkeel/http/request_id.h"
 #include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/stats/usage_record.h"
@@ -29,10 +27,6 @@ std::uint64_t estimated_output(const RequestInfo& info) {
   if (info.inference->request.stream) return 0;
   return static_cast<std::uint64_t>(static_cast<double>(info.outcome.bytes_out) /
                                     TokenEstimates::default_bytes_per_token);
-}
-
-std::uint64_t millionths(double price) {
-  return static_cast<std::uint64_t>(std::llround(price * 1e6));
 }
 
 std::string_view key_of(const RequestTenant& tenant) {
@@ -72,13 +66,7 @@ BilledTokens billed_tokens(const RequestInfo& info, bool aborted) {
 void UsageRecorder::configure(const UsageConfig& config) {
   ring_.begin_destination();
   source_ = config.source.empty() ? default_source() : config.source;
-  prices_.clear();
-  for (const ModelPrice& each : config.prices) {
-    prices_.push_back({.model = each.model,
-                       .input = millionths(each.input),
-                       .output = millionths(each.output),
-                       .cached_input = millionths(each.cached_input.value_or(each.input))});
-  }
+  prices_ = PriceList(config.prices);
 }
 
 void UsageRecorder::record(const RequestInfo& info, const End& end) {
@@ -111,29 +99,9 @@ void UsageRecorder::record(const RequestInfo& info, const End& end) {
       .retries = attempts > 1 ? attempts - 1 : 0,
       .cache = reused ? to_string(info.outcome.source) : std::string_view(),
       .duration = end.duration};
-  if (const Price* price = price_of(inference)) record.cost = cost_of(tokens, *price);
+  if (const Price* price = prices_.find(inference)) record.cost = cost_of(tokens, *price);
   UsageBuffer buffer;
   ring_.append(format_usage(record, buffer));
-}
-
-/// The price by the name that the backend got, else by the one that the client gave, which it may
-/// choose; null: none.
-const UsageRecorder::Price* UsageRecorder::price_of(const InferenceInfo& inference) const {
-  for (const std::string_view name :
-       {inference.served_model, std::string_view(inference.request.model)}) {
-    if (name.empty()) continue;
-    for (const Price& each : prices_) {
-      if (matches_glob(each.model, name)) return &each;
-    }
-  }
-  return nullptr;
-}
-
-Amount UsageRecorder::cost_of(const BilledTokens& tokens, const Price& price) {
-  const std::uint64_t cached = std::min(tokens.cached.value_or(0), tokens.input);
-  return Amount::of_tokens(tokens.input - cached, price.input) +
-         Amount::of_tokens(cached, price.cached_input) +
-         Amount::of_tokens(tokens.output, price.output);
 }
 
 }  // namespace evenkeel

@@ -17,6 +17,7 @@ std::optional<FallbackReason> reason_of(const Error& error) {
     case Fault::no_backend: return FallbackReason::down;
     case Fault::queue_full:
     case Fault::queue_timeout: return FallbackReason::saturated;
+    case Fault::over_budget: return FallbackReason::over_budget;
     case Fault::connect_failed:
     case Fault::connect_timeout:
     case Fault::tls_failed:
@@ -24,6 +25,11 @@ std::optional<FallbackReason> reason_of(const Error& error) {
       return std::nullopt;
     default: return std::nullopt;
   }
+}
+
+/// True if the other pool could not serve it either: the first one's answer tells more.
+bool is_useless(const Result<Response>& answer) {
+  return answer ? answer->status == 404 : answer.error().fault == Fault::over_budget;
 }
 
 /// True if the body can be read from its start.
@@ -43,7 +49,7 @@ Task<Result<Response>> Fallback::handle(Request& request) {
   auto answer = co_await target->first->handle(request);
   // Otherwise the other pool has fallen back, and has named its own fallback.
   const bool from_target = request.info.identity.pool_index == target->index;
-  if (answer && answer->status == 404) {
+  if (is_useless(answer)) {
     answer = std::move(result);
     assign_pool(request.info.identity, before.pool, before.pool_index, worker_metrics_);
     co_return answer;

@@ -13,12 +13,12 @@
 
 namespace evenkeel {
 
-/// Stands before a pool that has a `fallback`. When the pool has no backend (`down`), or its
-/// queue is full or timed out (`saturated`), the other pool's handler gets the request; counters
-/// and the access log then have that pool, and the response has the field x-evenkeel-fallback. A
-/// request that a backend may have received never falls back. Nor does one for a model that the
-/// other pool does not have: the pool's own answer, which says when to try again, tells the client
-/// more than that the model is not found.
+/// Stands before a pool that has a `fallback`. When the pool has no backend (`down`), its queue is
+/// full or timed out (`saturated`), or its budget is used up (`over_budget`), the other pool's
+/// handler gets the request; counters and the access log then have that pool, and the response has
+/// the field x-evenkeel-fallback. A request that a backend may have received never falls back. Nor
+/// does one for a model that the other pool does not have, or where that has no budget left: the
+/// pool's own answer, which says when to try again, tells the client more.
 ///
 /// Thread: one worker's. REQUIRES: the handler and the other pool outlive it.
 class Fallback final : public Handler {

@@ -8,6 +8,14 @@
 namespace evenkeel {
 namespace {
 
+/// True if something counts the tokens of responses.
+bool reads_usage(const Config& config) {
+  const auto has_budget = [](const PoolConfig& pool) { return !pool.budget.empty(); };
+  return config.usage.is_on() || std::ranges::any_of(config.pools, has_budget) ||
+         std::ranges::any_of(config.tenants, &LimitsConfig::count_tokens, &TenantConfig::limits) ||
+         std::ranges::any_of(config.rate_limits, &LimitsConfig::count_tokens);
+}
+
 /// Bodies are kept up to the size that is inspected, or that a pool or a route keeps for retries.
 InspectFilter::Options inspection_options(const Config& config,
                                           const std::vector<std::string>& members) {
@@ -20,7 +28,7 @@ InspectFilter::Options inspection_options(const Config& config,
   return {.max_body_bytes = inspected,
           .held = {.body_bytes = kept, .worker_bytes = config.limits.held_bodies_bytes},
           .members = members.empty() ? nullptr : &members,
-          .reads_usage = config.usage.is_on()};
+          .reads_usage = reads_usage(config)};
 }
 
 /// True if clients may get usage that they did not ask for, where the engine gives it. With
@@ -72,7 +80,8 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
                          const WorkerContext& worker, std::uint64_t seed,
                          const PlacementNeeds& needs, bool reads_bodies, AccessTable* access,
                          Handler& placing, MirrorFilter::PlanSource plan)
-    : body_rules_(config),
+    : prices_(config),
+      body_rules_(config),
       path_rewrites_(path_rewrites_of(config.routes)),
       response_fields_(config.routes),
       cors_(config.routes),
@@ -94,13 +103,16 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
                             inspection_options(config, body_rules_.members()), worker.held_bodies,
                             needs, worker.windows, nullptr);
   }
-  for (PlanPool& pool : pools.list()) build(config, pool, shared_answers, worker);
+  std::optional<LimitsFilter::Counting> counting;
+  if (LimitUse* const use = pool_set.limit_use()) counting.emplace(prices_, *use, quota_store);
+  for (PlanPool& pool : pools.list())
+    build(config, pool, shared_answers, worker, counting ? &*counting : nullptr);
   first_ = &placing;
   // Answer: what models report is counted for the pool that answers, whatever the route.
   if (observe_) first_ = in_front_of(*first_, *observe_);
   // Limits: behind what tells how much a request asks for, in front of what counts its answer.
-  if (pool_set.limit_use() != nullptr && !LimitTable(config).is_empty())
-    first_ = in_front_of(*first_, limits_.emplace(config, *pool_set.limit_use(), quota_store));
+  if (counting && !LimitTable(config).is_empty())
+    first_ = in_front_of(*first_, limits_.emplace(config, *counting));
   if (reads_bodies) {
     // Body: what a request asks of a model is known where its route, pool or backend is chosen.
     first_ =
@@ -130,8 +142,14 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
 /// The part of the list for one pool, and for the routes to it.
 void FilterChain::build(const Config& config, PlanPool& pool,
                         const std::shared_ptr<RedisAnswers>& shared_answers,
-                        const WorkerContext& worker) {
+                        const WorkerContext& worker, const LimitsFilter::Counting* counting) {
   pool.first = pool.forwarder;
+  // Budget: behind what answers without a backend, and what names the model as it is priced; in
+  // front of what counts the answer. Copies for a mirror count too.
+  if (counting != nullptr && !pool.config.budget.empty()) {
+    if (observe_) pool.first = in_front_of(*pool.first, *observe_);
+    pool.first = in_front_of(*pool.first, budgets_.emplace_back(config, pool.config, *counting));
+  }
   // Rewrite: values of the body that only this pool's backends are to see.
   if (rewrites(pool.config) || body_rules_.concern_all_pools()) {
     pool.first = in_front_of(

@@ -63,11 +63,13 @@ class FilterChain {
   };
 
   void build(const Config& config, PlanPool& pool,
-             const std::shared_ptr<RedisAnswers>& shared_answers, const WorkerContext& worker);
+             const std::shared_ptr<RedisAnswers>& shared_answers, const WorkerContext& worker,
+             const LimitsFilter::Counting* counting);
   Handler* in_front_of(Handler& next, Filter& filter) {
     return &stages_.emplace_back(filter, next);
   }
 
+  const PriceList prices_;
   const RouteBodyRules body_rules_;
   const PathRewrites path_rewrites_;
   ResponseFieldsFilter response_fields_;
@@ -85,6 +87,7 @@ class FilterChain {
   std::optional<MirrorFilter> mirror_;
   RequestFieldsFilter request_fields_;
   PathRewriteFilter path_rewrite_;
+  std::deque<LimitsFilter> budgets_;
   std::deque<RewriteFilter> rewrites_;
   std::deque<AnswerReuse> reuses_;
   std::deque<Fallback> fallbacks_;

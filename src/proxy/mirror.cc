@@ -236,7 +236,10 @@ Task<void> MirrorFilter::send(std::unique_ptr<Copy> copy) {
   info.timings.started = info.timings.head_received = copy->loop.now();
   auto answering = copy->handler.handle(copy->request);
   auto response = co_await answering;
-  if (!response) co_return;
+  if (!response) {
+    if (response.error().fault == Fault::over_budget) copy->result = &copy->metrics.excess;
+    co_return;
+  }
   info.outcome.status = response->status;
   const BodyPtr body = std::move(response->body);
   bool is_whole = body == nullptr;

@@ -10,18 +10,19 @@
 namespace evenkeel {
 namespace {
 
-/// Answers with a status, or refuses because it has no backend.
+/// Answers with a status, or refuses.
 class Answering final : public Handler {
  public:
   explicit Answering(std::optional<int> answer = std::nullopt) : status(answer) {}
   Task<Result<Response>> handle(Request& request) override {
     ++count;
     if (request.body != nullptr) request.body->commit(false);
-    if (!status) return Result<Response>(Error{.fault = Fault::no_backend});
+    if (!status) return Result<Response>(Error{.fault = refusal});
     return Result<Response>(Response{.status = *status});
   }
 
   std::optional<int> status;
+  Fault refusal = Fault::no_backend;
   int count = 0;
 };
 
@@ -34,6 +35,9 @@ class Fallbacks : public testing::Test {
     return request;
   }
   /// The status; 0: the first pool's refusal.
+  int status_of(Handler&& handler, Request request) {
+    return status_of(handler, std::move(request));
+  }
   int status_of(Handler& handler, Request request) {
     auto answer = handler.handle(request).take();
     pool_index = request.info.identity.pool_index;
@@ -95,6 +99,25 @@ TEST_F(Fallbacks, SkipAPoolInTheMiddleThatLacksTheModel) {
   EXPECT_EQ(status_of(handler, asking_for("a")), 201);
   EXPECT_EQ(second.count, 0);
   EXPECT_EQ(status_of(handler, asking_for("c")), 0);
+}
+
+TEST_F(Fallbacks, GetRequestsBeyondTheFirstPoolsBudgetIfTheyAreToHaveThem) {
+  first.refusal = Fault::over_budget;
+  EXPECT_EQ(status_of(fallback(), asking_for("a")), 200);
+  when = {FallbackReason::down, FallbackReason::saturated};
+  EXPECT_EQ(status_of(fallback(), asking_for("a")), 0);
+}
+
+TEST_F(Fallbacks, PreferTheFirstPoolsRefusalToABudgetThatIsUsedUp) {
+  second.status = std::nullopt;
+  second.refusal = Fault::over_budget;
+  Fallback handler = fallback();
+  Request request = asking_for("a");
+  auto answer = handler.handle(request).take();
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().fault, Fault::no_backend);
+  EXPECT_EQ(request.info.identity.pool_index, 0u);
+  EXPECT_EQ(second.count, 1);
 }
 
 TEST_F(Fallbacks, PreferTheFirstPoolsRefusalToNotFound) {
