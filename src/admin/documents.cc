@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "admin/limit_use.h"
 #include "evenkeel/backend/unavailable.h"
 #include "evenkeel/base/rfc3339.h"
 #include "evenkeel/upstream/backend_monitor.h"
@@ -216,6 +217,8 @@ JsonValue config_document(const RuntimeStatus& status) {
 }
 
 JsonValue::List pools_document(const RuntimeView& view) {
+  const Config& config = *view.status->config;
+  const LimitUse* const limit_use = view.status->pool_set->limit_use();
   JsonValue::List pools;
   for (const PoolSet::PoolEntry& pool : view.status->pool_set->pools()) {
     const PoolState& state = *pool.state;
@@ -234,6 +237,8 @@ JsonValue::List pools_document(const RuntimeView& view) {
     document.add("sessions", affinity ? JsonValue(affinity->stats().sessions) : JsonValue());
     document.add("subsets", subsets_document(state));
     document.add("scheduler", scheduler_document(state));
+    const LimitTable budget(config, state.config());
+    document.add("budget", limits_document(budget.of_all(), limit_use));
     pools.push_back(std::move(document));
   }
   return pools;

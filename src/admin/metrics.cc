@@ -9,6 +9,7 @@
 #include "admin/backend_families.h"
 #include "admin/canaries.h"
 #include "admin/documents.h"
+#include "admin/limit_use.h"
 #include "admin/pool_families.h"
 #include "admin/preferences.h"
 #include "evenkeel/admin/key_set_fetcher.h"
@@ -143,6 +144,7 @@ std::string render_metrics(const RuntimeAccess& runtime, MetricsFormat format) {
   add_further_families(page, registry, tls_listeners(*view.status->config));
   add_pool_families(page, view);
   add_canary_family(page, view);
+  add_limit_families(page, view);
   add_backend_families(page, view);
   add_daemon(page, view);
   add_certificates(page, *view.status);

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "admin/limit_use.h"
 #include "evenkeel/base/priority.h"
 #include "evenkeel/tenancy/limits.h"
 
@@ -35,28 +36,6 @@ Use use_between(const TenantTotals& before, const TenantTotals& now) {
   return {.requests = rise(now.requests, before.requests),
           .output_tokens = tokens(TokenDirection::output),
           .tokens = tokens(TokenDirection::input) + tokens(TokenDirection::output)};
-}
-
-/// The limits of a tenant, and how much of each is used.
-JsonValue::List limits_document(std::span<const Limit> limits, const LimitUse* use) {
-  const QuotaTime time = QuotaTime::current();
-  JsonValue::List documents;
-  for (const Limit& limit : limits) {
-    const bool is_rate = limit.unit != LimitUnit::concurrent;
-    const QuotaState state =
-        is_rate ? use->quotas_of(limit.quota.key).look(limit.quota, 0, time)
-                : QuotaState{.used = use->quotas_of(limit.quota.key).inside(limit.quota.key)};
-    const auto amount = static_cast<double>(limit.quota.rate.amount);
-    JsonValue document;
-    document.add("limit", text_of(limit));
-    document.add("unit", to_string(limit.unit));
-    document.add("amount", limit.quota.rate.amount);
-    document.add("used", state.used);
-    document.add("used_ratio", static_cast<double>(state.used) / amount);
-    document.add("reset_seconds", is_rate ? JsonValue(seconds_of(state.reset)) : JsonValue());
-    documents.push_back(std::move(document));
-  }
-  return documents;
 }
 
 }  // namespace

@@ -157,6 +157,13 @@ std::string percent_text(const std::optional<double>& ratio) {
   return ratio ? fmt::format("{:.0f}%", *ratio * 100) : "-";
 }
 
+std::string limits_text(const JsonValue& limits) {
+  const auto used = [](const JsonValue& limit) { return limit["used_ratio"].number().value_or(0); };
+  const auto tightest = std::ranges::max_element(limits.items(), {}, used);
+  if (tightest == limits.items().end()) return "-";
+  return percent_text(used(*tightest)) + " of " + (*tightest)["limit"].text();
+}
+
 const JsonValue& value_at(const JsonValue& document, std::string_view path) {
   const JsonValue* value = &document;
   while (!path.empty()) {
@@ -180,6 +187,45 @@ Lines documents_text(std::span<const DocumentColumn> columns,
   }
   return table.lines(width);
 }
+
+namespace {
+
+/// A row for each pool, and for each of its versions that a split names.
+TextTable pools_table(const JsonValue& pools) {
+  std::vector<TableColumn> columns{{"POOL"},          {"PICKER", left, 2},  {"UP", right},
+                                   {"OF", right},     {"IN FLIGHT", right}, {"WAITING", right},
+                                   {"FULL", right, 1}};
+  const bool any_unavailable = std::ranges::any_of(
+      pools.items(), [](const JsonValue& pool) { return !pool["unavailable"].text().empty(); });
+  const bool any_budget = std::ranges::any_of(
+      pools.items(), [](const JsonValue& pool) { return !pool["budget"].items().empty(); });
+  if (any_budget) columns.push_back({"BUDGET USED", left});
+  if (any_unavailable) columns.push_back({"WHY", left});
+  TextTable table(columns);
+  const auto add = [&](std::vector<std::string> cells) {
+    cells.resize(columns.size());
+    table.add(std::move(cells));
+  };
+  for (const JsonValue& pool : pools.items()) {
+    std::vector<std::string> cells = {pool["name"].text(),
+                                      pool["picker"].text(),
+                                      count_text(pool["backends"]["up"]),
+                                      count_text(pool["backends"]["total"]),
+                                      count_text(pool["in_flight"]),
+                                      count_text(pool["waiting"]),
+                                      percent_text(pool["saturation"].number())};
+    if (any_budget) cells.push_back(limits_text(pool["budget"]));
+    cells.push_back(pool["unavailable"].text());
+    add(std::move(cells));
+    for (const JsonValue& subset : pool["subsets"].items()) {
+      add({"  " + std::string(subset["name"].text()), "", count_text(subset["backends"]["up"]),
+           count_text(subset["backends"]["total"]), count_text(subset["in_flight"])});
+    }
+  }
+  return table;
+}
+
+}  // namespace
 
 Lines status_text(const JsonValue& status, const JsonValue& pools,
                   std::optional<std::size_t> width) {
@@ -208,29 +254,8 @@ Lines status_text(const JsonValue& status, const JsonValue& pools,
                               count_text(status["workers"]), count_text(status["connections"]),
                               count_text(status["requests_in_flight"])));
   lines.emplace_back();
-  std::vector<TableColumn> columns{{"POOL"},          {"PICKER", left, 2},  {"UP", right},
-                                   {"OF", right},     {"IN FLIGHT", right}, {"WAITING", right},
-                                   {"FULL", right, 1}};
-  const bool any_unavailable = std::ranges::any_of(
-      pools.items(), [](const JsonValue& pool) { return !pool["unavailable"].text().empty(); });
-  if (any_unavailable) columns.push_back({"WHY", left});
-  TextTable table(columns);
-  const auto add = [&](std::vector<std::string> cells) {
-    cells.resize(columns.size());
-    table.add(std::move(cells));
-  };
-  for (const JsonValue& pool : pools.items()) {
-    add({pool["name"].text(), pool["picker"].text(), count_text(pool["backends"]["up"]),
-         count_text(pool["backends"]["total"]), count_text(pool["in_flight"]),
-         count_text(pool["waiting"]), percent_text(pool["saturation"].number()),
-         pool["unavailable"].text()});
-    for (const JsonValue& subset : pool["subsets"].items()) {
-      add({"  " + std::string(subset["name"].text()), "", count_text(subset["backends"]["up"]),
-           count_text(subset["backends"]["total"]), count_text(subset["in_flight"])});
-    }
-  }
   for (std::string& line : lines) line = printable(line);
-  for (std::string& line : table.lines(width)) lines.push_back(std::move(line));
+  for (std::string& line : pools_table(pools).lines(width)) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -28,6 +28,8 @@ std::string plain_text(const JsonValue& value);
 std::string latency_text(const std::optional<double>& seconds);
 /// "37%"; "-" for unknown.
 std::string percent_text(const std::optional<double>& ratio);
+/// The limit of which most is used: "37% of 600 requests per minute".
+std::string limits_text(const JsonValue& limits);
 
 /// A column of a table of documents.
 struct DocumentColumn {

@@ -1,6 +1,5 @@
 #include "cli/tenants_text.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 
@@ -11,14 +10,6 @@ constexpr auto right = TableColumn::Align::right;
 constexpr auto left = TableColumn::Align::left;
 
 std::string ratio_text(const JsonValue& ratio) { return percent_text(ratio.number()); }
-
-/// The limit of which most is used.
-std::string limits_text(const JsonValue& limits) {
-  const auto used = [](const JsonValue& limit) { return limit["used_ratio"].number().value_or(0); };
-  const auto tightest = std::ranges::max_element(limits.items(), {}, used);
-  if (tightest == limits.items().end()) return "-";
-  return percent_text(used(*tightest)) + " of " + (*tightest)["limit"].text();
-}
 
 constexpr std::array<DocumentColumn, 12> tenant_columns = {{
     {{"TENANT", left}, "name", plain_text},

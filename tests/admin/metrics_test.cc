@@ -82,6 +82,33 @@ TEST_F(MetricsOfPools, TellHowUnevenTheLoadIs) {
   EXPECT_EQ(value(R"(evenkeel_balance_cv{pool="llama"})"), 0.5);
 }
 
+TEST_F(MetricsOfPools, ShowLimitsAndBudgetsOnceForEachUnitAndPeriod) {
+  configure(one_backend);
+  EXPECT_THAT(page(), Not(HasSubstr("evenkeel_tenant_limit")));
+  EXPECT_THAT(page(), Not(HasSubstr("evenkeel_pool_budget")));
+
+  const std::string hash(64, 'a');
+  configure(
+      "pools: [{name: llama, backends: ['127.0.0.1:8000'], budget: {tokens: 10M/day, cost: "
+      "[500/month, 250.5/month]}}]\n"
+      "tenants: [{name: acme, keys_sha256: [" +
+      hash + "], limits: {concurrent: 4, requests: [5/s, 7/s, 5/s]}}]\n");
+  const auto snapshot = status_.snapshot();
+  const LimitTable budget(*snapshot->config, snapshot->config->pools[0]);
+  snapshot->pool_set->limit_use()->of_file.take(budget.of_all()[1].quota, 1'250'000,
+                                                QuotaTime::current());
+  snapshot->pool_set->limit_use()->of_file.take(budget.of_all()[2].quota, 750'000,
+                                                QuotaTime::current());
+
+  EXPECT_EQ(value(R"(evenkeel_pool_budget{pool="llama",unit="cost",period="month"})"), 250.5);
+  EXPECT_EQ(value(R"(evenkeel_pool_budget_used{pool="llama",unit="cost",period="month"})"), 0.75);
+  EXPECT_EQ(value(R"(evenkeel_pool_budget{pool="llama",unit="tokens",period="day"})"), 10'000'000);
+  EXPECT_EQ(value(R"(evenkeel_tenant_limit{tenant="acme",unit="requests",period="second"})"), 5);
+  EXPECT_EQ(value(R"(evenkeel_tenant_limit_used{tenant="acme",unit="requests",period="second"})"),
+            0);
+  EXPECT_THAT(page(), HasSubstr(R"(evenkeel_tenant_limit{tenant="acme",unit="concurrent")"));
+}
+
 TEST_F(MetricsOfPools, StartAtZero) {
   configure(one_backend);
   for (const char* series : {"in_flight", "picks_total", "time_to_first_byte_seconds_count",

@@ -158,6 +158,34 @@ TEST_F(UsageDocuments, ShowNoTenantsWhereTheFileNamesNone) {
   EXPECT_EQ(get("/api/v1/tenants").body, "[]\n");
 }
 
+TEST_F(UsageDocuments, ShowWhatIsUsedOfTheBudgetsOfPools) {
+  start(R"(
+pools:
+  - {name: chat, backends: ["127.0.0.1:8001"], budget: {tokens: 10/day, cost: 2.5/month}}
+  - {name: embed, backends: ["127.0.0.1:8003"]}
+routes:
+  - {match: {path: /embed}, pool: embed}
+  - {match: {path: /**}, pool: chat}
+)");
+  const auto snapshot = status_.snapshot();
+  const LimitTable budget(*snapshot->config, snapshot->config->pools[0]);
+  snapshot->pool_set->limit_use()->of_file.take(budget.of_all()[1].quota, 500'000,
+                                                QuotaTime::current());
+
+  const JsonValue pools = document("/api/v1/pools");
+
+  const JsonValue::List& limits = pools.items()[0]["budget"].items();
+  ASSERT_EQ(limits.size(), 2u);
+  EXPECT_EQ(limits[0]["limit"].text(), "10 tokens per day");
+  EXPECT_EQ(limits[0]["used"].number(), 0);
+  EXPECT_EQ(limits[1]["limit"].text(), "a cost of 2.5 per month");
+  EXPECT_EQ(limits[1]["unit"].text(), "cost");
+  EXPECT_EQ(limits[1]["amount"].number(), 2.5);
+  EXPECT_EQ(limits[1]["used"].number(), 0.5);
+  EXPECT_EQ(limits[1]["used_ratio"].number(), 0.2);
+  EXPECT_TRUE(pools.items()[1]["budget"].items().empty());
+}
+
 TEST_F(UsageDocuments, ShowTenantsBesideTheirWeightAndPriority) {
   LabelUses uses(metrics_registry_.label_index());
   const std::uint32_t acme = uses.tenant("acme");

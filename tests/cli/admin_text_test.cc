@@ -114,6 +114,21 @@ TEST(AdminText, PrintsTheProblemsOfARejectedReload) {
                   "  version=v8             0   1          2"));
 }
 
+TEST(AdminText, ShowsTheBudgetOfWhichMostIsUsed) {
+  const JsonValue pools = json(R"([
+      {"name": "own", "picker": "weighted", "budget": []},
+      {"name": "hosted", "picker": "weighted", "unavailable": "down", "budget": [
+          {"limit": "10 tokens per day", "used_ratio": 0.1},
+          {"limit": "a cost of 500 per month", "used_ratio": 0.75}]}])");
+
+  const Lines lines = status_text(json("{}"), pools);
+
+  ASSERT_GE(lines.size(), 3u);
+  EXPECT_THAT(lines[lines.size() - 3], HasSubstr("FULL  BUDGET USED"));
+  EXPECT_THAT(lines[lines.size() - 2], HasSubstr("-"));
+  EXPECT_THAT(lines.back(), HasSubstr("75% of a cost of 500 per month  down"));
+}
+
 TEST(AdminText, ToleratesDocumentsOfAnotherVersion) {
   const JsonValue empty = json("{}");
   EXPECT_FALSE(status_text(empty, empty).empty());
