@@ -1,6 +1,8 @@
 #include "proxy/plan_pools.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "evenkeel/base/hash.h"
 #include "proxy/filter_chain.h"
@@ -12,6 +14,7 @@ namespace {
 /// `index`: of LabelIndex.
 ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
                                    const std::vector<RouteRules>& rules,
+                                   std::shared_ptr<const TenantSessions> of_tenants,
                                    std::uint64_t max_held_bytes, HeldBodies& held_bodies) {
   ForwarderOptions options{.pool_index = index,
                            .retry = RetryPolicy(pool.retry),
@@ -23,8 +26,10 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
   if (!pool.model.empty()) options.served_model = hash_of(pool.model);
   const PickerChoice& hashed = pool.picker.shadow_picker.value_or(pool.picker);
   if (hashed.name == "consistent-hash") options.hash_header = hashed.header;
-  if (const auto affinity = affinity_of(pool))
-    options.sessions = std::make_shared<SessionSources>(affinity->by, affinity->mode);
+  if (const auto affinity = affinity_of(pool)) {
+    options.sessions =
+        std::make_shared<SessionSources>(affinity->by, affinity->mode, std::move(of_tenants));
+  }
   return options;
 }
 
@@ -37,12 +42,13 @@ PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const Worker
     if (route.retry) rules.retry.emplace(*route.retry);
   }
   if (std::ranges::all_of(rules_, &RouteRules::empty)) rules_.clear();  // none is looked up
+  const auto of_tenants = sessions_of(config.tenants);
   for (const PoolConfig& pool : config.pools) {
     const PoolSet::PoolEntry& entry = pool_set.pools()[pools_.size()];
     const std::uint32_t index = label_uses.pool(pool.name);
     Forwarder& forwarder = forwarders_.emplace_back(
         worker.loop, entry.state, rng(), links.backends_of(entry), worker.metrics(),
-        forwarder_options(pool, index, rules_, config.limits.held_bodies_bytes,
+        forwarder_options(pool, index, rules_, of_tenants, config.limits.held_bodies_bytes,
                           worker.held_bodies));
     by_name_[pool.name] =
         &pools_.emplace_back(PlanPool{.config = pool, .index = index, .forwarder = &forwarder});

@@ -1,6 +1,7 @@
 #include "proxy/session_sources.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/hash.h"
@@ -86,8 +87,21 @@ std::string session_cookie(std::string_view session, bool secure) {
   return cookie;
 }
 
-SessionSources::SessionSources(const std::vector<std::string>& by, AffinityMode mode)
-    : is_soft_(mode == AffinityMode::soft) {
+/// A client that does name the session is in the same one.
+std::shared_ptr<const TenantSessions> sessions_of(const std::vector<TenantConfig>& tenants) {
+  TenantSessions sessions(tenants.size() + 1);
+  bool has_any = false;
+  for (std::size_t i = 0; i < tenants.size(); ++i) {
+    if (tenants[i].session.empty()) continue;
+    sessions[i + 1] = hash_of(tenants[i].session);
+    has_any = true;
+  }
+  return has_any ? std::make_shared<const TenantSessions>(std::move(sessions)) : nullptr;
+}
+
+SessionSources::SessionSources(const std::vector<std::string>& by, AffinityMode mode,
+                               std::shared_ptr<const TenantSessions> of_tenants)
+    : of_tenants_(std::move(of_tenants)), is_soft_(mode == AffinityMode::soft) {
   constexpr std::string_view header = "header:";
   constexpr std::string_view cookie = "cookie:";
   for (const std::string& source : by) {
@@ -126,7 +140,14 @@ std::optional<SessionHint> SessionSources::find(const Request& request) const {
     session->is_soft = is_soft_ && !session->has_state;
     return session;
   }
-  return std::nullopt;
+  return of_tenants_ == nullptr ? std::nullopt : session_of_tenant(request);
+}
+
+std::optional<SessionHint> SessionSources::session_of_tenant(const Request& request) const {
+  const std::uint32_t number = request.info.identity.tenant.number;
+  const std::uint64_t key = number < of_tenants_->size() ? (*of_tenants_)[number] : 0;
+  if (key == 0) return std::nullopt;
+  return SessionHint{.key = key, .is_soft = is_soft_};
 }
 
 std::optional<SessionHint> SessionSources::find(const Source& source,

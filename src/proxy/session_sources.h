@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,17 +15,26 @@
 
 namespace evenkeel {
 
+/// The sessions of tenants' requests that name none, by the tenant's number: keys as SessionHint
+/// has them; 0: none.
+using TenantSessions = std::vector<std::uint64_t>;
+/// Returns null if no tenant has one.
+std::shared_ptr<const TenantSessions> sessions_of(const std::vector<TenantConfig>& tenants);
+
 /// Where a pool looks for the name of a session: the first source that a request has counts. Ids
-/// that servers hand out are learned from their answers.
+/// that servers hand out are learned from their answers. A request without any belongs to the
+/// session of its tenant, if that has one.
 class SessionSources {
  public:
   /// The cookie that evenkeel sets itself.
   static constexpr std::string_view own_cookie = "evenkeel-session";
 
   /// Parses the sources of the file: `agent-session`, `response-id`, `header:NAME`, `cookie:NAME`,
-  /// `cookie`, `session_id`, `sequence_id`. REQUIRES: `mode` is not `off`.
+  /// `cookie`, `session_id`, `sequence_id`. `of_tenants`: null: none. REQUIRES: `mode` is not
+  /// `off`.
   explicit SessionSources(const std::vector<std::string>& by,
-                          AffinityMode mode = AffinityMode::hard);
+                          AffinityMode mode = AffinityMode::hard,
+                          std::shared_ptr<const TenantSessions> of_tenants = nullptr);
 
   /// Nothing if the request has none of the sources but `response-id`. Those of its body count only
   /// if that was inspected.
@@ -54,9 +64,11 @@ class SessionSources {
   };
 
   std::optional<SessionHint> find(const Source& source, const Request& request) const;
+  std::optional<SessionHint> session_of_tenant(const Request& request) const;
   static std::uint64_t key_of(const Source& source, std::string_view value);
 
   std::vector<Source> sources_;
+  const std::shared_ptr<const TenantSessions> of_tenants_;
   const bool is_soft_;
   bool sets_cookie_ = false;
   bool learns_ = false;

@@ -1,5 +1,6 @@
 """The requests of a session go to one backend."""
 
+import hashlib
 import http.cookiejar
 import json
 import ssl
@@ -61,6 +62,26 @@ class Sessions(AffinityCase):
         with Stream.connect(daemon.address) as stream:
             self.assertEqual({stream.exchange().body for _ in range(9)}, {b"0", b"1", b"2"})
         self.assertEqual(self.sessions(daemon), 0)
+
+    def test_a_tenants_requests_that_name_none_belong_to_its_session(self):
+        keys = {name: f"sk-{name}-4711" for name in ("acme", "beta", "desk")}
+        tenants = [{"name": name, "keys_sha256": [hashlib.sha256(key.encode()).hexdigest()]} for name, key in keys.items()]
+        tenants[0]["session"] = "acme"
+        self.backends = [self.backend(lambda request, number=number: request.answer(b"%d" % number)) for number in range(3)]
+        daemon = self.running(*self.backends, pool={"picker": "round-robin", "affinity": {"by": ["header:x-session-id"]}},
+                              tenants=tenants)
+
+        def placed(name, *fields, count=9):
+            fields = [("authorization", f"Bearer {keys[name]}"), *fields]
+            return {exchange(daemon.address, fields=fields).body for _ in range(count)}
+
+        self.assertEqual(len(placed("acme")), 1)
+        self.assertEqual(placed("beta"), {b"0", b"1", b"2"})
+        self.assertEqual(self.sessions(daemon), 1)
+        self.assertEqual(placed("acme"), placed("desk", ("x-session-id", "acme")))  # by its name, too
+        others = [placed("acme", ("x-session-id", session), count=1) for session in SESSIONS]
+        self.assertGreater(len({each.pop() for each in others}), 1)
+        self.assertEqual(self.sessions(daemon), 1 + len(SESSIONS))
 
     def test_a_pool_without_affinity_has_none(self):
         daemon = self.running(self.backend())

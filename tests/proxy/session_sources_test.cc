@@ -88,6 +88,27 @@ TEST(SessionSources, KeepTheSequencesOfModelsApart) {
   EXPECT_EQ(keys.size(), 4u);
 }
 
+TEST(SessionSources, TakeTheSessionOfTheTenantForRequestsThatNameNone) {
+  const auto of_tenants =
+      sessions_of({{.name = "a"}, {.name = "b", .session = "desk"}, {.name = "c"}});
+  const SessionSources sources({"header:x-chat"}, AffinityMode::soft, of_tenants);
+  Request request;
+  for (const std::uint32_t other : {0u, 1u, 3u, 4u}) {
+    request.info.identity.tenant.number = other;
+    EXPECT_EQ(key_of(sources, request), std::nullopt) << other;
+  }
+  request.info.identity.tenant.number = 2;
+  EXPECT_EQ(key_of(sources, request), hash_of("desk"));
+  EXPECT_TRUE(sources.find(request)->is_soft);
+  request.fields.add("x-chat", "own");
+  EXPECT_EQ(key_of(sources, request), hash_of("own"));
+}
+
+TEST(SessionSources, KnowThatNoTenantHasASession) {
+  EXPECT_EQ(sessions_of({{.name = "a"}, {.name = "b"}}), nullptr);
+  EXPECT_EQ(sessions_of({}), nullptr);
+}
+
 TEST(SessionSources, SetACookieOnlyIfTheFileSaysSo) {
   EXPECT_TRUE(SessionSources({"header:x-chat", "cookie"}).sets_cookie());
   EXPECT_FALSE(SessionSources({"header:x-chat", "cookie:user"}).sets_cookie());
