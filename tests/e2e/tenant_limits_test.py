@@ -8,6 +8,7 @@ import unittest
 
 import case
 from http2 import Peer
+from process import command
 from reloading import ReloadCase
 from stream import Stream, exchange
 
@@ -172,6 +173,51 @@ class TenantLimits(ReloadCase):
         self.assertEqual(self.ask().status, 200)
         self.assertEqual(self.ask().status, 429)
         self.eventually(lambda: daemon.metric("evenkeel_errors_total", reason="quota_exceeded") == 2, "the count of refusals")
+
+    def test_costs_are_reserved_and_then_settled_by_the_prices(self):
+        prices = {"m": {"input": 1000, "output": 10_000}, "other": {"output": 1}}
+        self.limited(tenant("acme", KEY, cost="0.15/month"), usage={"prices": prices})
+        for left in ("0.113", "0.076", "0.039"):
+            answer = self.ask(body=chat(max_tokens=3))
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(answer.field("x-ratelimit-limit-cost"), "0.15")
+            self.served.wait_at_rest()  # then it is settled: 7 * 0.001 + 3 * 0.01
+            (cost,) = self.served.api("tenants")[0]["limits"]
+            self.assertEqual((cost["limit"], cost["unit"], cost["amount"]), ("a cost of 0.15 per month", "cost", 0.15))
+            self.assertAlmostEqual(cost["used"], 0.15 - float(left), places=7)
+        refused = self.ask(body=chat(max_tokens=9))
+        self.assertEqual((refused.status, refused.field("x-evenkeel-reason")), (429, "quota_exceeded"))
+        error = json.loads(refused.body)["error"]
+        self.assertEqual((error["type"], error["code"]), ("insufficient_quota", "insufficient_quota"))
+        self.assertRegex(error["message"], r"the limit of a cost of 0.15 per month is reached: this request may cost 0.09\d, 0.039 are left")
+        self.assertEqual((refused.field("x-ratelimit-remaining-cost"), refused.field("x-should-retry")), ("0.039", "false"))
+        self.assertEqual(self.ask(body=chat(model="free", max_tokens=10_000)).status, 200)
+        labels = {"tenant": "acme", "unit": "cost", "period": "month"}
+        self.assertEqual(self.served.metric("evenkeel_tenant_limit", **labels), 0.15)
+        self.assertAlmostEqual(self.served.metric("evenkeel_tenant_limit_used", **labels), 0.111)
+        shown = command("ctl", "tenants", "--admin", f"http://{self.served.admin}").stdout
+        self.assertIn("74% of a cost of 0.15 per month", shown)
+
+    def test_costs_of_requests_at_the_same_time_do_not_pass_a_limit_together(self):
+        entered, leave = threading.Semaphore(0), threading.Event()
+        self.addCleanup(leave.set)
+
+        def script(request):
+            entered.release()
+            leave.wait(20)
+            request.answer(usage(10, 10), fields=[JSON])
+
+        self.limited(rate_limits=[{"by": "address", "cost": "205/day"}], script=script,
+                     usage={"prices": {"*": {"input": 0, "output": 1_000_000 / 10}}})
+        with concurrent.futures.ThreadPoolExecutor(40) as clients:
+            asked = [clients.submit(self.ask, body=chat(max_tokens=200)) for _ in range(40)]
+            done = concurrent.futures.as_completed(asked, 20)
+            refused = [next(done).result().status for _ in range(30)]
+            for _ in range(10):
+                self.assertTrue(entered.acquire(timeout=20))
+            leave.set()
+            served = [each.result().status for each in done]
+        self.assertEqual((set(refused), set(served)), ({429}, {200}))
 
     def test_each_address_and_model_has_limits_of_its_own(self):
         self.limited(rate_limits=[{"by": ["address", "model"], "models": ["m*"], "requests": "1/day"}])
