@@ -116,29 +116,64 @@ std::string reset_time(Duration time) {
       std::chrono::duration_cast<std::chrono::system_clock::duration>(time)));
 }
 
-void add_standing(Response& response, std::string_view unit, const LimitStanding& standing,
-                  ErrorFormat format) {
+/// The names of the fields that tell where a client stands with its limits of a kind.
+struct StandingFields {
+  std::string_view limit;
+  std::string_view remaining;
+  std::string_view reset;
+};
+
+struct FieldsOfApi {
+  StandingFields requests;
+  StandingFields tokens;
+  StandingFields cost;
+};
+
+constexpr FieldsOfApi openai_fields{
+    .requests = {"x-ratelimit-limit-requests", "x-ratelimit-remaining-requests",
+                 "x-ratelimit-reset-requests"},
+    .tokens = {"x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens",
+               "x-ratelimit-reset-tokens"},
+    .cost = {"x-ratelimit-limit-cost", "x-ratelimit-remaining-cost", "x-ratelimit-reset-cost"}};
+constexpr FieldsOfApi anthropic_fields{
+    .requests = {"anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-remaining",
+                 "anthropic-ratelimit-requests-reset"},
+    .tokens = {"anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining",
+               "anthropic-ratelimit-tokens-reset"},
+    .cost = {"anthropic-ratelimit-cost-limit", "anthropic-ratelimit-cost-remaining",
+             "anthropic-ratelimit-cost-reset"}};
+
+/// Removes what a gateway behind this one has said.
+void remove_standing(Fields& fields, const StandingFields& names) {
+  fields.remove_if([&](const Field& field) {
+    const auto is = [&](std::string_view name) {
+      return field.name_size == name.size() && equals_ignore_case(field.name(), name);
+    };
+    return field.id == FieldId::other &&
+           (is(names.limit) || is(names.remaining) || is(names.reset));
+  });
+}
+
+void add_standing(Response& response, const StandingFields& names, LimitUnit unit,
+                  const LimitStanding& standing, bool is_anthropic) {
   if (standing.limit == 0) return;
-  const bool is_anthropic = format == ErrorFormat::anthropic;
-  const auto add = [&](std::string_view what, const std::string& value) {
-    std::string name(is_anthropic ? "anthropic-ratelimit-" : "x-ratelimit-");
-    name.append(is_anthropic ? unit : what).append("-").append(is_anthropic ? what : unit);
-    response.fields.remove(name);  // of a gateway behind this one
-    response.fields.add_copy(name, value);
+  Fields& fields = response.fields;
+  remove_standing(fields, names);
+  const auto add = [&](std::string_view name, std::string_view value) {
+    fields.add(name, fields.keep(value), FieldId::other);
   };
-  const auto amount = [&](std::uint64_t number) {
-    return amount_text(unit == "cost" ? LimitUnit::cost : LimitUnit::tokens, number);
-  };
-  add("limit", amount(standing.limit));
-  add("remaining", amount(standing.remaining));
-  add("reset", is_anthropic ? reset_time(standing.reset) : reset_text(standing.reset));
+  add(names.limit, amount_text(unit, standing.limit));
+  add(names.remaining, amount_text(unit, standing.remaining));
+  add(names.reset, is_anthropic ? reset_time(standing.reset) : reset_text(standing.reset));
 }
 
 void add_standings(Response& response, const Reservation& reservation, ErrorFormat format) {
   if (format == ErrorFormat::grpc) return;
-  add_standing(response, "requests", reservation.requests(), format);
-  add_standing(response, "tokens", reservation.tokens(), format);
-  add_standing(response, "cost", reservation.cost(), format);
+  const bool is_anthropic = format == ErrorFormat::anthropic;
+  const FieldsOfApi& names = is_anthropic ? anthropic_fields : openai_fields;
+  add_standing(response, names.requests, LimitUnit::requests, reservation.requests(), is_anthropic);
+  add_standing(response, names.tokens, LimitUnit::tokens, reservation.tokens(), is_anthropic);
+  add_standing(response, names.cost, LimitUnit::cost, reservation.cost(), is_anthropic);
 }
 
 /// True if the limit starts anew with the calendar.
