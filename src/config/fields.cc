@@ -119,6 +119,7 @@ void check_own_answer(Node& node, const RouteConfig& route, const char* answer) 
   refuse("sticky", route.sticky != StickyConfig{});
   refuse("canary", route.canary.has_value());
   refuse("mirror", !route.mirror.pool.empty());
+  refuse("timeouts", route.timeouts != RouteTimeouts{});
   refuse("slo", route.slo != SloConfig{});
   refuse("priority", route.priority.has_value());
   refuse("retry", route.retry.has_value());

@@ -235,6 +235,15 @@ void each_key(Of<CanaryConfig>, const auto& visit) {
         &T::min_requests, CountForm{1, 10'000});
 }
 
+void each_key(Of<RouteTimeouts>, const auto& visit) {
+  using T = RouteTimeouts;
+  visit(Key{"first_byte", "From the end of a request to the first byte of its response.",
+            "the pool's"},
+        &T::first_byte, DurationForm{1ms, 24h});
+  visit(Key{"idle", "Between two reads of a response.", "the pool's"}, &T::idle,
+        DurationForm{1ms, 24h});
+}
+
 void each_key(Of<MirrorConfig>, const auto& visit) {
   using T = MirrorConfig;
   visit(Key{"pool", "The pool that gets the copies.", required}, &T::pool, pool_name);
@@ -326,6 +335,9 @@ void each_key(Of<RouteConfig>, const auto& visit) {
         &T::respond, OptionalForm<StructForm<RespondConfig>>{});
   each_answer_and_change(visit);
   each_choice_of_pools(visit);
+  visit(Key{"timeouts", "Instead of the pool's `timeouts`, for requests of this route.",
+            "the pool's"},
+        &T::timeouts, StructForm<RouteTimeouts>{});
   visit(Key{"slo", "Instead of the pool's `slo`, for requests of this route.", "the pool's"},
         &T::slo, StructForm<SloConfig>{});
   visit(Key{"priority",
@@ -588,6 +600,13 @@ void each_key(Of<RateLimitConfig>, const auto& visit) {
         &T::models,
         ListForm<TextForm>{TextForm{"the name of a model", check_model_name},
                            "a list of model names"});
+  visit(Key{"routes",
+            "Names of routes: only their requests to pools are limited, as nginx does it in a "
+            "`location`.",
+            "all requests"},
+        &T::routes,
+        TextOrListForm{{TextForm{"the name of a route", check_not_empty},
+                        "a name of a route or a list of names", false}});
   each_limit_key(visit);
 }
 void finish(Of<RateLimitConfig>, Node& node, RateLimitConfig& config);

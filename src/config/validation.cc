@@ -103,6 +103,20 @@ bool are_named_elsewhere(const Config& config) {
          });
 }
 
+// Names of routes that are to be there.
+void check_route_names(const std::string& path, const std::vector<std::string>& names,
+                       const Config& config, ParseContext& context) {
+  if (context.report.has_problem("routes")) return;
+  for (const auto& [place, name] : items_of(path, names)) {
+    if (std::ranges::find(config.routes, name, &RouteConfig::name) != config.routes.end()) continue;
+    std::vector<std::string> routes;
+    for (const RouteConfig& route : config.routes) routes.push_back(route.name);
+    const auto meant = nearest_word(name, routes);
+    context.add(place, fmt::format("there is no route '{}'", name),
+                meant ? fmt::format("did you mean '{}'?", *meant) : "name one of `routes`");
+  }
+}
+
 // The routes and methods that the tenant may use.
 void check_scope(const std::string& path, const TenantConfig& tenant, const Config& config,
                  ParseContext& context) {
@@ -112,15 +126,7 @@ void check_scope(const std::string& path, const TenantConfig& tenant, const Conf
     context.add(path + key, "nothing keeps the tenant from others without `auth`",
                 "add `auth: {}`, which refuses requests without a key, or remove the key");
   }
-  if (context.report.has_problem("routes")) return;
-  for (const auto& [place, name] : items_of(path + ".routes", tenant.routes)) {
-    if (std::ranges::find(config.routes, name, &RouteConfig::name) != config.routes.end()) continue;
-    std::vector<std::string> routes;
-    for (const RouteConfig& route : config.routes) routes.push_back(route.name);
-    const auto meant = nearest_word(name, routes);
-    context.add(place, fmt::format("there is no route '{}'", name),
-                meant ? fmt::format("did you mean '{}'?", *meant) : "name one of `routes`");
-  }
+  check_route_names(path + ".routes", tenant.routes, config, context);
 }
 
 void check_tenants(const Config& config, ParseContext& context) {
@@ -144,6 +150,8 @@ void check_tenants(const Config& config, ParseContext& context) {
                   "add `auth: {}`, which refuses requests without a key, or remove the key");
     }
   }
+  for (const auto& [path, limit] : items_of("rate_limits", config.rate_limits))
+    check_route_names(path + ".routes", limit.routes, config, context);
   check_unique(names_of("tenants", config.tenants), "tenant name", context);
   check_unique(keys, "key", context);
   check_salts(salts, context);

@@ -105,6 +105,9 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
   }
   std::optional<LimitsFilter::Counting> counting;
   if (LimitUse* const use = pool_set.limit_use()) counting.emplace(prices_, *use, quota_store);
+  const bool limits_routes = std::ranges::any_of(
+      config.rate_limits, [](const RateLimitConfig& each) { return !each.routes.empty(); });
+  if (limits_routes) route_limits_.emplace(config, LimitTable::of_routes(config), *counting);
   for (PlanPool& pool : pools.list())
     build(config, pool, shared_answers, worker, counting ? &*counting : nullptr);
   first_ = &placing;
@@ -182,6 +185,8 @@ void FilterChain::build(const Config& config, PlanPool& pool,
   // the request, and with the path and the fields that backends get.
   if (mirror_ && leads_to(pool, config, has_mirror))
     pool.entry = in_front_of(*pool.entry, *mirror_);
+  // Limits of routes: where the route is known; copies for a mirror are not refused for them.
+  if (route_limits_) pool.entry = in_front_of(*pool.entry, *route_limits_);
   // Authorization: the route and the model are known; once for each request, so not in front of
   // pools that others fall back to. By the path that backends get.
   if (authorization_) pool.entry = in_front_of(*pool.entry, *authorization_);

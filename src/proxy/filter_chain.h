@@ -84,6 +84,7 @@ class FilterChain {
   std::optional<InspectFilter> inspect_copies_;  // whose paths are those that backends get
   std::optional<ObserveFilter> observe_;
   std::optional<LimitsFilter> limits_;
+  std::optional<LimitsFilter> route_limits_;
   std::optional<MirrorFilter> mirror_;
   RequestFieldsFilter request_fields_;
   PathRewriteFilter path_rewrite_;

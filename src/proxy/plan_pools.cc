@@ -38,7 +38,8 @@ ForwarderOptions forwarder_options(const PoolConfig& pool, std::uint32_t index,
 PlanPools::PlanPools(const Config& config, const PoolSet& pool_set, const WorkerContext& worker,
                      const WorkerLinks& links, LabelUses& label_uses, Rng& rng) {
   for (const RouteConfig& route : config.routes) {
-    RouteRules& rules = rules_.emplace_back(RouteRules{.route = route.name, .slo = route.slo});
+    RouteRules& rules = rules_.emplace_back(
+        RouteRules{.route = route.name, .retry = {}, .slo = route.slo, .timeouts = route.timeouts});
     if (route.retry) rules.retry.emplace(*route.retry);
   }
   if (std::ranges::all_of(rules_, &RouteRules::empty)) rules_.clear();  // none is looked up

@@ -49,7 +49,9 @@ void RetryLoop::keep_body() {
 
 /// When the last attempt begins at the latest. REQUIRES: one was sent.
 Instant RetryLoop::last_begin() const {
-  const Duration first_byte = context_.pool.config().timeouts.first_byte;
+  const Duration of_route = request_.info.timings.first_byte_timeout;
+  const Duration first_byte =
+      of_route != Duration{} ? of_route : context_.pool.config().timeouts.first_byte;
   const bool is_shorter = policy_.within > Duration{} && policy_.within < first_byte;
   return first_sent_ + (is_shorter ? policy_.within : first_byte);
 }

@@ -189,15 +189,30 @@ LimitTable::LimitTable(const Config& config) {
   tenants_.emplace_back();
   for (std::size_t i = 1; i < ends.size(); ++i)
     tenants_.emplace_back(limits_.data() + ends[i - 1], ends[i] - ends[i - 1]);
+  add_rules(config, false, keys);
+}
+
+LimitTable LimitTable::of_routes(const Config& config) {
+  LimitTable table;
+  std::set<std::uint64_t> keys;
+  table.add_rules(config, true, keys);
+  return table;
+}
+
+/// Adds the `rate_limits` that name routes, or those that do not.
+void LimitTable::add_rules(const Config& config, bool of_routes, std::set<std::uint64_t>& keys) {
   for (const RateLimitConfig& each : config.rate_limits) {
+    if (each.routes.empty() == of_routes) continue;
     std::string subject;
     for (const std::string& kind : each.by)
       subject.append(subject.empty() ? "for each " : " and ").append(kind);
     std::string owner = subject;
     for (const std::string& model : each.models) owner.append(" ").append(model);
-    Rule& rule = rules_.emplace_back(Rule{.by = {}, .models = each.models, .limits = {}});
+    for (const std::string& route : each.routes) owner.append("\n").append(route);
+    Rule& rule = rules_.emplace_back(
+        Rule{.by = {}, .models = each.models, .routes = each.routes, .limits = {}});
     std::ranges::transform(each.by, std::back_inserter(rule.by), subject_named);
-    add(rule.limits, keys, owner, subject, each, replicas);
+    add(rule.limits, keys, owner, subject, each, replicas_of(config));
   }
 }
 
@@ -226,6 +241,10 @@ std::size_t LimitTable::find(const Request& request, AppliedLimits& limits) cons
     const bool is_for_model = std::ranges::any_of(
         rule.models, [&](const std::string& glob) { return matches_glob(glob, model); });
     if (!rule.models.empty() && !is_for_model) continue;
+    const bool is_of_route =
+        rule.routes.empty() ||
+        std::ranges::find(rule.routes, request.info.identity.route) != rule.routes.end();
+    if (!is_of_route) continue;
     std::uint64_t subjects = 0;
     const bool has_all = std::ranges::all_of(rule.by, [&](const LimitSubject& subject) {
       const auto hash = subject_hash(subject, request);
@@ -241,7 +260,8 @@ std::size_t LimitTable::find(const Request& request, AppliedLimits& limits) cons
 
 bool has_limits(const Config& config) {
   const auto has_budget = [](const PoolConfig& pool) { return !pool.budget.empty(); };
-  return !LimitTable(config).is_empty() || std::ranges::any_of(config.pools, has_budget);
+  return !LimitTable(config).is_empty() || !LimitTable::of_routes(config).is_empty() ||
+         std::ranges::any_of(config.pools, has_budget);
 }
 
 std::optional<LimitRefusal> Reservation::take(const TokenUse& estimate, const QuotaTime& time) {

@@ -73,8 +73,12 @@ class BackendExchange {
   BackendExchange(const Loop& loop, const LinkOptions& options, const SilenceLimit& silence)
       : loop_(loop), options_(options), silence_(silence) {}
 
-  /// Begins a request.
-  void begin() {
+  /// Begins a request, whose route may have timeouts of its own.
+  void begin(const RequestTimings& timings) {
+    first_byte_timeout_ = timings.first_byte_timeout != Duration{} ? timings.first_byte_timeout
+                                                                   : options_.first_byte_timeout;
+    idle_timeout_ =
+        timings.idle_timeout != Duration{} ? timings.idle_timeout : options_.idle_timeout;
     began_ = loop_.now();
     first_byte_deadline_ = never;
     interim_left_ = max_interim_responses;
@@ -88,7 +92,7 @@ class BackendExchange {
   /// something. While the body is awaited to begin, the deadline of the head continues, since
   /// servers send the head of a stream before they begin to work on it.
   Instant body_deadline(bool awaits_beginning, Instant since) {
-    const Instant own = awaits_beginning ? first_byte_deadline() : since + options_.idle_timeout;
+    const Instant own = awaits_beginning ? first_byte_deadline() : since + idle_timeout_;
     return silence_.shorten(own, since);
   }
 
@@ -121,7 +125,7 @@ class BackendExchange {
   Instant first_byte_deadline() {
     if (upload.running) return never;
     if (first_byte_deadline_ == never) {
-      first_byte_deadline_ = loop_.now() + options_.first_byte_timeout;
+      first_byte_deadline_ = loop_.now() + first_byte_timeout_;
     }
     return first_byte_deadline_;
   }
@@ -129,6 +133,8 @@ class BackendExchange {
   const Loop& loop_;
   const LinkOptions& options_;
   const SilenceLimit& silence_;
+  Duration first_byte_timeout_{};
+  Duration idle_timeout_{};
   Instant began_{};
   Instant first_byte_deadline_ = never;
   int interim_left_ = max_interim_responses;

@@ -44,7 +44,7 @@ Error ended_while_idle() {
 // Long: one exchange in one coroutine, whose frame is all that it costs.
 Task<Result<Response>> Http1Link::send(Request& request) {
   busy_ = true;
-  exchange_.begin();
+  exchange_.begin(request.info.timings);
   auto started = upload_.start(request);
   if (!started && upload_.sent_nothing()) {
     busy_ = false;  // the link stays usable

@@ -73,7 +73,7 @@ Http2ClientStream::~Http2ClientStream() {
 
 void Http2ClientStream::submit(Task<Result<Chunk>> first) {
   submit_head();
-  exchange_.begin();
+  exchange_.begin(request_.info.timings);
   session().want_flush();
   if (evenkeel::Body* const body = body_to_send(request_)) {
     upload_ = upload(*body, std::move(first));

@@ -1,10 +1,11 @@
 """Which pool serves a request, and which backend of it."""
 
 import collections
+import time
 
 import case
 from reloading import ReloadCase
-from stream import Stream, exchange
+from stream import Closed, Stream, exchange
 
 
 class Routes(case.Case):
@@ -19,6 +20,39 @@ class Routes(case.Case):
     def answer_of(self, daemon, target="/", **kwargs):
         answer = exchange(daemon.address, target=target, **kwargs)
         return answer.body.decode() if answer.status == 200 else answer.status
+
+    def test_timeouts_of_their_own(self):
+        def late(request):
+            time.sleep(0.5)
+            request.answer(b"late")
+
+        backend = self.backend(late)
+        daemon = self.daemon({"pools": [{"name": "a", "backends": [backend.address], "retry": {"attempts": 1}},
+                                        {"name": "b", "backends": [backend.address], "timeouts": {"first_byte": "100ms"},
+                                         "retry": {"attempts": 1}}],
+                              "routes": [{"match": {"path": "/a/short"}, "pool": "a", "timeouts": {"first_byte": "100ms"}},
+                                         {"match": {"path": "/a"}, "pool": "a"},
+                                         {"match": {"path": "/b/long"}, "pool": "b", "timeouts": {"first_byte": "60s"}},
+                                         {"match": {"path": "/b"}, "pool": "b"}]})
+        for path, expected in (("/a/short", 504), ("/a", "late"), ("/b/long", "late"), ("/b", 504)):
+            self.assertEqual(self.answer_of(daemon, path), expected, path)
+
+    def test_a_pause_of_their_own(self):
+        def pauses(request):
+            request.begin_chunks()
+            request.chunk(b"first")
+            time.sleep(0.5)
+            request.chunk(b" last")
+            request.end_chunks()
+
+        backend = self.backend(pauses)
+        daemon = self.daemon({"pools": [{"name": "a", "backends": [backend.address]}],
+                              "routes": [{"match": {"path": "/short"}, "pool": "a", "timeouts": {"idle": "100ms"}},
+                                         {"match": {"path": "/long"}, "pool": "a"}]})
+        self.assertEqual(self.answer_of(daemon, "/long"), "first last")
+        with self.assertRaises(Closed):
+            self.answer_of(daemon, "/short")
+        self.assertEqual(self.answer_of(daemon, "/long"), "first last")
 
     def test_by_host(self):
         daemon = self.routed([{"match": {"host": "one.example"}, "pool": "a"},

@@ -230,6 +230,18 @@ class TenantLimits(ReloadCase):
                  ("other", "127.0.0.1"), ("other", "127.0.0.1")]
         self.assertEqual([ask(*each) for each in asked], [200, 429, 200, 200, 429, 200, 200])
 
+    def test_limits_of_routes_hold_for_their_requests_alone_also_where_the_body_chooses(self):
+        routes = [{"name": "small", "match": {"path": "/v1/**", "model": "small"}, "pool": "pool"},
+                  {"name": "large", "match": {"path": "/v1/**"}, "pool": "pool"}]
+        self.limited(rate_limits=[{"by": "address", "routes": "small", "requests": "2/day"},
+                                  {"by": "address", "requests": "6/day"}], routes=routes)
+        asked = ["small", "small", "small", "m", "m", "m", "m"]
+        answers = [self.ask(body=chat(model=model)) for model in asked]
+        self.assertEqual([answer.status for answer in answers], [200, 200, 429, 200, 200, 200, 429])
+        self.assertEqual([answer.field("x-evenkeel-reason") for answer in answers if answer.status == 429], ["quota_exceeded"] * 2)
+        self.config["rate_limits"][0]["routes"] = ["smal"]
+        self.assertIn("rate_limits[0].routes[0]: there is no route 'smal'; did you mean 'small'?", self.refused())
+
     def test_each_key_has_limits_of_its_own(self):
         two_keys = {"name": "acme", "keys_sha256": [hashlib.sha256(key.encode()).hexdigest() for key in (KEY, OTHER_KEY)]}
         self.limited(two_keys, rate_limits=[{"by": "key", "requests": "1/day"}])

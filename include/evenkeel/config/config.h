@@ -604,6 +604,14 @@ struct CanaryConfig {
   bool operator==(const CanaryConfig&) const = default;
 };
 
+// Timeouts towards backends for the requests of a route, instead of the pool's; 0: the pool's.
+struct RouteTimeouts {
+  milliseconds first_byte{0};
+  milliseconds idle{0};
+
+  bool operator==(const RouteTimeouts&) const = default;
+};
+
 // The pool that gets copies of a route's requests. Its answers are dropped.
 struct MirrorConfig {
   std::string pool;  // empty: none
@@ -630,6 +638,7 @@ struct RouteConfig {
   std::optional<CompressionConfig> compression;
   std::vector<ErrorPageConfig> error_pages;  // the first that has the status counts
   std::optional<RetryRules> retry;           // instead of the pool's
+  RouteTimeouts timeouts;
   ModelListRule model_list = ModelListRule::automatic;
   StickyConfig sticky;  // only read with several targets
   std::optional<CanaryConfig> canary;
@@ -676,6 +685,7 @@ struct RateLimitConfig : LimitsConfig {
   // without one of them is not limited.
   std::vector<std::string> by;
   std::vector<std::string> models;  // globs; empty: requests for all models, or none
+  std::vector<std::string> routes;  // names; empty: requests of all routes
 
   bool operator==(const RateLimitConfig&) const = default;
 };

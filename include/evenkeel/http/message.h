@@ -156,6 +156,8 @@ struct RequestTimings {
   Instant first_byte{};  ///< the response began: a stream's body, else the head
   Instant deadline = never;             ///< of a gRPC call: when its client stops waiting
   Duration max_call = Duration::max();  ///< the longest that a gRPC call may take
+  Duration first_byte_timeout{};        ///< towards backends, by its route; 0: their pool's
+  Duration idle_timeout{};              ///< likewise
 
   /// Time before the last attempt that is not evenkeel's own work.
   Duration excluded_from_overhead() const { return awaited_body + waited + connected + retried; }

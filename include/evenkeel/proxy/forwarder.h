@@ -42,8 +42,9 @@ struct RouteRules {
   std::string_view route;
   std::optional<RetryPolicy> retry;
   SloConfig slo;
+  RouteTimeouts timeouts{};
 
-  bool empty() const { return !retry && slo == SloConfig{}; }
+  bool empty() const { return !retry && slo == SloConfig{} && timeouts == RouteTimeouts{}; }
   /// The targets of a pool's requests by this route.
   SloConfig slo_in(const SloConfig& pool) const {
     constexpr std::chrono::milliseconds none{};

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,8 +69,10 @@ struct LimitSubject {
 /// together. Immutable.
 class LimitTable {
  public:
-  /// The limits of tenants, and `rate_limits`.
+  /// The limits of tenants, and `rate_limits` of all routes.
   explicit LimitTable(const Config& config);
+  /// The `rate_limits` of certain routes.
+  static LimitTable of_routes(const Config& config);
   /// The budget of a pool of the file.
   LimitTable(const Config& config, const PoolConfig& pool);
 
@@ -89,8 +92,12 @@ class LimitTable {
   struct Rule {
     std::vector<LimitSubject> by;
     std::vector<std::string> models;
+    std::vector<std::string> routes;
     std::vector<Limit> limits;
   };
+
+  LimitTable() = default;
+  void add_rules(const Config& config, bool of_routes, std::set<std::uint64_t>& keys);
 
   std::vector<Limit> limits_;
   std::vector<std::span<const Limit>> tenants_;  // by number
