@@ -45,6 +45,7 @@ Task<Result<Response>> Fallback::handle(Request& request) {
   const PlanPool* const target = target_for(request);
   if (target == nullptr || !is_whole(request)) co_return result;
   const RequestIdentity before = request.info.identity;
+  const AttemptList attempts = request.info.outcome.attempts;
   move(request.info, *target);
   auto answer = co_await target->first->handle(request);
   // Otherwise the other pool has fallen back, and has named its own fallback.
@@ -52,6 +53,7 @@ Task<Result<Response>> Fallback::handle(Request& request) {
   if (is_useless(answer)) {
     answer = std::move(result);
     assign_pool(request.info.identity, before.pool, before.pool_index, worker_metrics_);
+    request.info.outcome.attempts = attempts;
     co_return answer;
   }
   // The other pool has not made the copy of the body that the first one has kept for retries.

@@ -73,7 +73,7 @@ class Admin(case.Case):
         self.assertEqual(daemon.api("pools"), [{
             "name": "pool", "unavailable": None, "picker": "consistent-hash", "waiting": 0, "in_flight": 0,
             "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None, "subsets": [],
-            "scheduler": None}])
+            "scheduler": None, "budget": []}])
 
     def test_backends(self):
         backend = self.backend()

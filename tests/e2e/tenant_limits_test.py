@@ -189,7 +189,8 @@ class TenantLimits(ReloadCase):
         self.assertEqual((refused.status, refused.field("x-evenkeel-reason")), (429, "quota_exceeded"))
         error = json.loads(refused.body)["error"]
         self.assertEqual((error["type"], error["code"]), ("insufficient_quota", "insufficient_quota"))
-        self.assertRegex(error["message"], r"the limit of a cost of 0.15 per month is reached: this request may cost 0.09\d, 0.039 are left")
+        self.assertRegex(error["message"], "the limit of a cost of 0.15 per month is reached: "
+                                           r"this request may cost 0.09\d, 0.039 are left")
         self.assertEqual((refused.field("x-ratelimit-remaining-cost"), refused.field("x-should-retry")), ("0.039", "false"))
         self.assertEqual(self.ask(body=chat(model="free", max_tokens=10_000)).status, 200)
         labels = {"tenant": "acme", "unit": "cost", "period": "month"}

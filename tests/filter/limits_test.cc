@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace evenkeel {
 namespace {
@@ -202,6 +203,30 @@ TEST_F(LimitsOfMoney, OfAPoolDoNotCountWhatAsksNoModel) {
   socket.info.outcome.bytes_out = 4'000;
   EXPECT_TRUE(ask(*filter, socket));
   EXPECT_EQ(used_of_hosted(), 1'000u);
+}
+
+/// A store that does not answer.
+class AbsentStore final : public QuotaStore {
+ public:
+  Task<std::optional<std::vector<QuotaState>>> take(std::vector<Ask> /*asked*/) override {
+    return std::optional<std::vector<QuotaState>>();
+  }
+  void settle(std::vector<Settlement> /*settlements*/) override {}
+};
+
+TEST_F(LimitsOfMoney, OfAPoolGoByTheFileWhereTheSharedStateDoesNotAnswer) {
+  AbsentStore store;
+  const auto ask_with = [&](StoreFailure on_failure) {
+    config.shared_state = SharedStateConfig{.on_failure = on_failure, .replicas = 1};
+    LimitsFilter filter(config, config.pools[0], {*prices, use, &store});
+    const auto asked = request();
+    auto answer = filter.handle(*asked, pool).take();
+    return answer ? std::string() : std::string(answer.error().detail);
+  };
+  EXPECT_EQ(ask_with(StoreFailure::local), "");
+  EXPECT_EQ(ask_with(StoreFailure::open), "");
+  EXPECT_EQ(ask_with(StoreFailure::closed),
+            "hosted: its budget cannot be checked: the shared state does not answer");
 }
 
 TEST_F(LimitsOfMoney, OfAPoolGiveBackWhatAFailedRequestHadTaken) {

@@ -113,10 +113,13 @@ TEST_F(Fallbacks, PreferTheFirstPoolsRefusalToABudgetThatIsUsedUp) {
   second.refusal = Fault::over_budget;
   Fallback handler = fallback();
   Request request = asking_for("a");
+  request.info.outcome.attempts.add({.backend = "10.0.0.1:8000"});
   auto answer = handler.handle(request).take();
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().fault, Fault::no_backend);
   EXPECT_EQ(request.info.identity.pool_index, 0u);
+  ASSERT_EQ(request.info.outcome.attempts.size(), 1u) << "those at the first pool";
+  EXPECT_EQ(request.info.outcome.attempts[0].backend, "10.0.0.1:8000");
   EXPECT_EQ(second.count, 1);
 }
 
