@@ -637,6 +637,27 @@ void each_key(Of<SharedStateConfig>, const auto& visit) {
         &T::replicas, CountForm{1, 1000});
 }
 
+// What a tenant may use.
+void each_scope_key(const auto& visit) {
+  using T = TenantConfig;
+  visit(Key{"models",
+            "Names of the models that it may use, in which `*` stands for any text: `llama-*`. "
+            "Needs `auth`. Requests to other models get 403, and so do those that name none.",
+            "all"},
+        &T::models,
+        TextOrListForm{{TextForm{"the name of a model", check_model_name},
+                        "a name of a model or a list of names", false}});
+  visit(Key{"routes",
+            "Routes that it may use, by name. Needs `auth`. Requests of other routes get 403.",
+            "all"},
+        &T::routes,
+        TextOrListForm{{TextForm{"the name of a route", check_not_empty},
+                        "a name of a route or a list of names", false}});
+  visit(
+      Key{"methods", "Methods that it may use. Needs `auth`. Others get 403.", "all"}, &T::methods,
+      TextOrListForm{{TextForm{"a method", check_method}, "a method or a list of methods", false}});
+}
+
 void each_key(Of<TenantConfig>, const auto& visit) {
   using T = TenantConfig;
   visit(Key{"name", "Its name in logs and metrics, and in the `tenant_header` of listeners.",
@@ -655,22 +676,7 @@ void each_key(Of<TenantConfig>, const auto& visit) {
         &T::certificates,
         TextOrListForm{{TextForm{"a name in a certificate", check_certificate_name},
                         "a list of names in certificates", false}});
-  visit(Key{"models",
-            "Names of the models that it may use, in which `*` stands for any text: `llama-*`. "
-            "Needs `auth`. Requests to other models get 403, and so do those that name none.",
-            "all"},
-        &T::models,
-        TextOrListForm{{TextForm{"the name of a model", check_model_name},
-                        "a name of a model or a list of names", false}});
-  visit(Key{"routes",
-            "Routes that it may use, by name. Needs `auth`. Requests of other routes get 403.",
-            "all"},
-        &T::routes,
-        TextOrListForm{{TextForm{"the name of a route", check_not_empty},
-                        "a name of a route or a list of names", false}});
-  visit(
-      Key{"methods", "Methods that it may use. Needs `auth`. Others get 403.", "all"}, &T::methods,
-      TextOrListForm{{TextForm{"a method", check_method}, "a method or a list of methods", false}});
+  each_scope_key(visit);
   visit(Key{"weight",
             "Its share of the engines' time while several tenants wait, in pools with `picker: "
             "expected-time`; a tenant of weight 2 gets twice as much as one of weight 1."},

@@ -74,6 +74,7 @@ bool rewrites(const PoolConfig& pool) {
 }  // namespace
 
 /// Builds the list from the innermost filter to the outermost: a line and its reason for each.
+// Long: the order of the filters is in one place.
 FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& pool_set,
                          QuotaStore* quota_store,
                          const std::shared_ptr<RedisAnswers>& shared_answers,

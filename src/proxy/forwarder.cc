@@ -60,10 +60,7 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
 Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
   Hint hint = hint_of(request);
   const RouteRules* const rules = rules_of(request.info.identity);
-  if (rules != nullptr) {
-    request.info.timings.first_byte_timeout = rules->timeouts.first_byte;
-    request.info.timings.idle_timeout = rules->timeouts.idle;
-  }
+  if (rules != nullptr) rules->set_timeouts(request.info.timings);
   const std::optional<RequestCost> cost = predict_cost(request, rules);
   if (cost) hint.cost = &*cost;
   RequestSession session(options_.sessions.get(), pool_, hint);

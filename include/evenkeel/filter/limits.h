@@ -36,7 +36,7 @@ class LimitsFilter final : public Filter {
   /// The limits of clients.
   LimitsFilter(const Config& config, const Counting& counting)
       : LimitsFilter(config, LimitTable(config), {}, counting) {}
-  /// Those of a table.
+  /// The limits of a table.
   LimitsFilter(const Config& config, LimitTable table, const Counting& counting)
       : LimitsFilter(config, std::move(table), {}, counting) {}
   /// The budget of a pool of the file.

@@ -45,6 +45,11 @@ struct RouteRules {
   RouteTimeouts timeouts{};
 
   bool empty() const { return !retry && slo == SloConfig{} && timeouts == RouteTimeouts{}; }
+  /// Gives a request the timeouts of its route.
+  void set_timeouts(RequestTimings& timings) const {
+    timings.first_byte_timeout = timeouts.first_byte;
+    timings.idle_timeout = timeouts.idle;
+  }
   /// The targets of a pool's requests by this route.
   SloConfig slo_in(const SloConfig& pool) const {
     constexpr std::chrono::milliseconds none{};
