@@ -66,8 +66,7 @@ Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
   RequestSession session(options_.sessions.get(), pool_, hint);
   session.find(request, rng_, loop_.now());
   if (state().config().metrics.orca) ask_for_load_report(request);
-  const RetryPolicy& policy = rules != nullptr && rules->retry ? *rules->retry : options_.retry;
-  RetryLoop retries({loop_, pool_.state(), metrics_, options_}, policy, hint, request);
+  RetryLoop retries({loop_, pool_.state(), metrics_, options_}, policy_of(rules), hint, request);
   if (lease) [[unlikely]]
     session.on_moved(lease);
   while (true) {

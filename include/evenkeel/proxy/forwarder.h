@@ -110,6 +110,9 @@ class Forwarder final : public Handler {
   Task<Result<Response>> forward(Request& request, Lease lease);
 
   const RouteRules* rules_of(const RequestIdentity& identity) const;
+  const RetryPolicy& policy_of(const RouteRules* rules) const {
+    return rules != nullptr && rules->retry ? *rules->retry : options_.retry;
+  }
   Hint hint_of(const Request& request);
   bool is_explained(const Request& request);
   std::optional<RequestCost> predict_cost(Request& request, const RouteRules* rules);
