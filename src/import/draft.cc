@@ -10,6 +10,7 @@
 #include "evenkeel/base/decimal.h"
 #include "evenkeel/base/utf8.h"
 #include "evenkeel/config/address.h"
+#include "evenkeel/config/load.h"
 
 namespace evenkeel::import {
 namespace {
@@ -56,7 +57,7 @@ std::string without_user(std::string_view text) {
   const std::size_t at = text.rfind('@');
   const std::size_t scheme = text.find("://");
   const std::size_t begin = scheme == text.npos ? 0 : scheme + 3;
-  if (at == text.npos || at < begin || text.find('/', begin) < at) return std::string(text);
+  if (at == text.npos || at <= begin || text.find('/', begin) < at) return std::string(text);
   return std::string(text.substr(0, begin)) + "..." + std::string(text.substr(at));
 }
 
@@ -93,7 +94,8 @@ bool is_all(const Address& each) { return each.host == "0.0.0.0" || each.host ==
 
 /// All of a match in one text.
 std::string text_of(const RouteMatch& match) {
-  std::string text = match.host + '\n' + match.path;
+  std::string text = match.host + '\n' + match.path + '\n' + match.path_regex;
+  for (const Network& client : match.client) text.append("\nc").append(client.text);
   for (const auto& [name, value] : match.header)
     text.append("\nh").append(name).append(" ").append(value);
   for (const std::string& method : match.method) text.append("\nm").append(method);
@@ -282,7 +284,7 @@ Import Draft::finished(std::string_view nothing_found) && {
   std::set<std::string> names;
   for (std::size_t at = 0; at < config.routes.size(); ++at) {
     RouteConfig& route = config.routes[at];
-    const std::string wanted = route.match.host + route.match.path;
+    const std::string wanted = route.match.host + route.match.path + route.match.path_regex;
     const bool is_other = wanted.empty() || !names.insert(wanted).second;
     if (route.name.empty()) route.name = is_other ? "route-" + std::to_string(at + 1) : wanted;
     route.name = routes_.unique(route.name);
@@ -293,6 +295,14 @@ Import Draft::finished(std::string_view nothing_found) && {
   }
   result.config = std::move(config);
   return result;
+}
+
+bool passes_check(RouteConfig route) {
+  Config config;
+  config.pools.push_back({.name = "pool", .backends = {{.address = {"localhost", 80}}}});
+  if (!route.answers_itself()) route.targets = {{.pool = "pool"}};
+  config.routes.push_back(std::move(route));
+  return read_config(print_config(config, false), "", {}).problems.empty();
 }
 
 RouteConfig answer(RouteMatch match, int status) {

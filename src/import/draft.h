@@ -110,6 +110,9 @@ class Draft {
   std::set<std::string> matches_;  // of the routes
 };
 
+/// True if a file with this route passes the check.
+bool passes_check(RouteConfig route);
+
 /// A response of evenkeel's own with that status.
 RouteConfig answer(RouteMatch match, int status);
 

@@ -7,7 +7,7 @@
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/utf8.h"
-#include "import/redirects.h"
+#include "import/paths.h"
 
 namespace evenkeel::import {
 namespace {

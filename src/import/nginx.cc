@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
+#include "import/nginx_limits.h"
 #include "import/nginx_locations.h"
 #include "import/nginx_pools.h"
 #include "import/nginx_syntax.h"
@@ -26,7 +27,6 @@ const std::set<std::string, std::less<>>& needless() {
                                                            "default_type",
                                                            "types_hash_max_size",
                                                            "server_tokens",
-                                                           "gzip",
                                                            "error_log",
                                                            "worker_rlimit_nofile",
                                                            "http2",
@@ -40,36 +40,96 @@ const std::set<std::string, std::less<>>& needless() {
                                                            "keepalive_requests",
                                                            "chunked_transfer_encoding",
                                                            "ssl_prefer_server_ciphers",
-                                                           "proxy_ssl_server_name"};
+                                                           "proxy_ssl_server_name",
+                                                           "proxy_buffers",
+                                                           "proxy_buffer_size",
+                                                           "proxy_busy_buffers_size",
+                                                           "proxy_socket_keepalive",
+                                                           "client_body_buffer_size",
+                                                           "multi_accept",
+                                                           "worker_connections",
+                                                           "map_hash_bucket_size",
+                                                           "limit_req_log_level",
+                                                           "limit_conn_log_level"};
   return names;
 }
 
-/// Directives that keep something from clients or backends, and that no route can say.
-const std::set<std::string, std::less<>>& protections() {
-  static const std::set<std::string, std::less<>> names = {"limit_req",
-                                                           "limit_conn",
-                                                           "modsecurity",
-                                                           "ssl_crl",
-                                                           "proxy_hide_header",
-                                                           "proxy_pass_request_headers",
-                                                           "proxy_pass_request_body",
-                                                           "proxy_method",
-                                                           "more_clear_input_headers"};
-  return names;
+/// What to do about a directive that is left out.
+struct Cure {
+  std::string_view name;
+  std::string_view text;
+  bool opens = false;  ///< it kept something from clients or backends
+};
+
+constexpr std::string_view no_route_needs_it = "no route that leads to a pool has it";
+constexpr std::string_view in_one_log =
+    "all requests are in one log; `access_log.fields` and "
+    "`sample` say what it has";
+constexpr std::string_view no_such_timeout =
+    "requests have none on their way to a backend; `timeouts.first_byte` begins at their end";
+constexpr std::string_view as_clients_send =
+    "a field of that name reaches backends as clients send it";
+constexpr std::string_view of_answers =
+    "`response_headers` of a route, with `$client` and the like";
+constexpr Cure cures[] = {
+    {"limit_req", no_route_needs_it, true},
+    {"limit_conn", no_route_needs_it, true},
+    {"modsecurity", "", true},
+    {"ssl_crl", "name it in `client_crl` of the listener", true},
+    {"proxy_hide_header", "`response_headers: {remove: [NAME]}` of a route", true},
+    {"proxy_pass_request_headers", "", true},
+    {"proxy_pass_request_body", "", true},
+    {"proxy_method", "", true},
+    {"more_clear_input_headers", "`request_headers: {remove: [NAME]}` of a route", true},
+    {"proxy_set_header", as_clients_send, true},
+    {"grpc_set_header", as_clients_send, true},
+    {"proxy_send_timeout", no_such_timeout},
+    {"grpc_send_timeout", no_such_timeout},
+    {"auth_basic_user_file", "keys of clients: `auth` and `evenkeel key create`"},
+    {"gzip_types", "as gzip"},
+    {"access_log", in_one_log},
+    {"add_header", of_answers},
+    {"ssl_ciphers", "TLS 1.2 and 1.3 have the ciphers of OpenSSL's default"},
+    {"gzip", "answers pass as backends send them"},
+    {"proxy_cache", "`cache` of the pool keeps answers of models"},
+    {"client_max_body_size", "`limits.body` of the listener holds for all paths"},
+    {"error_page", "errors have bodies as clients' libraries expect them"},
+    {"resolver", "names are resolved as the system does, or by `dns.servers`"},
+    {"map", "conditions on requests: `match` of routes; keys of clients: `auth`"},
+    {"geo", "conditions on addresses: `match.client` of routes"},
+    {"if", "preflights: `cors` of a route; other conditions: its `match`"},
+    {"set", "only texts in `proxy_pass` count"},
+    {"set_real_ip_from", "name the networks in `trusted_proxies` of the listener"},
+    {"real_ip_header", "`trusted_proxies` of the listener reads x-forwarded-for"}};
+
+/// True for a directive that turns off what is off here.
+bool turns_off(const NginxDirective& each) {
+  constexpr std::string_view names[] = {"gzip",
+                                        "proxy_cache",
+                                        "proxy_redirect",
+                                        "auth_basic",
+                                        "proxy_ignore_client_abort",
+                                        "limit_req_dry_run"};
+  return each.argument() == "off" && std::ranges::find(names, each.name()) != std::end(names);
 }
 
 /// True for a header field that evenkeel sets or keeps itself.
 bool is_forwarding_field(const NginxDirective& each) {
   const std::string field = lower_case(each.argument());
   if (field == "host") return each.words.size() == 3 && each.words[2].starts_with('$');
+  std::string same = "$http_" + field;  // passed on as it comes
+  std::ranges::replace(same, '-', '_');
+  if (each.words.size() == 3 && each.words[2] == same) return true;
   return field.starts_with("x-forwarded-") || field == "x-real-ip" || field == "connection" ||
          field == "upgrade" || field == "x-request-id";
 }
 
 void mark_needless(NginxDirective& block) {
   for (NginxDirective& each : block.children) {
+    const bool upgrades = each.name() == "map" && each.argument() == "$http_upgrade";
     const bool mime = each.name() == "include" && each.argument().ends_with("mime.types");
-    if (needless().contains(each.name()) || mime) each.used = true;
+    if (upgrades) each.children.clear();  // they are no directives
+    if (needless().contains(each.name()) || mime || upgrades || turns_off(each)) each.used = true;
     if (each.name().ends_with("_set_header") && is_forwarding_field(each)) each.used = true;
     mark_needless(each);
   }
@@ -127,6 +187,7 @@ class NginxImport {
   NginxDirective& root_;
   Draft draft_;
   std::optional<NginxPools> pools_;
+  std::optional<NginxLimits> limits_;
   std::vector<Server> servers_;
   std::list<Listening> places_;
   std::string log_;
@@ -140,11 +201,13 @@ Import NginxImport::run() {
   NginxDirective& http = block == root_.children.end() ? root_ : *block;
   http.used = true;
   pools_.emplace(draft_, http);
+  limits_.emplace(draft_, root_);
   const NginxScope scope(http);
   for (NginxDirective& each : http.children) {
     if (each.name() == "server") read_server(each, scope);
   }
   serve();
+  limits_->finish();
   finish_log();
   read_process();
   report_unused(root_);
@@ -191,7 +254,7 @@ void NginxImport::read_server(NginxDirective& block, const NginxScope& http) {
   for (NginxDirective& each : block.children) {
     if (each.name() == "server_name") read_names(each, server);
   }
-  server.routes = NginxLocations(draft_, *pools_).routes_of(scope);
+  server.routes = NginxLocations(draft_, *pools_, *limits_).routes_of(scope);
   if (std::ranges::any_of(server.routes, &PlacedRoute::passes)) read_log(scope);
   servers_.push_back(std::move(server));
 }
@@ -393,14 +456,13 @@ void NginxImport::report_unused(const NginxDirective& block) {
     }
     std::vector<std::string> words = each.words;
     if (!each.children.empty()) words.emplace_back("{ ... }");
-    std::string_view why;
-    const bool sets_field = each.name().ends_with("_set_header");
-    if (sets_field) why = "a field of that name reaches backends as clients send it";
+    const auto* const cure = std::ranges::find(cures, each.name(), &Cure::name);
+    std::string_view why = cure == std::end(cures) ? "" : cure->text;
     const bool is_include = each.name() == "include";
     if (is_include) why = "not followed: import that file too; its rules are lost";
     const bool in_server = is_include && !block.words.empty();
     draft_.leave_out(each.line, words, why,
-                     sets_field || in_server || protections().contains(each.name()));
+                     !block.closed && (in_server || (cure != std::end(cures) && cure->opens)));
   }
 }
 

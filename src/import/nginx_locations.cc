@@ -8,40 +8,26 @@
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/utf8.h"
-#include "import/redirects.h"
+#include "import/nginx_fields.h"
+#include "import/paths.h"
 
 namespace evenkeel::import {
 namespace {
 
-/// True if alternatives stand outside of parentheses.
-bool has_alternatives(std::string_view regex) {
-  int depth = 0;
-  for (std::size_t at = 0; at < regex.size(); ++at) {
-    if (regex[at] == '\\')
-      ++at;
-    else if (regex[at] == '(')
-      ++depth;
-    else if (regex[at] == ')')
-      --depth;
-    else if (regex[at] == '|' && depth <= 0)
-      return true;
-  }
-  return false;
-}
-
 NginxReach reach_of(std::string_view path, bool below) {
   const auto pattern = path_pattern(path, below);
   if (!pattern) return {};
-  return {*pattern == "/**" ? "" : *pattern, true};
+  return {.path = *pattern == "/**" ? "" : *pattern, .is_said = true};
 }
 
 /// True for an `if` that refuses nothing and leads nowhere else.
 bool is_harmless(const NginxDirective& condition) {
   static const std::set<std::string, std::less<>> harmless = {"set", "add_header", "access_log",
                                                               "expires", "limit_rate"};
-  return std::ranges::all_of(condition.children, [](const NginxDirective& each) {
-    return harmless.contains(each.name());
-  });
+  return answers_preflights(condition) ||
+         std::ranges::all_of(condition.children, [](const NginxDirective& each) {
+           return harmless.contains(each.name());
+         });
 }
 
 /// True if an included file has nothing to do with access, by its name.
@@ -58,7 +44,7 @@ bool is_rule(const NginxDirective& each, bool of_server, bool of_location) {
   const std::string& name = each.name();
   if (name == "if") return !is_harmless(each);
   if (name == "include") return of_server && !is_harmless_file(each.argument());
-  if (name == "rewrite") return of_location;  // that of the server has a route of its own
+  if (name == "rewrite") return of_location && !each.used;  // the server's has its own route
   const bool is_setting = name.ends_with("_file") || name.ends_with("_set");
   if (name.starts_with("auth_")) return !is_setting && each.argument() != "off";
   return name == "limit_except" || name == "internal" || name == "js_access" ||
@@ -79,7 +65,7 @@ NginxDirective* rule_of(const NginxScope& location) {
     for (NginxDirective* setting : scope->settings) {
       NginxDirective& each = *setting;
       const bool is_address = each.name() == "allow" || each.name() == "deny";
-      if (is_address && !nearer_addresses && each.name() == "deny") return &each;
+      if (is_address && !nearer_addresses && each.name() == "deny" && !each.used) return &each;
       has_addresses = has_addresses || is_address;
       if (each.name().starts_with("auth_")) here.insert(each.name());
       if (nearer.contains(each.name())) continue;
@@ -89,6 +75,57 @@ NginxDirective* rule_of(const NginxScope& location) {
     nearer.merge(here);
   }
   return nullptr;
+}
+
+/// True if another proxy tells nginx the addresses of clients.
+bool is_behind_proxy(const NginxScope& location) {
+  for (const NginxScope* scope = &location; scope != nullptr; scope = scope->outer) {
+    for (const NginxDirective* each : scope->settings) {
+      const bool listens = each->name() == "listen" &&
+                           std::ranges::find(each->words, "proxy_protocol") != each->words.end();
+      if (listens || each->name() == "set_real_ip_from") return true;
+    }
+  }
+  return false;
+}
+
+/// The networks that may pass where access rules let these in and refuse all others; none: the
+/// rules say something else.
+std::vector<Network> allowed_clients(const NginxScope& location) {
+  const NginxScope* scope = &location;
+  while (scope != nullptr && scope->own("deny") == nullptr && scope->own("allow") == nullptr)
+    scope = scope->outer;
+  const NginxDirective* satisfy = location.find("satisfy");
+  if (scope == nullptr || (satisfy != nullptr && satisfy->argument() == "any")) return {};
+  if (is_behind_proxy(location)) return {};  // until `trusted_proxies` names it
+  std::vector<Network> clients;
+  std::vector<NginxDirective*> rules;
+  for (NginxDirective* each : scope->settings) {
+    if (each->name() != "allow" && each->name() != "deny") continue;
+    const bool is_after_all = !rules.empty() && rules.back()->name() == "deny";
+    std::string why;
+    const auto network = parse_network(each->argument(), why);
+    if (is_after_all || (each->name() == "allow" && !network)) return {};
+    if (each->name() == "deny" && each->argument() != "all") return {};
+    if (network) clients.push_back(*network);
+    rules.push_back(each);
+  }
+  if (rules.back()->name() != "deny") return {};
+  if (!clients.empty()) std::ranges::for_each(rules, [](auto* each) { each->used = true; });
+  return clients;
+}
+
+/// The rewriting of a location, if it is one that routes can say.
+std::optional<RewriteConfig> own_rewrite(const NginxScope& location) {
+  std::vector<NginxDirective*> found;
+  for (NginxDirective* each : location.settings) {
+    if (each->name() == "rewrite") found.push_back(each);
+  }
+  if (found.size() != 1 || found[0]->words.size() != 4 || found[0]->words[3] != "break")
+    return std::nullopt;
+  auto rewrite = nginx_rewrite(found[0]->words[1], found[0]->words[2]);
+  if (rewrite) found[0]->used = true;
+  return rewrite;
 }
 
 /// True if an `if` may refuse requests or lead them elsewhere.
@@ -116,8 +153,10 @@ std::vector<std::string> words_of(const NginxDirective& directive) {
 
 }  // namespace
 
-NginxReach reach_of_regex(std::string_view regex) {
-  if (!regex.starts_with("^/") || has_alternatives(regex)) return {};
+NginxReach reach_of_regex(std::string_view regex, bool ignores_case) {
+  const auto whole = path_regex_of(regex, ignores_case);
+  const bool reads_prefix = regex.starts_with("^/") && !has_alternatives(regex) && !ignores_case;
+  if (!reads_prefix) return whole ? NginxReach{.regex = *whole, .is_said = true} : NginxReach{};
   regex.remove_prefix(1);
   std::string literal;
   while (!regex.empty()) {
@@ -128,8 +167,10 @@ NginxReach reach_of_regex(std::string_view regex) {
     literal += c;
     regex.remove_prefix(is_dot ? 2 : 1);
   }
-  if (regex.empty() || regex == ".*" || regex == ".*$") return reach_of(literal, true);
+  constexpr std::string_view rests[] = {"", ".*", ".*$", "(.*)", "(.*)$"};
+  if (std::ranges::find(rests, regex) != std::end(rests)) return reach_of(literal, true);
   if (regex == "$") return reach_of(literal, false);
+  if (whole) return {.regex = *whole, .is_said = true};
   if (std::string_view("?*{").find(regex.front()) != std::string_view::npos) literal.pop_back();
   literal.resize(literal.rfind('/') == literal.npos ? 0 : literal.rfind('/') + 1);
   NginxReach reach = reach_of(literal, true);
@@ -156,14 +197,34 @@ void NginxLocations::collect(const NginxScope& outer) {
       location.reach = reach_of(path, false);
     } else if (how == "~" || how == "~*") {
       location.rank = Rank::regex;
-      if (how == "~") location.reach = reach_of_regex(path);
+      location.reach = reach_of_regex(path, how == "~*");
     } else {
+      location.is_final = how == "^~";
       location.reach = reach_of(path, true);
     }
     // What takes more than it should comes before what it may be taken from.
     if (!location.reach.is_said) location.rank = Rank::regex;
     locations_.push_back(location);
     collect(*location.scope);
+  }
+}
+
+void NginxLocations::rank_final_prefixes() {
+  std::vector<std::string_view> finals;
+  bool has_regex = false;
+  for (const Location& each : locations_) {
+    if (each.is_final) finals.push_back(each.path);
+    has_regex = has_regex || each.rank == Rank::regex;
+  }
+  for (Location& each : locations_) {
+    const bool is_below = std::ranges::any_of(
+        finals, [&](std::string_view path) { return each.path.starts_with(path); });
+    if (each.rank != Rank::prefix || !has_regex || !is_below) continue;
+    each.rank = Rank::final_prefix;
+    if (each.is_final) continue;
+    draft_.warn(each.scope->block.line,
+                "`location " + printable_utf8(each.path.substr(0, 60)) +
+                    "` is below one with `^~`: no regular expression is tried before it");
   }
 }
 
@@ -176,13 +237,13 @@ PlacedRoute NginxLocations::closed(const NginxReach& reach, int status, const Ng
             " that no earlier route takes: remove it if these may go on";
   }
   draft_.leave_out(why.line, words_of(why), text);
-  return {.route = answer({.path = reach.path}, status), .line = line, .closes = true};
+  return {.route = answer(reach.match(), status), .line = line, .closes = true};
 }
 
 RouteConfig NginxLocations::returned(const NginxReach& reach, NginxDirective& directive) {
   directive.used = true;
   const auto status = parse_count(directive.argument());
-  RouteConfig route = answer({.path = reach.path}, left_out_status);
+  RouteConfig route = answer(reach.match(), left_out_status);
   const bool redirects = !status || (*status > 300 && *status < 309 && directive.words.size() > 2);
   if (redirects) {
     // Without a status, it is 302.
@@ -211,32 +272,61 @@ RouteConfig NginxLocations::returned(const NginxReach& reach, NginxDirective& di
   return route;
 }
 
+std::optional<RouteConfig> NginxLocations::passing(const Location& location) {
+  const NginxScope& scope = *location.scope;
+  NginxDirective* pass = scope.own("proxy_pass");
+  if (pass == nullptr) pass = scope.own("grpc_pass");
+  if (pass == nullptr) return std::nullopt;
+  const auto target = pools_.target_of(*pass, scope, location.path, location.rank == Rank::exact);
+  if (!target) return std::nullopt;
+  RouteConfig route{.match = location.reach.match(), .targets = {{.pool = target->pool}}};
+  const RewriteConfig rewrite = own_rewrite(scope).value_or(target->rewrite);
+  if (rewrite != RewriteConfig{}) route.rewrite = rewrite;
+  read_request_fields(scope, route);
+  read_answer_fields(scope, route);
+  return route;
+}
+
 PlacedRoute NginxLocations::route_of(const Location& location) {
   NginxDirective& block = location.scope->block;
   block.used = true;
-  NginxDirective* rule = rule_of(*location.scope);
   NginxDirective* result = location.scope->own("return");
   if (result != nullptr && location.reach.is_said && !branches(*location.scope)) {
-    mark_used(block);
-    return {.route = returned(location.reach, *result), .line = block.line};
+    PlacedRoute route{.route = returned(location.reach, *result), .line = block.line};
+    read_answer_fields(*location.scope, route.route);
+    block.closed = true;
+    return route;
   }
-  NginxDirective* pass = location.scope->own("proxy_pass");
-  if (pass == nullptr) pass = location.scope->own("grpc_pass");
-  std::optional<std::string> pool;
-  if (pass != nullptr) pool = pools_.pool_of(*pass, *location.scope, location.path);
-  if (pool && rule == nullptr && location.reach.is_said) {
-    RouteConfig route{.match = {.path = location.reach.path}, .targets = {{.pool = *pool}}};
-    return {.route = std::move(route), .line = block.line, .passes = true};
-  }
+  const bool is_internal = location.scope->own("internal") != nullptr;  // no request reaches it
+  auto passes = is_internal ? std::nullopt : passing(location);
+  NginxDirective* rule = rule_of(*location.scope);
+  if (passes && rule == nullptr && location.reach.is_said)
+    return {.route = *std::move(passes), .line = block.line, .passes = true};
   if (rule != nullptr) mark_used(*rule);
   PlacedRoute route = rule != nullptr ? closed(location.reach, refused_status, *rule, block.line)
                                       : closed(location.reach, left_out_status, block, block.line);
-  if (pool && rule != nullptr && location.reach.is_said) {
+  if (passes && rule != nullptr && location.reach.is_said) {
     draft_.note(block.line,
-                "once another rule protects it, let this route lead to `pool: " + *pool + "`");
+                "once another rule protects it (for keys: `auth` and `evenkeel key create`; for "
+                "addresses: `match.client`), let this route lead to `pool: " +
+                    passes->targets[0].pool + "`");
   }
-  route.passes = pool.has_value();
+  route.passes = passes.has_value();
+  block.closed = true;
   return route;
+}
+
+void NginxLocations::add_routes(const Location& location, std::vector<PlacedRoute>& routes) {
+  const std::vector<Network> clients = allowed_clients(*location.scope);
+  PlacedRoute route = route_of(location);
+  const bool is_open = route.passes && !route.closes;
+  if (route.passes) limits_.read(*location.scope, is_open);
+  const bool refuses = is_open && !clients.empty();
+  if (refuses) route.route.match.client = clients;
+  routes.push_back(std::move(route));
+  if (!refuses) return;
+  routes.push_back({.route = answer(location.reach.match(), refused_status),
+                    .line = location.scope->block.line});
 }
 
 void NginxLocations::warn_of_rest(const Location& location, const PlacedRoute& route) {
@@ -272,23 +362,27 @@ std::vector<PlacedRoute> NginxLocations::routes_of(const NginxScope& server) {
   scopes_.clear();
   locations_.clear();
   collect(server);
+  rank_final_prefixes();
   // As nginx chooses: an exact path, else a regular expression in the order of the file, else the
   // longest prefix.
   std::ranges::sort(locations_, {}, [](const Location& each) {
-    const auto length = static_cast<int>(each.rank == Rank::prefix ? each.path.size() : 0);
+    const bool is_prefix = each.rank == Rank::prefix || each.rank == Rank::final_prefix;
+    const auto length = static_cast<int>(is_prefix ? each.path.size() : 0);
     return std::tuple(-static_cast<int>(each.rank), -length, each.number);
   });
-  const std::size_t first = routes.size();
+  std::vector<std::pair<const Location*, std::size_t>> last;  // and the last route of each
   for (const Location& each : locations_) {
-    if (routes.size() < max_routes) routes.push_back(route_of(each));
+    if (routes.size() >= max_routes) break;
+    add_routes(each, routes);
+    last.emplace_back(&each, routes.size() - 1);
   }
   const bool passes = std::ranges::any_of(
       routes, [](const PlacedRoute& each) { return !each.route.targets.empty(); });
-  for (std::size_t at = first; passes && at < routes.size(); ++at) {
-    warn_of_rest(locations_[at - first], routes[at]);
+  for (const auto& [location, at] : last) {
+    if (passes) warn_of_rest(*location, routes[at]);
   }
   const bool takes_all = std::ranges::any_of(routes, [](const PlacedRoute& each) {
-    return each.route.match.path.empty() && !each.closes;
+    return each.route.match == RouteMatch{} && !each.closes;
   });
   if (!takes_all) {
     routes.push_back({.route = answer({}, 404), .line = server.block.line, .fills = true});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "import/draft.h"
+#include "import/nginx_limits.h"
 #include "import/nginx_pools.h"
 
 namespace evenkeel::import {
@@ -14,32 +15,41 @@ namespace evenkeel::import {
 /// What a location takes, as routes can say it.
 struct NginxReach {
   std::string path;      ///< of the route; empty: every one
+  std::string regex;     ///< of the route, in place of the path; empty: none
   bool is_said = false;  ///< else the path takes more
+
+  RouteMatch match() const { return {.path = path, .path_regex = regex}; }
 };
 
 /// What a path that matches the regular expression may be.
-NginxReach reach_of_regex(std::string_view regex);
+NginxReach reach_of_regex(std::string_view regex, bool ignores_case = false);
 
 class NginxLocations {
  public:
-  NginxLocations(Draft& draft, NginxPools& pools) : draft_(draft), pools_(pools) {}
+  NginxLocations(Draft& draft, NginxPools& pools, NginxLimits& limits)
+      : draft_(draft), pools_(pools), limits_(limits) {}
 
   /// The routes of a server without hosts, in the order in which nginx chooses. The last one takes
   /// all that is left. What routes cannot say is answered by evenkeel itself.
   std::vector<PlacedRoute> routes_of(const NginxScope& server);
 
  private:
-  enum class Rank { prefix, regex, exact };
+  /// `final_prefix`: as or below a location with `^~`, for which no regular expression is tried.
+  enum class Rank { prefix, regex, final_prefix, exact };
   struct Location {
     const NginxScope* scope = nullptr;
     Rank rank = Rank::prefix;
     std::string_view path;
     NginxReach reach;
+    bool is_final = false;   ///< has `^~`
     std::size_t number = 0;  ///< in the order of the file
   };
 
   void collect(const NginxScope& outer);
+  void rank_final_prefixes();
+  void add_routes(const Location& location, std::vector<PlacedRoute>& routes);
   PlacedRoute route_of(const Location& location);
+  std::optional<RouteConfig> passing(const Location& location);
   PlacedRoute closed(const NginxReach& reach, int status, const NginxDirective& why, int line);
   RouteConfig returned(const NginxReach& reach, NginxDirective& directive);
   void add_rewrites(const NginxScope& server, std::vector<PlacedRoute>& routes);
@@ -47,6 +57,7 @@ class NginxLocations {
 
   Draft& draft_;
   NginxPools& pools_;
+  NginxLimits& limits_;
   std::list<NginxScope> scopes_;
   std::vector<Location> locations_;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
+#include "import/paths.h"
 
 namespace evenkeel::import {
 namespace {
@@ -11,15 +12,15 @@ namespace {
 constexpr std::uint32_t max_weight = 1000;
 
 /// Where a proxy_pass leads.
-struct Target {
+struct Url {
   bool secure = false;
   bool grpc = false;
   std::string_view authority;
   std::string_view path;  // empty: the path of the request stays
 };
 
-std::optional<Target> target_of(std::string_view url) {
-  Target target;
+std::optional<Url> url_of(std::string_view url) {
+  Url target;
   const std::size_t end = url.find("://");
   const std::string_view scheme = url.substr(0, end == url.npos ? 0 : end);
   target.secure = scheme == "https" || scheme == "grpcs";
@@ -39,6 +40,43 @@ void read_timeouts(Draft& draft, const NginxScope& location, PoolConfig& pool) {
   }
   for (const char* name : {"proxy_connect_timeout", "grpc_connect_timeout"}) {
     if (const auto time = time_above_zero(draft, location, name)) pool.timeouts.connect = *time;
+  }
+}
+
+/// What a condition of `proxy_next_upstream` is for `retry.on`.
+std::optional<RetryOn> retry_on(std::string_view condition) {
+  if (condition == "error") return RetryOn::reset;
+  if (condition == "timeout") return RetryOn::timeout;
+  if (condition == "http_500") return RetryOn::server_error;
+  if (condition == "http_429") return RetryOn::overload;
+  const bool is_gateways =
+      condition == "http_502" || condition == "http_503" || condition == "http_504";
+  return is_gateways ? std::optional(RetryOn::gateway_error) : std::nullopt;
+}
+
+void read_retries(Draft& draft, const NginxScope& location, PoolConfig& pool) {
+  if (const NginxDirective* next = location.find("proxy_next_upstream")) {
+    const auto conditions = next->arguments();
+    const bool repeats_all = std::ranges::find(conditions, "non_idempotent") != conditions.end();
+    if (next->argument() == "off") pool.retry.attempts = 1;
+    for (const std::string& each : conditions) {
+      const auto on = retry_on(each);
+      if (!repeats_all || !on) continue;
+      if (std::ranges::find(pool.retry.on, *on) == pool.retry.on.end())
+        pool.retry.on.push_back(*on);
+    }
+    if (!repeats_all && next->argument() != "off")
+      draft.note(next->line,
+                 "proxy_next_upstream: as in nginx, requests that a server may have begun, such as "
+                 "chats, are not sent again; `retry.on` names what they are sent again for");
+  }
+  if (const NginxDirective* tries = location.find("proxy_next_upstream_tries")) {
+    const auto most = parse_count(tries->argument()).value_or(0);
+    if (most > 0) pool.retry.attempts = std::min(most, 8U);
+  }
+  if (const NginxDirective* within = location.find("proxy_next_upstream_timeout")) {
+    constexpr std::chrono::seconds plain{1};
+    pool.retry.within = parse_time(within->argument(), plain).value_or(pool.retry.within);
   }
 }
 
@@ -97,6 +135,30 @@ NginxDirective* NginxScope::find(std::string_view name) const {
   return nullptr;
 }
 
+std::string NginxScope::expanded(std::string_view text) const {
+  std::string out(text);
+  for (const NginxScope* scope = this; scope != nullptr; scope = scope->outer) {
+    for (NginxDirective* each : scope->settings) {
+      const bool is_text = each->name() == "set" && each->words.size() == 3 &&
+                           each->argument().size() > 1 && each->argument().starts_with('$') &&
+                           each->words[2].find('$') == std::string::npos;
+      if (!is_text) continue;
+      const std::string name(each->argument());
+      for (const std::string& way : {"${" + name.substr(1) + '}', name}) {
+        const std::size_t at = out.find(way);
+        if (at == std::string::npos) continue;
+        const std::size_t end = at + way.size();
+        const bool is_longer =
+            way == name && end < out.size() && (is_letter_or_digit(out[end]) || out[end] == '_');
+        if (is_longer) continue;
+        out.replace(at, way.size(), each->words[2]);
+        each->used = true;
+      }
+    }
+  }
+  return out;
+}
+
 std::optional<milliseconds> time_above_zero(Draft& draft, const NginxScope& scope,
                                             std::string_view name) {
   constexpr std::chrono::seconds plain{1};
@@ -113,25 +175,53 @@ NginxPools::NginxPools(Draft& draft, NginxDirective& http) : draft_(draft) {
   }
 }
 
-std::optional<std::string> NginxPools::pool_of(NginxDirective& pass, const NginxScope& location,
-                                               std::string_view prefix) {
-  const auto target = target_of(pass.argument());
+struct NginxPools::Fails {
+  int line;
+  std::uint32_t most = 1;
+  milliseconds time{10'000};
+  bool is_given = false;
+
+  bool operator==(const Fails& other) const { return most == other.most && time == other.time; }
+};
+
+std::optional<NginxTarget> NginxPools::target_of(NginxDirective& pass, const NginxScope& location,
+                                                 std::string_view path, bool is_exact) {
   pass.used = true;
-  if (!target) {
+  std::string address = location.expanded(pass.argument());
+  const bool has_variable = address != pass.argument();
+  constexpr std::string_view whole = "$request_uri";
+  const bool is_whole = address.ends_with(whole);
+  if (is_whole) address.resize(address.size() - whole.size());
+  const auto url = url_of(address);
+  if (!url || (is_whole && !url->path.empty())) {
     draft_.leave_out(pass.line, pass.words,
-                     "only http, https and grpc addresses without variables");
+                     "only http, https and grpc addresses without variables of the request");
     return std::nullopt;
   }
-  if (!target->path.empty() && target->path != prefix) {
+  // With a variable, a path there replaces the whole path.
+  const auto rewrite = has_variable && !url->path.empty()
+                           ? std::nullopt
+                           : nginx_pass_rewrite(path, is_exact, url->path);
+  const bool has_own = location.own("rewrite") != nullptr;  // then that counts
+  if (!rewrite && !has_own) {
     draft_.leave_out(pass.line, pass.words,
-                     "paths are not rewritten: serve them as the backends do");
+                     "`rewrite` of a route cannot say it: serve these paths as the backends do");
     return std::nullopt;
   }
-  const std::string key(pass.argument().substr(0, pass.argument().size() - target->path.size()));
+  auto pool = pool_of(pass, address, location);
+  if (!pool) return std::nullopt;
+  return NginxTarget{.pool = *std::move(pool), .rewrite = rewrite.value_or(RewriteConfig{})};
+}
+
+std::optional<std::string> NginxPools::pool_of(const NginxDirective& pass, const std::string& url,
+                                               const NginxScope& location) {
+  const auto target = url_of(url);
+  const std::string key(url.substr(0, url.size() - target->path.size()));
   PoolConfig settings;
   Draft::set_engine(settings, "auto");
   if (target->grpc) settings.protocol = BackendProtocol::http2;
   read_timeouts(draft_, location, settings);
+  read_retries(draft_, location, settings);
   if (target->secure) read_tls(location, settings);
   read_host(location, settings);
   std::vector<Known>& known = pools_[key];
@@ -176,13 +266,15 @@ bool NginxPools::fill(PoolConfig& pool, std::string_view authority, bool secure,
 
 void NginxPools::read_upstream(NginxDirective& upstream, PoolConfig& pool, bool secure) {
   pool.picker.name.clear();
+  std::vector<Fails> fails;
   for (NginxDirective& each : upstream.children) {
     if (each.name() == "server") {
-      read_server(each, pool, secure);
+      read_server(each, pool, secure, fails);
     } else {
       read_method(each, pool);
     }
   }
+  read_fails(fails, pool);
   if (!pool.picker.name.empty()) return;
   const bool weighted = std::ranges::any_of(
       pool.backends, [](const BackendConfig& each) { return each.weight != 1; });
@@ -192,7 +284,25 @@ void NginxPools::read_upstream(NginxDirective& upstream, PoolConfig& pool, bool 
                                  "`least-connections` places them by load");
 }
 
-void NginxPools::read_server(NginxDirective& server, PoolConfig& pool, bool secure) {
+void NginxPools::read_fails(const std::vector<Fails>& fails, PoolConfig& pool) {
+  if (std::ranges::none_of(fails, &Fails::is_given)) return;
+  const Fails& first = fails.front();
+  const bool is_one = std::ranges::all_of(fails, [&](const Fails& each) { return each == first; });
+  if (!is_one) {
+    draft_.note(first.line, "left out: max_fails and fail_timeout of pool " + pool.name +
+                                ", which differ by server: `outlier` is the pool's");
+    return;
+  }
+  constexpr milliseconds least{100};
+  pool.outlier.consecutive = std::min(first.most, 10'000U);
+  pool.outlier.ejection = std::clamp(first.time, least, max_time);
+  draft_.note(first.line,
+              "max_fails and fail_timeout became `outlier`, which counts failures in a row, and "
+              "ends early where a health check succeeds");
+}
+
+void NginxPools::read_server(NginxDirective& server, PoolConfig& pool, bool secure,
+                             std::vector<Fails>& fails) {
   server.used = true;
   const auto arguments = server.arguments();
   if (std::ranges::find(arguments, "down") != arguments.end()) {
@@ -202,6 +312,7 @@ void NginxPools::read_server(NginxDirective& server, PoolConfig& pool, bool secu
   BackendConfig* backend = draft_.add_backend(pool, server.argument(), secure, server.line);
   if (backend == nullptr) return;
   std::vector<std::string> unread{server.words.front(), std::string(server.argument())};
+  Fails of_server{.line = server.line};
   for (const std::string& word : arguments.subspan(1)) {
     if (const auto weight = value_of(word, "weight=")) {
       backend->weight = std::clamp(parse_count(*weight).value_or(1), 1U, max_weight);
@@ -211,13 +322,20 @@ void NginxPools::read_server(NginxDirective& server, PoolConfig& pool, bool secu
       pool.slow_start =
           std::min(parse_time(*time, std::chrono::seconds{1}).value_or(milliseconds{}),
                    milliseconds{3'600'000});
+    } else if (const auto fail = value_of(word, "max_fails=")) {
+      of_server.most = parse_count(*fail).value_or(1);
+      of_server.is_given = true;
+    } else if (const auto timeout = value_of(word, "fail_timeout=")) {
+      of_server.time = parse_time(*timeout, std::chrono::seconds{1}).value_or(of_server.time);
+      of_server.is_given = true;
     } else if (word == "backup") {
       backend->standby = true;
     } else if (word != "resolve") {
       unread.push_back(word);
     }
   }
-  if (unread.size() > 2) draft_.leave_out(server.line, unread, "failing servers: `outlier`");
+  fails.push_back(of_server);
+  if (unread.size() > 2) draft_.leave_out(server.line, unread);
 }
 
 void NginxPools::read_method(NginxDirective& method, PoolConfig& pool) {

@@ -24,6 +24,14 @@ struct NginxScope {
   NginxDirective* own(std::string_view name) const;
   /// The nearest directive of that name, which counts as used then; null if there is none.
   NginxDirective* find(std::string_view name) const;
+  /// The text with the values that `set` gives to its variables, where these are texts.
+  std::string expanded(std::string_view text) const;
+};
+
+/// Where a location passes its requests to.
+struct NginxTarget {
+  std::string pool;
+  RewriteConfig rewrite;  ///< `RewriteConfig{}`: paths stay
 };
 
 /// The time that the nearest directive of this name gives. Nothing, and noted: it is 0.
@@ -35,15 +43,21 @@ class NginxPools {
  public:
   NginxPools(Draft& draft, NginxDirective& http);
 
-  /// The name of the pool that a `proxy_pass` or `grpc_pass` of `location` leads to; nothing, with
-  /// a note, if no pool can stand for it. `prefix`: the path of the location.
-  std::optional<std::string> pool_of(NginxDirective& pass, const NginxScope& location,
-                                     std::string_view prefix);
+  /// Where a `proxy_pass` or `grpc_pass` of `location` leads; nothing, with a note, if ours cannot
+  /// say it. `path`: that of the location; `is_exact`: it alone.
+  std::optional<NginxTarget> target_of(NginxDirective& pass, const NginxScope& location,
+                                       std::string_view path, bool is_exact);
 
  private:
+  struct Fails;
+
+  std::optional<std::string> pool_of(const NginxDirective& pass, const std::string& url,
+                                     const NginxScope& location);
   bool fill(PoolConfig& pool, std::string_view authority, bool secure, int line);
   void read_upstream(NginxDirective& upstream, PoolConfig& pool, bool secure);
-  void read_server(NginxDirective& server, PoolConfig& pool, bool secure);
+  void read_server(NginxDirective& server, PoolConfig& pool, bool secure,
+                   std::vector<Fails>& fails);
+  void read_fails(const std::vector<Fails>& fails, PoolConfig& pool);
   void read_method(NginxDirective& method, PoolConfig& pool);
 
   Draft& draft_;

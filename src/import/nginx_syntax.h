@@ -16,7 +16,8 @@ struct NginxDirective {
   std::vector<std::string> words;  ///< its name first; none: the file
   int line = 0;
   std::vector<NginxDirective> children;
-  bool used = false;  ///< what it says is in the configuration, or needs not be
+  bool used = false;    ///< what it says is in the configuration, or needs not be
+  bool closed = false;  ///< evenkeel answers in its place, so that nothing in it is open
 
   const std::string& name() const { return words.front(); }
   /// The words behind the name.
