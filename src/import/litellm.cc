@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/decimal.h"
 #include "evenkeel/base/glob.h"
 #include "evenkeel/base/utf8.h"
@@ -28,6 +29,56 @@ constexpr std::pair<std::string_view, std::string_view> providers[] = {
     {"ollama_chat", "ollama"}, {"huggingface", "tgi"},  {"openai", "auto"},
     {"custom_openai", "auto"}, {"openai_like", "auto"}, {"text-completion-openai", "auto"},
     {"litellm_proxy", "auto"}, {"lm_studio", "auto"},   {"llamafile", "llamacpp"}};
+
+/// Providers whose APIs are OpenAI's own, under /v1, and the variables that LiteLLM takes their
+/// keys from.
+struct HostedApi {
+  std::string_view provider;
+  std::string_view host;
+  std::string_view variable;
+};
+constexpr HostedApi hosted_apis[] = {{"openai", "api.openai.com", "OPENAI_API_KEY"},
+                                     {"text-completion-openai", "api.openai.com", "OPENAI_API_KEY"},
+                                     {"mistral", "api.mistral.ai", "MISTRAL_API_KEY"},
+                                     {"deepseek", "api.deepseek.com", "DEEPSEEK_API_KEY"},
+                                     {"together_ai", "api.together.xyz", "TOGETHERAI_API_KEY"},
+                                     {"xai", "api.x.ai", "XAI_API_KEY"}};
+
+/// What to do about a key that is left out.
+struct Cure {
+  std::string_view key;
+  std::string_view text;
+  bool opens = false;  ///< it kept something from clients or servers
+};
+constexpr std::string_view of_metrics =
+    "metrics are at /metrics of the admin listener, traces go to `tracing.otlp`";
+constexpr std::string_view in_database =
+    "keys and their limits are not read from a database: `evenkeel key create`, `tenants`";
+constexpr Cure cures[] = {
+    {"include", "its models may reach a pool with a pattern", true},
+    {"max_budget", "limit tokens: `rate_limits`, or `limits` of a tenant", true},
+    {"budget_duration", "as max_budget"},
+    {"global_max_parallel_requests", "`concurrent` of `rate_limits`", true},
+    {"upperbound_key_generate_params", "`limits` of tenants", true},
+    {"allowed_routes", "`match.path` of routes", true},
+    {"guardrails", "contents are not looked at", true},
+    {"database_url", in_database},
+    {"store_model_in_db", in_database},
+    {"alerting", of_metrics},
+    {"callbacks", of_metrics},
+    {"success_callback", of_metrics},
+    {"failure_callback", of_metrics},
+    {"cache", "`cache` of a pool keeps answers"},
+    {"cache_params", "`cache` of a pool keeps answers"},
+    {"redis_host", "`shared_state` shares limits between replicas"},
+    {"context_window_fallbacks", "routes by length: `match.prompt_tokens`"},
+    {"default_fallbacks", "`fallback` of each pool"},
+    {"enable_pre_call_checks", "routes by length: `match.prompt_tokens`"},
+    {"stream_timeout", "`timeouts.idle` of the pool"},
+    {"max_tokens", "`body` of the pool"},
+    {"temperature", "`body` of the pool"},
+    {"modify_params", "bodies stay as clients send them; `body` of a pool changes parameters"},
+    {"environment_variables", "${NAME} in a file of ours has the value of a variable"}};
 
 /// General settings that let in some clients only, and that are not read.
 constexpr std::string_view other_checks[] = {"custom_auth", "enable_jwt_auth", "enable_oauth2_auth",
@@ -62,6 +113,14 @@ struct Deployment {
   std::string served;     ///< the name that the server knows
   std::string authority;  ///< host:port
   bool secure = false;
+  std::string key_file;  ///< of a provider's API; empty: a server of one's own
+};
+
+/// The limits of the deployments of one name, in a minute.
+struct NamedLimits {
+  int line = 0;
+  std::uint64_t deployments = 0;
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> sums;  // "rpm": how many, sum
 };
 
 /// A pool of deployments that serve one model under one name.
@@ -82,6 +141,9 @@ class LitellmImport {
  private:
   void read_deployment(const Tree& entry);
   std::optional<Deployment> deployment_of(const Tree& params, int line);
+  std::optional<Deployment> hosted_of(const Tree& params, Deployment found, int line);
+  void read_rates(const Tree& entry, const Tree& params, const std::string& name);
+  void add_rates();
   void read_parameters(const Tree& params, PoolConfig& pool, BackendConfig& backend, int line);
   Group& group_of(const std::string& name, const Deployment& deployment, int line);
   PoolConfig& pool_named(const std::string& name);
@@ -89,6 +151,7 @@ class LitellmImport {
   bool read_access();
   bool read_master_key(const Tree& general);
   void read_strategy(const Tree& router);
+  void read_fails(const Tree& settings);
   void read_fallbacks(const Tree& settings);
   void add_fallback(const std::string& from, const std::string& to, int line);
   void read_aliases(const Tree& router);
@@ -101,7 +164,8 @@ class LitellmImport {
   std::vector<Group> groups_;
   std::map<std::string, std::size_t, std::less<>> pools_;  // places of the pools, by name
   std::map<std::string, std::vector<std::string>, std::less<>> aliases_;  // by the model's name
-  std::set<std::string, std::less<>> timed_;      // pools whose deployments name a timeout
+  std::set<std::string, std::less<>> timed_;               // pools whose deployments name a timeout
+  std::map<std::string, NamedLimits, std::less<>> rates_;  // by name of the model
   std::map<std::string, int, std::less<>> lost_;  // names of models that are left out, their lines
 };
 
@@ -112,6 +176,7 @@ Import LitellmImport::run() {
   }
   read_router();
   add_routes();
+  add_rates();
   ListenerConfig& listener = draft_.config.listeners.emplace_back();
   listener.address = {read_access() ? "0.0.0.0" : "127.0.0.1", 4000};
   if (!draft_.config.pools.empty()) {
@@ -125,13 +190,42 @@ void LitellmImport::report_rest(const Tree& map, std::initializer_list<std::stri
                                 std::string_view of) {
   for (const Tree::Key& key : map.keys) {
     if (std::ranges::find(read, key.name) != read.end()) continue;
-    const bool adds_models = of.empty() && key.name == "include";
-    if (adds_models) {
-      draft_.warn(key.mark.line, "left out: include: its models may reach a pool with a pattern");
+    const auto* const cure = std::ranges::find(cures, key.name, &Cure::key);
+    const bool is_known = cure != std::end(cures);
+    std::string text = "left out: " + std::string(of) + shown(key.name);
+    if (is_known) text.append(" (").append(cure->text).append(")");
+    if (is_known && cure->opens) {
+      draft_.warn(key.mark.line, std::move(text));
     } else {
-      draft_.note(key.mark.line, "left out: " + std::string(of) + shown(key.name));
+      draft_.note(key.mark.line, std::move(text));
     }
   }
+}
+
+/// A provider's API, whose key is in a file. Nothing: it is none that ours can speak to.
+std::optional<Deployment> LitellmImport::hosted_of(const Tree& params, Deployment found, int line) {
+  const std::string model = text_at(params, "model");
+  const std::size_t slash = model.find('/');
+  const std::string provider = slash == std::string::npos ? "openai" : model.substr(0, slash);
+  const auto* const api = std::ranges::find(hosted_apis, provider, &HostedApi::provider);
+  const bool is_bare = slash == std::string::npos;
+  if (api == std::end(hosted_apis) || (is_bare && !model.starts_with("gpt-"))) return std::nullopt;
+  if (is_bare) found.served = model;
+  found.engine = "generic";
+  found.authority = api->host;
+  found.secure = true;
+  const std::string key = text_at(params, "api_key");
+  constexpr std::string_view variable = "os.environ/";
+  std::string name(key.starts_with(variable) ? std::string_view(key).substr(variable.size())
+                                             : api->variable);
+  const bool is_name =
+      !name.empty() && name.size() < 64 &&
+      std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_'; });
+  if (!is_name) return std::nullopt;
+  found.key_file = "/etc/evenkeel/" + name;
+  draft_.note(line, shown(model) + " is a pool with `hosted: true`: write its api_key to " +
+                        found.key_file);
+  return found;
 }
 
 std::optional<Deployment> LitellmImport::deployment_of(const Tree& params, int line) {
@@ -144,14 +238,21 @@ std::optional<Deployment> LitellmImport::deployment_of(const Tree& params, int l
     draft_.note(line, "left out: " + shown(model) + " (" + std::string(why) + ")");
     return std::nullopt;
   };
-  if (known == std::end(providers)) return refuse("a provider's own API, or unknown");
-  Deployment found{.engine = known->second,
-                   .served = model.substr(std::min(slash + 1, model.size()))};
+  std::string base = text_at(params, "api_base");
+  Deployment found{.served = model.substr(std::min(slash + 1, model.size()))};
+  if (base.empty() && found.served.size() < max_model) {
+    if (auto hosted = hosted_of(params, found, line)) return hosted;
+  }
+  if (known == std::end(providers)) {
+    return refuse(
+        "a provider's own API, or unknown: a pool with `hosted: true` and `api_key_file` takes one "
+        "that speaks OpenAI's, and `rewrite` of its route other paths than /v1");
+  }
+  found.engine = known->second;
   if (found.served.empty() || found.served.size() > max_model ||
       printable_utf8(found.served) != found.served) {
     return refuse("no name of a model");
   }
-  std::string base = text_at(params, "api_base");
   if (base.empty()) return refuse("no api_base: a provider's own API");
   if (base.starts_with("os.environ/")) return refuse("write the address that its variable has");
   while (base.ends_with('/')) base.pop_back();
@@ -187,7 +288,7 @@ bool LitellmImport::read_access() {
     draft_.warn(key.mark.line,
                 "general_settings: " + key.name +
                     " is not read, so this listens on 127.0.0.1 only: say in `auth` and `tenants` "
-                    "who may ask before you change `address`");
+                    "who may ask (`evenkeel key create` makes a key) before you change `address`");
   };
   bool is_complete = read_master_key(*general);
   for (const Tree::Key& key : general->keys) {
@@ -206,11 +307,14 @@ PoolConfig& LitellmImport::pool_named(const std::string& name) {
 Group& LitellmImport::group_of(const std::string& name, const Deployment& deployment, int line) {
   for (Group& each : groups_) {
     const bool same = each.name == name && each.served == deployment.served;
-    if (same && pool_named(each.pool).engine == deployment.engine) return each;
+    const PoolConfig& pool = pool_named(each.pool);
+    const bool is_hosted = !deployment.key_file.empty();
+    if (same && pool.engine == deployment.engine && pool.hosted == is_hosted) return each;
   }
   PoolConfig& pool = draft_.add_pool(name.substr(name.rfind('/') + 1));
   pools_[pool.name] = draft_.config.pools.size() - 1;
   Draft::set_engine(pool, deployment.engine);
+  pool.hosted = !deployment.key_file.empty();
   pool.inspect = true;
   const bool renames =
       name != deployment.served && deployment.served.find('*') == std::string::npos;
@@ -227,7 +331,14 @@ void LitellmImport::read_deployment(const Tree& entry) {
     draft_.note(line, "left out: an entry without model_name and litellm_params");
     return;
   }
-  report_rest(entry, {"model_name", "litellm_params", "model_info"}, "");
+  report_rest(entry, {"model_name", "litellm_params", "model_info", "rpm", "tpm"}, "");
+  if (const Tree* info = value_at(entry, "model_info")) {
+    for (const Tree::Key& key : info->keys) {
+      if (key.name.find("_cost_per_") != std::string::npos)
+        draft_.note(key.mark.line,
+                    "left out: model_info: " + shown(key.name) + " (`usage.prices` of the model)");
+    }
+  }
   const auto deployment = deployment_of(*params, line);
   const bool is_out = parse_count(text_at(*params, "weight")) == 0U;
   if (is_out) draft_.note(line, "left out: a deployment of weight 0");
@@ -240,13 +351,63 @@ void LitellmImport::read_deployment(const Tree& entry) {
   BackendConfig* backend =
       draft_.add_backend(pool, deployment->authority, deployment->secure, line);
   if (backend != nullptr) {
+    backend->api_key_file = deployment->key_file;
     read_parameters(*params, pool, *backend, line);
+    read_rates(entry, *params, name);
     group.weight += backend->weight;
   }
   if (!pool.backends.empty()) return;
   lost_.try_emplace(name, line);
   draft_.config.pools.pop_back();  // the group is new: its first server is no address
   groups_.pop_back();
+}
+
+/// Counts the limits of a deployment, which stand in its parameters or beside them.
+void LitellmImport::read_rates(const Tree& entry, const Tree& params, const std::string& name) {
+  NamedLimits& limits = rates_[name];
+  if (limits.deployments++ == 0) limits.line = entry.mark.line;
+  for (const char* const key : {"rpm", "tpm"}) {
+    const Tree& from = value_at(params, key) != nullptr ? params : entry;
+    const auto most = parse_count(text_at(from, key));
+    if (!most || *most == 0) continue;
+    auto& [count, sum] = limits.sums[key];
+    ++count;
+    sum += *most;
+  }
+}
+
+/// Adds the limits of each name all of whose deployments have one; notes the others as lost.
+void LitellmImport::add_rates() {
+  constexpr std::size_t max_limits = 24;  // one request may have a few more
+  for (const auto& [name, limits] : rates_) {
+    RateLimitConfig limit;
+    for (const auto& [key, sum] : limits.sums) {
+      const bool is_pattern = name.find('*') != std::string::npos;
+      const std::size_t rules = draft_.config.rate_limits.size();
+      if (is_pattern || sum.first < limits.deployments || 2 * rules >= max_limits) {
+        draft_.warn(
+            limits.line,
+            fmt::format("left out: {} of {} ({}; `rate_limits: [{{by: model, models: [{}], {}: "
+                        "{}/min}}]` limits each name)",
+                        key, shown(name),
+                        is_pattern ? "its models share it" : "not all deployments have one",
+                        shown(name), key == "rpm" ? "requests" : "tokens", sum.second));
+        continue;
+      }
+      auto& rates = key == "rpm" ? limit.requests : limit.tokens;
+      rates.push_back({.amount = sum.second, .period = LimitPeriod::minute});
+      draft_.note(limits.line, fmt::format("{} of {} became {}/min in `rate_limits`, for all its "
+                                           "deployments together",
+                                           key, shown(name), sum.second));
+    }
+    if (limit.requests.empty() && limit.tokens.empty()) continue;
+    limit.by = {"model"};
+    limit.models.push_back(glob_of(name));
+    for (const std::string& alias : aliases_[name]) limit.models.push_back(glob_of(alias));
+    if (limit.models.size() > 1)
+      draft_.note(limits.line, "the aliases of " + shown(name) + " have its limits each");
+    draft_.config.rate_limits.push_back(std::move(limit));
+  }
 }
 
 void LitellmImport::read_parameters(const Tree& params, PoolConfig& pool, BackendConfig& backend,
@@ -265,13 +426,18 @@ void LitellmImport::read_parameters(const Tree& params, PoolConfig& pool, Backen
     pool.timeouts.first_byte = *time;
   }
   const std::string key = text_at(params, "api_key");
-  if (!key.empty() && key != "none" && key != "EMPTY" && key != "fake" && key != "fake-key") {
-    draft_.note(line, "left out: api_key of " + to_string(backend.address) +
-                          " (write it to a file, and name that in `api_key_file`)");
+  constexpr std::string_view no_keys[] = {"",         "none",       "EMPTY", "fake",
+                                          "fake-key", "not-needed", "dummy", "sk-no-key-required"};
+  if (backend.api_key_file.empty() && std::ranges::find(no_keys, key) == std::end(no_keys)) {
+    const bool is_variable = key.starts_with("os.environ/");
+    draft_.note(line, "left out: api_key of " + to_string(backend.address) + " (write " +
+                          (is_variable ? "the value of " + shown(key.substr(11)) : "it") +
+                          " to a file, and name that in `api_key_file`)");
   }
-  report_rest(params,
-              {"model", "api_base", "api_key", "weight", "max_parallel_requests", "timeout"},
-              "litellm_params: ");
+  report_rest(
+      params,
+      {"model", "api_base", "api_key", "weight", "max_parallel_requests", "timeout", "rpm", "tpm"},
+      "litellm_params: ");
 }
 
 void LitellmImport::read_strategy(const Tree& router) {
@@ -311,6 +477,9 @@ void LitellmImport::add_fallback(const std::string& from, const std::string& to,
                             " (a cycle, a second one, or to no pool)");
     } else {
       pool.fallback.pool = target->pool;
+      // Its requests name another model.
+      if (target->served.find('*') == std::string::npos)
+        pool_named(target->pool).model = target->served;
     }
   }
 }
@@ -354,6 +523,23 @@ void LitellmImport::read_aliases(const Tree& router) {
   }
 }
 
+void LitellmImport::read_fails(const Tree& settings) {
+  const auto fails = parse_count(text_at(settings, "allowed_fails"));
+  const auto cooldown = seconds_at(settings, "cooldown_time");
+  if ((!fails && !cooldown) || draft_.config.pools.empty()) return;
+  constexpr milliseconds least{100};
+  for (PoolConfig& pool : draft_.config.pools) {
+    if (fails) pool.outlier.consecutive = std::min(*fails, 9'999U) + 1;
+    if (cooldown) pool.outlier.ejection = std::max(*cooldown, least);
+  }
+  const Tree::Key& first = *std::ranges::find_if(settings.keys, [](const Tree::Key& key) {
+    return key.name == "allowed_fails" || key.name == "cooldown_time";
+  });
+  draft_.note(first.mark.line,
+              "allowed_fails and cooldown_time became `outlier`, which counts failures in a row, "
+              "not in a minute");
+}
+
 void LitellmImport::read_router() {
   static const Tree none;
   const Tree* router = value_at(root_, "router_settings");
@@ -363,6 +549,7 @@ void LitellmImport::read_router() {
   read_strategy(*router);
   for (const Tree* each : {settings, router}) {
     read_fallbacks(*each);
+    read_fails(*each);
     const auto retries = parse_count(text_at(*each, "num_retries"));
     auto time = seconds_at(*each, "request_timeout");
     if (!time) time = seconds_at(*each, "timeout");
@@ -375,16 +562,24 @@ void LitellmImport::read_router() {
   }
   read_aliases(*router);
   report_rest(*settings,
-              {"fallbacks", "num_retries", "request_timeout", "drop_params", "set_verbose"},
+              {"fallbacks", "num_retries", "request_timeout", "drop_params", "set_verbose",
+               "allowed_fails", "cooldown_time"},
               "litellm_settings: ");
   report_rest(*router,
-              {"fallbacks", "num_retries", "timeout", "routing_strategy", "model_group_alias"},
+              {"fallbacks", "num_retries", "timeout", "routing_strategy", "model_group_alias",
+               "allowed_fails", "cooldown_time"},
               "router_settings: ");
-  if (const Tree* general = value_at(root_, "general_settings"))
-    report_rest(
-        *general,
-        {"master_key", "custom_auth", "enable_jwt_auth", "enable_oauth2_auth", "allowed_ips"},
-        "general_settings: ");
+  if (const Tree* general = value_at(root_, "general_settings")) {
+    const auto most = parse_count(text_at(*general, "max_parallel_requests"));
+    for (PoolConfig& pool : draft_.config.pools) {
+      if (most && pool.limits.max_in_flight == 0)
+        pool.limits.max_in_flight = std::min(*most, 1'000'000U);
+    }
+    report_rest(*general,
+                {"master_key", "custom_auth", "enable_jwt_auth", "enable_oauth2_auth",
+                 "allowed_ips", "max_parallel_requests", "disable_key_check"},
+                "general_settings: ");
+  }
   report_rest(root_, {"model_list", "router_settings", "litellm_settings", "general_settings"}, "");
 }
 
@@ -412,6 +607,7 @@ void LitellmImport::add_routes() {
       if (group.name == name)
         route.targets.push_back({.pool = group.pool, .weight = std::min(group.weight, 10'000U)});
     }
+    if (route.targets.size() == 1) route.targets[0].weight = 1;
     route.match.model.push_back(is_pattern(name) ? name : glob_of(name));
     for (const std::string& alias : aliases_[name]) route.match.model.push_back(glob_of(alias));
     if (route.targets.empty()) {
