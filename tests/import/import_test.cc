@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -23,11 +24,18 @@ using testing::IsEmpty;
 constexpr ImportFormat all_formats[] = {ImportFormat::nginx, ImportFormat::haproxy,
                                         ImportFormat::litellm};
 
+std::filesystem::path samples() {
+  return std::filesystem::path(EVENKEEL_SOURCE_DIR) / "tests/import/samples";
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 std::string sample(ImportFormat format) {
   const char* const names[] = {"nginx.conf", "haproxy.cfg", "litellm.yaml"};
-  std::ifstream file(std::filesystem::path(EVENKEEL_SOURCE_DIR) / "tests/import/samples" /
-                     names[static_cast<int>(format)]);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return text_of(samples() / names[static_cast<int>(format)]);
 }
 
 Config imported(ImportFormat format, std::string_view text) {
@@ -57,12 +65,20 @@ std::vector<std::string> addresses(const PoolConfig& of) {
   return found;
 }
 
-// host + path + model > pool or = status, in the order of the routes.
+// [clients] + host + path or ~regex + model + {rewrite} > pool or = status, in the order of the
+// routes.
 std::vector<std::string> routes(const Config& config) {
   std::vector<std::string> found;
   for (const RouteConfig& each : config.routes) {
-    std::string text = each.match.host + each.match.path;
+    std::string text;
+    for (const Network& client : each.match.client) text += '[' + client.text + ']';
+    text += each.match.host + each.match.path;
+    if (!each.match.path_regex.empty()) text += '~' + each.match.path_regex;
     for (const std::string& model : each.match.model) text += " " + model;
+    if (each.rewrite) {
+      const RewriteConfig& to = *each.rewrite;
+      text += " {" + to.strip_prefix + '|' + to.prefix + '|' + to.regex + '|' + to.to + '}';
+    }
     for (const RouteTarget& target : each.targets) text += " > " + target.pool;
     if (each.respond) text += " = " + std::to_string(each.respond->status);
     if (each.redirect)
@@ -71,6 +87,53 @@ std::vector<std::string> routes(const Config& config) {
   }
   return found;
 }
+
+// The published configurations: "nginx-vllm-docs.conf" and the like.
+std::vector<std::string> published() {
+  std::vector<std::string> names;
+  for (const auto& each : std::filesystem::directory_iterator(samples())) {
+    const std::string name = each.path().filename();
+    if (name.starts_with("nginx-") || name.starts_with("litellm-")) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+class ImportPublished : public testing::TestWithParam<std::string> {
+ protected:
+  const Import result =
+      import_config(GetParam().starts_with("nginx") ? ImportFormat::nginx : ImportFormat::litellm,
+                    text_of(samples() / GetParam()));
+};
+
+TEST_P(ImportPublished, BecomesWhatIsExpectedWithAllThatIsLeftOut) {
+  ASSERT_TRUE(result.config) << result.error.text;
+  std::string text;
+  for (const ImportNote& note : result.notes) {
+    text += "# ";
+    if (note.line > 0) text += "line " + std::to_string(note.line) + ": ";
+    text += (note.opens ? "NOT PROTECTED ANY MORE: " : "") + note.text + '\n';
+  }
+  text += print_config(*result.config, false);
+  const auto expected = samples().parent_path() / "expected" /
+                        std::filesystem::path(GetParam()).replace_extension("yaml");
+  EXPECT_EQ(text, text_of(expected)) << "evenkeel import PROGRAM FILE | tail -n +2 > " << expected;
+}
+
+TEST_P(ImportPublished, PassesTheCheckAndShowsNoSecret) {
+  ASSERT_TRUE(result.config) << result.error.text;
+  EXPECT_THAT(problems_of(*result.config), IsEmpty());
+  EXPECT_THAT(print_config(*result.config, false), testing::Not(HasSubstr("very-secret")));
+  for (const ImportNote& note : result.notes)
+    EXPECT_THAT(note.text, testing::Not(HasSubstr("very-secret")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Samples, ImportPublished, testing::ValuesIn(published()),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::ranges::replace_if(name, [](char c) { return !isalnum(c); }, '_');
+                           return name;
+                         });
 
 TEST(Import, SamplesPassTheCheckAndShowNoSecret) {
   for (const ImportFormat format : all_formats) {
@@ -125,8 +188,163 @@ TEST(ImportNginx, NamesWhatItLeavesOutWithItsLine) {
   left_out(38, "whose requests reach no backend");
   left_out(45, "~^regex$");
   left_out(61, "proxy_set_header Authorization ...");
-  left_out(65, "paths are not rewritten");
-  left_out(67, "line-67 answers 501 in its place, and to /old/**");
+  left_out(67, "line-67 answers 501 in its place");
+}
+
+TEST(ImportNginx, RewritesPathsAsProxyPassDoes) {
+  const auto kept = [](const std::string& location) {
+    const std::string other =
+        location.starts_with("/ ") ? "" : "location / { proxy_pass http://z; }";
+    return routes(imported(ImportFormat::nginx,
+                           "server { listen 80; location " + location + other + " }"))
+        .front();
+  };
+  EXPECT_EQ(kept("/a/ { proxy_pass http://b/; }"), "/a/** {/a|||} > b");
+  EXPECT_EQ(kept("/a/ { proxy_pass http://b/a/; }"), "/a/** > b");
+  EXPECT_EQ(kept("/a/ { proxy_pass http://b/v1/; }"), "/a/** {|/v1||} > b");
+  EXPECT_EQ(kept("/a { proxy_pass http://b/v1; }"), "/a/** {|/v1||} > b");
+  EXPECT_EQ(kept("/a { proxy_pass http://b/; }"), "/a/** {/a|||} > b");
+  EXPECT_EQ(kept("/ { proxy_pass http://b/v1/; }"), " {||^/|/v1/} > b");
+  EXPECT_EQ(kept("= /a.b { proxy_pass http://b/v1; }"), "/a.b {||^/a\\.b$|/v1} > b");
+  EXPECT_EQ(kept("/a/ { proxy_pass http://b/v1; }"), "/a/** = 501");
+  EXPECT_EQ(kept("/a/ { proxy_pass http://b/?x=1; }"), "/a/** = 501");
+  EXPECT_EQ(kept("/a/ { rewrite ^/a/(.*)$ /b/$1 break; proxy_pass http://b; }"),
+            "/a/** {||^/a/(.*)$|/b/\\1} > b");
+}
+
+TEST(ImportNginx, FollowsVariablesThatAreTexts) {
+  const auto kept = [](const std::string& location) {
+    return routes(imported(ImportFormat::nginx, "server { listen 80; set $up b; location /a/ { " +
+                                                    location +
+                                                    " } location / { proxy_pass http://c; } }"))
+        .front();
+  };
+  EXPECT_EQ(kept("proxy_pass http://$up:80;"), "/a/** > b");
+  EXPECT_EQ(kept("proxy_pass http://${up}.svc:80$request_uri;"), "/a/** > b.svc");
+  EXPECT_EQ(kept("set $up d; proxy_pass http://$up;"), "/a/** > d");
+  EXPECT_EQ(kept("proxy_pass http://$up/x/;"), "/a/** = 501");
+  EXPECT_EQ(kept("proxy_pass http://$upper;"), "/a/** = 501");
+}
+
+TEST(ImportNginx, TakesRegularExpressionsThatRe2Has) {
+  const auto kept = [](const std::string& location) {
+    return routes(imported(ImportFormat::nginx,
+                           "server { listen 80; location " + location +
+                               " { proxy_pass http://a; } location / { proxy_pass http://z; } }"))
+        .front();
+  };
+  EXPECT_EQ(kept("~ ^/v1/(chat|embeddings)$"), "~/v1/(chat|embeddings) > a");
+  EXPECT_EQ(kept("~* /chat/completions$"), "~(?i).*/chat/completions > a");
+  EXPECT_EQ(kept("~ ^/a|b$"), "~.*(?:^/a|b$).* > a");
+  EXPECT_EQ(kept("~ ^/v1/.*"), "/v1/** > a");
+  EXPECT_EQ(kept("~ ^/v(?!2)"), " = 501");
+}
+
+TEST(ImportNginx, TriesNoRegularExpressionBelowAFinalPrefix) {
+  const Config config = imported(ImportFormat::nginx, R"(server { listen 80;
+    location / { proxy_pass http://a; }
+    location ~ json$ { proxy_pass http://b; }
+    location ^~ /private/ { deny all; proxy_pass http://c; } })");
+  EXPECT_THAT(routes(config), ElementsAre("/private/** = 403", "~.*json > b", " > a"));
+}
+
+// As many requests as nginx lets pass at once, and no more.
+TEST(ImportNginx, LimitsOfRequestsGrantTheirBurst) {
+  struct Case {
+    const char* rate;
+    unsigned burst;
+  };
+  for (const auto& [rate, burst] :
+       {Case{"10r/s", 20}, Case{"10r/s", 0}, Case{"10r/s", 9}, Case{"7r/s", 6}, Case{"7r/s", 8},
+        Case{"30r/m", 10}, Case{"1r/m", 5}, Case{"60r/m", 20}, Case{"100r/s", 4000}}) {
+    const Config config = imported(
+        ImportFormat::nginx,
+        "limit_req_zone $binary_remote_addr zone=a:1m rate=" + std::string(rate) +
+            "; server { listen 80; location / { limit_req zone=a burst=" + std::to_string(burst) +
+            "; proxy_pass http://a; } }");
+    ASSERT_EQ(config.rate_limits.size(), 1U) << rate;
+    const RateLimitConfig& limit = config.rate_limits[0];
+    EXPECT_THAT(limit.by, ElementsAre("address"));
+    const double seconds[] = {1, 60, 3600};
+    const LimitRate& each = limit.requests[0];
+    const double period = 1e9 * seconds[static_cast<int>(each.period)];
+    const double cost = std::ceil(period / static_cast<double>(each.amount));
+    EXPECT_EQ(std::floor(period * limit.burst / cost), burst + 1.0) << rate << " " << burst;
+  }
+}
+
+TEST(ImportNginx, LimitsThatNotAllLocationsHaveAreLost) {
+  const std::string zones =
+      "limit_req_zone $http_x_key zone=a:1m rate=1r/s; "
+      "limit_conn_zone $remote_addr zone=b:1m; "
+      "limit_req_zone $limit zone=c:1m rate=1r/s; ";
+  const auto lost = [&](const std::string& server) {
+    const Import result =
+        import_config(ImportFormat::nginx, zones + "server { listen 80; " + server + " }");
+    std::vector<std::string> found;
+    for (const RateLimitConfig& each : result.config->rate_limits)
+      found.push_back(each.by[0] + ' ' + std::to_string(each.concurrent));
+    for (const ImportNote& note : result.notes) {
+      if (note.opens) found.push_back(note.text.substr(0, note.text.find(" (")));
+    }
+    return found;
+  };
+  EXPECT_THAT(lost("limit_req zone=a; limit_conn b 5; location / { proxy_pass http://a; }"),
+              ElementsAre("address 5", "header:x-key 0"));
+  EXPECT_THAT(lost("limit_req zone=a; location / { proxy_pass http://a; } "
+                   "location = /up { return 200; }"),
+              ElementsAre("header:x-key 0"));
+  EXPECT_THAT(lost("location /x { limit_req zone=a; proxy_pass http://a; } "
+                   "location / { proxy_pass http://a; }"),
+              ElementsAre("left out: limit_req zone=a"));
+  EXPECT_THAT(lost("limit_req zone=c; limit_req zone=d; location / { proxy_pass http://a; }"),
+              ElementsAre("left out: limit_req zone=c", "left out: limit_req zone=d"));
+  EXPECT_THAT(lost("location / { limit_req zone=a; auth_basic x; proxy_pass http://a; }"),
+              IsEmpty());
+}
+
+TEST(ImportNginx, FieldsOfAnswersAndCorsBelongToRoutes) {
+  const auto route = [](const std::string& rules) {
+    return imported(ImportFormat::nginx,
+                    "server { listen 80; location / { proxy_pass http://a; " + rules + " } }")
+        .routes[0];
+  };
+  EXPECT_THAT(route("add_header X-A b; add_header X-B $host;").response_headers.add,
+              ElementsAre(std::pair("x-a", "b")));
+  EXPECT_THAT(route("proxy_hide_header Server;").response_headers.remove, ElementsAre("server"));
+  EXPECT_THAT(route("proxy_set_header Authorization '';").request_headers.remove,
+              ElementsAre("authorization"));
+  const RouteConfig open = route(
+      "add_header Access-Control-Allow-Origin *; if ($request_method = 'OPTIONS') { add_header "
+      "Access-Control-Allow-Methods 'GET, POST'; add_header Access-Control-Max-Age 60; return 204; "
+      "}");
+  ASSERT_TRUE(open.cors);
+  EXPECT_THAT(open.cors->origins, ElementsAre("*"));
+  EXPECT_THAT(open.cors->methods, ElementsAre("GET", "POST"));
+  EXPECT_EQ(open.cors->max_age, std::chrono::minutes(1));
+  EXPECT_FALSE(route("add_header Access-Control-Allow-Origin $http_origin; "
+                     "add_header Access-Control-Allow-Credentials true;")
+                   .cors);
+}
+
+TEST(ImportNginx, RetriesAndFailuresBelongToPools) {
+  const auto of = [](const std::string& rules, const std::string& servers) {
+    return imported(ImportFormat::nginx, "upstream u { " + servers +
+                                             " } server { listen 80; location / { proxy_pass "
+                                             "http://u; " +
+                                             rules + " } }")
+        .pools[0];
+  };
+  const PoolConfig pool =
+      of("proxy_next_upstream error timeout http_503 non_idempotent; proxy_next_upstream_tries 3;",
+         "server a max_fails=2 fail_timeout=5s; server b max_fails=2 fail_timeout=5;");
+  EXPECT_THAT(pool.retry.on, ElementsAre(RetryOn::reset, RetryOn::timeout, RetryOn::gateway_error));
+  EXPECT_EQ(pool.retry.attempts, 3U);
+  EXPECT_EQ(pool.outlier.consecutive, 2U);
+  EXPECT_EQ(pool.outlier.ejection, std::chrono::seconds(5));
+  EXPECT_EQ(of("proxy_next_upstream off;", "server a;").retry.attempts, 1U);
+  EXPECT_THAT(of("proxy_next_upstream http_502;", "server a;").retry.on, IsEmpty());
+  EXPECT_EQ(of("", "server a max_fails=2; server b;").outlier, OutlierConfig{});
 }
 
 // An address is as private as the file makes it: its routes do not reach another one.
@@ -185,23 +403,25 @@ TEST(ImportNginx, AnswersInPlaceOfWhatItLeavesOut) {
       location /metrics/ { deny all; }
       location ~ ^/admin/ { return 403; }
       location ~ ^/(x|y)\.php$ { root /srv; }
-      location /embed/ { proxy_pass http://b:9000/; }
+      location ~ (?=x) { root /srv; }
+      location /embed/ { proxy_pass http://b:9000/x; }
       location = /health { return 200 'ok'; }
       location /.git/ { internal; }
       location /old { return 301 https://b.com; }
     })");
-  EXPECT_THAT(routes(config), ElementsAre("/health = 200", "/admin/** = 403", " = 501",
-                                          "/metrics/** = 403", "/embed/** = 501", "/.git/** = 403",
-                                          "/old/** -> 301 https://b.com/?", " > a"));
+  EXPECT_THAT(routes(config),
+              ElementsAre("/health = 200", "/admin/** = 403", "~/(x|y)\\.php = 501", " = 501",
+                          "/metrics/** = 403", "/embed/** = 501", "/.git/** = 403",
+                          "/old/** -> 301 https://b.com/?", " > a"));
   EXPECT_EQ(config.routes[0].respond->body, "ok");
   const Config plain = imported(ImportFormat::nginx, R"(
     server { listen 80;
       location / { proxy_pass http://a; }
       location /metrics/ { deny all; }
-      location /embed/ { proxy_pass http://b:9000/; }
+      location /embed/ { proxy_pass http://b:9000/x; }
       location /.git/ { internal; }
       location /old { return 301 https://b.com; }
-      location /v1 { proxy_pass http://a; location /v1/private/ { allow 10.0.0.0/8; deny all;
+      location /v1 { proxy_pass http://a; location /v1/private/ { allow 10.0.0.0/8; deny 10.0.0.1;
                                                                   proxy_pass http://c; } }
     })");
   EXPECT_THAT(routes(plain), ElementsAre("/v1/private/** = 403", "/metrics/** = 403",
@@ -216,12 +436,23 @@ TEST(ImportNginx, ClosesWhatAccessRulesProtect) {
                                                     in_location + " } }"));
   };
   EXPECT_THAT(kept("", "if ($http_authorization != x) { return 401; }"), ElementsAre(" = 403"));
-  EXPECT_THAT(kept("", "allow 10.0.0.0/8; deny all;"), ElementsAre(" = 403"));
+  EXPECT_THAT(kept("", "allow 10.0.0.0/8; deny all;"), ElementsAre("[10.0.0.0/8] > a", " = 403"));
+  EXPECT_THAT(kept("allow 10.0.0.0/8; allow ::1; deny all;", ""),
+              ElementsAre("[10.0.0.0/8][::1] > a", " = 403"));
+  EXPECT_THAT(kept("", "deny 10.0.0.1; allow all; deny all;"), ElementsAre(" = 403"));
+  EXPECT_THAT(kept("satisfy any;", "allow 10.0.0.0/8; deny all;"), ElementsAre(" = 403"));
+  EXPECT_THAT(kept("set_real_ip_from 10.0.0.1;", "allow 10.0.0.0/8; deny all;"),
+              ElementsAre(" = 403"));
+  EXPECT_THAT(kept("auth_basic x;", "allow 10.0.0.0/8; deny all;"), ElementsAre(" = 403"));
   EXPECT_THAT(kept("auth_basic x;", ""), ElementsAre(" = 403"));
   EXPECT_THAT(kept("deny all;", ""), ElementsAre(" = 403"));
   EXPECT_THAT(kept("auth_request /check;", ""), ElementsAre(" = 403"));
   EXPECT_THAT(kept("", "access_by_lua_block { ngx.exit(401) }"), ElementsAre(" = 403"));
-  EXPECT_THAT(kept("", "rewrite ^/x/(.*) /$1 break;"), ElementsAre(" = 403"));
+  EXPECT_THAT(kept("", "rewrite ^/x/(.*) /$1 break;"), ElementsAre(" {/x|||} > a"));
+  EXPECT_THAT(kept("", "rewrite ^/x/(.*) /$1 last;"), ElementsAre(" = 403"));
+  EXPECT_THAT(kept("", "rewrite ^/x/(.*) /$1?a=$host break;"), ElementsAre(" = 403"));
+  EXPECT_THAT(kept("", "if ($request_method = OPTIONS) { return 204; }"), ElementsAre(" > a"));
+  EXPECT_THAT(kept("", "if ($request_method = POST) { return 204; }"), ElementsAre(" = 403"));
   EXPECT_THAT(kept("rewrite ^/x/(.*) /$1;", ""), ElementsAre("/x/** = 501", " > a"));
   EXPECT_THAT(kept("", "include snippets/internal.conf;"), ElementsAre(" = 403"));
   EXPECT_THAT(kept("include options-ssl.conf;", "include proxy_params;"), ElementsAre(" > a"));
@@ -538,7 +769,7 @@ TEST(ImportLitellm, TakesModelsGroupsAndTheRouter) {
   const Config config = imported(ImportFormat::litellm, sample(ImportFormat::litellm));
 
   EXPECT_THAT(routes(config), ElementsAre(" llama-70b llama > llama-70b > llama-70b-2",
-                                          " small > small", " qwen-* > qwen"));
+                                          " small > small", " gpt-4o > gpt-4o", " qwen-* > qwen"));
   const PoolConfig& llama = pool(config, "llama-70b");
   EXPECT_EQ(llama.engine, "vllm");
   EXPECT_EQ(llama.model, "meta-llama/Llama-3.3-70B-Instruct");
@@ -588,9 +819,52 @@ TEST(ImportLitellm, ListensOnThisMachineWhereItCannotTellWhoMayAsk) {
   }
 }
 
+TEST(ImportLitellm, LimitsOfAllDeploymentsAreThoseOfTheirModel) {
+  const auto limits = [](const std::string& first, const std::string& second) {
+    std::vector<std::string> found;
+    for (const RateLimitConfig& each :
+         imported(ImportFormat::litellm,
+                  "model_list:\n  - {model_name: m, litellm_params: {model: vllm/a, api_base: "
+                  "http://a:1" +
+                      first +
+                      "}}\n  - {model_name: m, litellm_params: {model: vllm/b, api_base: "
+                      "http://b:1" +
+                      second + "}}\n")
+             .rate_limits) {
+      std::string text = each.by[0] + ' ' + each.models[0];
+      for (const LimitRate& rate : each.requests) text += " r" + std::to_string(rate.amount);
+      for (const LimitRate& rate : each.tokens) text += " t" + std::to_string(rate.amount);
+      found.push_back(text);
+    }
+    return found;
+  };
+  EXPECT_THAT(limits(", rpm: 10, tpm: 100", ", rpm: 5, tpm: 50"), ElementsAre("model m r15 t150"));
+  EXPECT_THAT(limits(", rpm: 10, tpm: 100", ", rpm: 5"), ElementsAre("model m r15"));
+  EXPECT_THAT(limits("", ", rpm: 5"), IsEmpty());
+}
+
+TEST(ImportLitellm, AProvidersApiIsAHostedPoolWithAKeyInAFile) {
+  const Config config = imported(ImportFormat::litellm, R"(
+model_list:
+  - {model_name: own, litellm_params: {model: vllm/own, api_base: "http://a:1"}}
+  - {model_name: gpt, litellm_params: {model: openai/gpt-4o, api_key: os.environ/MY_KEY}}
+litellm_settings: {fallbacks: [{own: [gpt]}], allowed_fails: 2, cooldown_time: 60}
+)");
+  const PoolConfig& gpt = pool(config, "gpt");
+  EXPECT_TRUE(gpt.hosted);
+  EXPECT_EQ(gpt.engine, "generic");
+  EXPECT_EQ(gpt.model, "gpt-4o");
+  EXPECT_THAT(addresses(gpt), ElementsAre("api.openai.com:443"));
+  EXPECT_TRUE(gpt.backends[0].address.secure);
+  EXPECT_EQ(gpt.backends[0].api_key_file, "/etc/evenkeel/MY_KEY");
+  EXPECT_EQ(pool(config, "own").fallback.pool, "gpt");
+  EXPECT_EQ(pool(config, "own").outlier.consecutive, 3U);
+  EXPECT_EQ(pool(config, "own").outlier.ejection, std::chrono::minutes(1));
+}
+
 TEST(ImportLitellm, ProvidersOwnApisAreAnError) {
   const Import result = import_config(
-      ImportFormat::litellm, "model_list: [{model_name: a, litellm_params: {model: gpt-4o}}]");
+      ImportFormat::litellm, "model_list: [{model_name: a, litellm_params: {model: azure/x}}]");
   EXPECT_FALSE(result.config);
   EXPECT_THAT(result.error.text, HasSubstr("api_base"));
   EXPECT_EQ(import_config(ImportFormat::litellm, "a: [").error.line, 1);
