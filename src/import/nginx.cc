@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "evenkeel/base/ascii.h"
+#include "import/nginx_keys.h"
 #include "import/nginx_limits.h"
 #include "import/nginx_locations.h"
 #include "import/nginx_pools.h"
@@ -188,6 +189,7 @@ class NginxImport {
   Draft draft_;
   std::optional<NginxPools> pools_;
   std::optional<NginxLimits> limits_;
+  std::optional<NginxKeys> keys_;
   std::vector<Server> servers_;
   std::list<Listening> places_;
   std::string log_;
@@ -202,12 +204,16 @@ Import NginxImport::run() {
   http.used = true;
   pools_.emplace(draft_, http);
   limits_.emplace(draft_, root_);
+  keys_.emplace(draft_, root_);
   const NginxScope scope(http);
   for (NginxDirective& each : http.children) {
     if (each.name() == "server") read_server(each, scope);
   }
+  std::vector<std::vector<PlacedRoute>*> routes;
+  for (Server& each : servers_) routes.push_back(&each.routes);
+  keys_->finish(routes);
   serve();
-  limits_->finish();
+  limits_->finish(*keys_);
   finish_log();
   read_process();
   report_unused(root_);
@@ -254,7 +260,7 @@ void NginxImport::read_server(NginxDirective& block, const NginxScope& http) {
   for (NginxDirective& each : block.children) {
     if (each.name() == "server_name") read_names(each, server);
   }
-  server.routes = NginxLocations(draft_, *pools_, *limits_).routes_of(scope);
+  server.routes = NginxLocations(draft_, *pools_, *limits_, *keys_).routes_of(scope);
   if (std::ranges::any_of(server.routes, &PlacedRoute::passes)) read_log(scope);
   servers_.push_back(std::move(server));
 }

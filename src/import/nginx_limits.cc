@@ -141,8 +141,8 @@ void NginxLimits::take(NginxDirective& directive, const NginxScope& location, Pl
   use.directives.push_back(&directive);
 }
 
-void NginxLimits::read(const NginxScope& location, bool is_open) {
-  Place place{location.block.line, {}};
+void NginxLimits::read(const NginxScope& location, bool is_open, bool needs_key) {
+  Place place{.line = location.block.line, .zones = {}, .needs_key = needs_key};
   for (const char* const name : {"limit_req", "limit_conn"}) {
     const NginxDirective* const dry = location.find(std::string(name) + "_dry_run");
     if (dry != nullptr && dry->argument() == "on") continue;
@@ -167,15 +167,27 @@ void NginxLimits::leave_out(const Use& use, std::string_view why) {
 
 void NginxLimits::add(const Zone& zone, const Use& use) {
   RateLimitConfig limit = limit_of(zone.by, zone.rate, zone.period, use.most);
-  std::string text = fmt::format("{} became `rate_limits: [{}]`, for all requests",
-                                 use.directives.front()->name(), text_of(limit));
+  std::string text =
+      fmt::format("{} became `rate_limits: [{}]`, for {}", use.directives.front()->name(),
+                  text_of(limit), zone.by == "key" ? "each key" : "all requests");
   if (use.is_delayed) text += "; those within `burst` are not delayed";
   if (use.status != 429) text += fmt::format("; refused ones get 429, not {}", use.status);
   draft_.note(use.directives.front()->line, std::move(text));
   draft_.config.rate_limits.push_back(std::move(limit));
 }
 
-void NginxLimits::finish() {
+/// The first location whose requests the limit of the zone does not count and ours would; null:
+/// there is none.
+const NginxLimits::Place* NginxLimits::place_without(const std::string& key,
+                                                     const Zone& zone) const {
+  const auto found = std::ranges::find_if(places_, [&](const Place& place) {
+    const bool has_it = std::ranges::find(place.zones, key) != place.zones.end();
+    return !has_it && (zone.by != "key" || place.needs_key);
+  });
+  return found == places_.end() ? nullptr : &*found;
+}
+
+void NginxLimits::finish(NginxKeys& keys) {
   for (const auto& [key, use] : uses_) {
     if (use.directives.empty()) continue;
     const auto zone = zones_.find(key);
@@ -184,6 +196,8 @@ void NginxLimits::finish() {
       continue;
     }
     zone->second.directive->used = true;
+    if (zone->second.rate > 0 && keys.tells_apart(zone->second.directive->argument()))
+      zone->second.by = "key";
     if (zone->second.by.empty()) {
       leave_out(use, fmt::format("`rate_limits` go by address, header:NAME, key, tenant or model, "
                                  "not by {}",
@@ -198,14 +212,12 @@ void NginxLimits::finish() {
                                  text_of(limit)));
       continue;
     }
-    if (use.locations == places_.size() && draft_.config.rate_limits.size() < max_limits) {
+    const Place* const other = place_without(key, of);
+    if (other == nullptr && draft_.config.rate_limits.size() < max_limits) {
       add(of, use);
       continue;
     }
-    const auto other = std::ranges::find_if(places_, [&](const Place& place) {
-      return std::ranges::find(place.zones, key) == place.zones.end();
-    });
-    const int line = other == places_.end() ? 0 : other->line;
+    const int line = other == nullptr ? 0 : other->line;
     leave_out(use, fmt::format("the location of line {} has no such limit, and ours hold for all "
                                "requests; if that is right: `rate_limits: [{}]`",
                                line, text_of(limit_of(of.by, of.rate, of.period, use.most))));

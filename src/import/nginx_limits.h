@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "import/draft.h"
+#include "import/nginx_keys.h"
 #include "import/nginx_pools.h"
 #include "import/nginx_syntax.h"
 
@@ -25,9 +26,9 @@ class NginxLimits {
 
   /// Takes the limits that hold in a location which leads to a pool. `is_open`: so does its route;
   /// else evenkeel answers in its place.
-  void read(const NginxScope& location, bool is_open);
+  void read(const NginxScope& location, bool is_open, bool needs_key);
   /// Adds the limits that all of these have, and notes the others as lost.
-  void finish();
+  void finish(NginxKeys& keys);
 
  private:
   struct Zone {
@@ -47,12 +48,14 @@ class NginxLimits {
   struct Place {
     int line = 0;
     std::vector<std::string> zones;
+    bool needs_key = false;
   };
 
   void find_zones(NginxDirective& block);
   void take(NginxDirective& directive, const NginxScope& location, Place& place);
   void add(const Zone& zone, const Use& use);
   void leave_out(const Use& use, std::string_view why);
+  const Place* place_without(const std::string& key, const Zone& zone) const;
 
   Draft& draft_;
   std::map<std::string, Zone, std::less<>> zones_;  // by directive and name: "limit_req one"

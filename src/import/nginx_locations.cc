@@ -44,37 +44,11 @@ bool is_rule(const NginxDirective& each, bool of_server, bool of_location) {
   const std::string& name = each.name();
   if (name == "if") return !is_harmless(each);
   if (name == "include") return of_server && !is_harmless_file(each.argument());
-  if (name == "rewrite") return of_location && !each.used;  // the server's has its own route
+  if (name == "rewrite") return of_location;  // that of the server has a route of its own
   const bool is_setting = name.ends_with("_file") || name.ends_with("_set");
   if (name.starts_with("auth_")) return !is_setting && each.argument() != "off";
   return name == "limit_except" || name == "internal" || name == "js_access" ||
          name.starts_with("access_by_") || name.starts_with("rewrite_by_");
-}
-
-/// The rule that requests of a location must meet and routes cannot say; null if there is none.
-NginxDirective* rule_of(const NginxScope& location) {
-  std::set<std::string_view> nearer;
-  bool nearer_addresses = false;
-  for (const NginxScope* scope = &location; scope != nullptr; scope = scope->outer) {
-    bool has_addresses = false;
-    std::set<std::string_view> here;
-    const std::string_view kind =
-        scope->block.words.empty() ? std::string_view() : std::string_view(scope->block.name());
-    const bool of_location = kind == "location";
-    const bool of_server = kind == "server" || of_location;
-    for (NginxDirective* setting : scope->settings) {
-      NginxDirective& each = *setting;
-      const bool is_address = each.name() == "allow" || each.name() == "deny";
-      if (is_address && !nearer_addresses && each.name() == "deny" && !each.used) return &each;
-      has_addresses = has_addresses || is_address;
-      if (each.name().starts_with("auth_")) here.insert(each.name());
-      if (nearer.contains(each.name())) continue;
-      if (is_rule(each, of_server, of_location)) return &each;
-    }
-    nearer_addresses = nearer_addresses || has_addresses;
-    nearer.merge(here);
-  }
-  return nullptr;
 }
 
 /// True if another proxy tells nginx the addresses of clients.
@@ -126,17 +100,6 @@ std::optional<RewriteConfig> own_rewrite(const NginxScope& location) {
   auto rewrite = nginx_rewrite(found[0]->words[1], found[0]->words[2]);
   if (rewrite) found[0]->used = true;
   return rewrite;
-}
-
-/// True if an `if` may refuse requests or lead them elsewhere.
-bool branches(const NginxScope& location) {
-  for (const NginxScope* scope = &location; scope != nullptr; scope = scope->outer) {
-    const bool here = std::ranges::any_of(scope->settings, [](const NginxDirective* each) {
-      return each->name() == "if" && !is_harmless(*each);
-    });
-    if (here) return true;
-  }
-  return false;
 }
 
 void mark_used(NginxDirective& block) {
@@ -272,7 +235,51 @@ RouteConfig NginxLocations::returned(const NginxReach& reach, NginxDirective& di
   return route;
 }
 
-std::optional<RouteConfig> NginxLocations::passing(const Location& location) {
+/// The rule that requests of a location must meet and its route does not say; null if there is
+/// none.
+NginxDirective* NginxLocations::other_rule_of(const NginxScope& location, const SaidRules& said) {
+  std::set<std::string_view> nearer;
+  bool nearer_addresses = false;
+  for (const NginxScope* scope = &location; scope != nullptr; scope = scope->outer) {
+    bool has_addresses = false;
+    std::set<std::string_view> here;
+    const std::string_view kind =
+        scope->block.words.empty() ? std::string_view() : std::string_view(scope->block.name());
+    const bool of_location = kind == "location";
+    const bool of_server = kind == "server" || of_location;
+    for (NginxDirective* setting : scope->settings) {
+      NginxDirective& each = *setting;
+      const bool is_address = each.name() == "allow" || each.name() == "deny";
+      const bool is_denied = is_address && each.name() == "deny" && said.clients.empty();
+      if (is_denied && !nearer_addresses) return &each;
+      has_addresses = has_addresses || is_address;
+      if (each.name().starts_with("auth_")) here.insert(each.name());
+      if (nearer.contains(each.name())) continue;
+      const bool is_own_rewrite = each.name() == "rewrite" && scope == &location && said.rewrite;
+      const bool is_said =
+          is_own_rewrite || std::ranges::find(said.key_checks, &each) != said.key_checks.end();
+      if (!is_said && is_rule(each, of_server, of_location)) return &each;
+    }
+    nearer_addresses = nearer_addresses || has_addresses;
+    nearer.merge(here);
+  }
+  return nullptr;
+}
+
+/// True if an `if` may refuse requests or lead them elsewhere.
+bool NginxLocations::branches(const NginxScope& location, const SaidRules& said) {
+  for (const NginxScope* scope = &location; scope != nullptr; scope = scope->outer) {
+    const bool here = std::ranges::any_of(scope->settings, [&](const NginxDirective* each) {
+      const bool is_said = std::ranges::find(said.key_checks, each) != said.key_checks.end();
+      return each->name() == "if" && !is_said && !is_harmless(*each);
+    });
+    if (here) return true;
+  }
+  return false;
+}
+
+std::optional<RouteConfig> NginxLocations::passing(const Location& location,
+                                                   const SaidRules& said) {
   const NginxScope& scope = *location.scope;
   NginxDirective* pass = scope.own("proxy_pass");
   if (pass == nullptr) pass = scope.own("grpc_pass");
@@ -280,26 +287,26 @@ std::optional<RouteConfig> NginxLocations::passing(const Location& location) {
   const auto target = pools_.target_of(*pass, scope, location.path, location.rank == Rank::exact);
   if (!target) return std::nullopt;
   RouteConfig route{.match = location.reach.match(), .targets = {{.pool = target->pool}}};
-  const RewriteConfig rewrite = own_rewrite(scope).value_or(target->rewrite);
+  const RewriteConfig rewrite = said.rewrite.value_or(target->rewrite);
   if (rewrite != RewriteConfig{}) route.rewrite = rewrite;
   read_request_fields(scope, route);
   read_answer_fields(scope, route);
   return route;
 }
 
-PlacedRoute NginxLocations::route_of(const Location& location) {
+PlacedRoute NginxLocations::route_of(const Location& location, const SaidRules& said) {
   NginxDirective& block = location.scope->block;
   block.used = true;
   NginxDirective* result = location.scope->own("return");
-  if (result != nullptr && location.reach.is_said && !branches(*location.scope)) {
+  if (result != nullptr && location.reach.is_said && !branches(*location.scope, said)) {
     PlacedRoute route{.route = returned(location.reach, *result), .line = block.line};
     read_answer_fields(*location.scope, route.route);
     block.closed = true;
     return route;
   }
   const bool is_internal = location.scope->own("internal") != nullptr;  // no request reaches it
-  auto passes = is_internal ? std::nullopt : passing(location);
-  NginxDirective* rule = rule_of(*location.scope);
+  auto passes = is_internal ? std::nullopt : passing(location, said);
+  NginxDirective* rule = other_rule_of(*location.scope, said);
   if (passes && rule == nullptr && location.reach.is_said)
     return {.route = *std::move(passes), .line = block.line, .passes = true};
   if (rule != nullptr) mark_used(*rule);
@@ -317,12 +324,16 @@ PlacedRoute NginxLocations::route_of(const Location& location) {
 }
 
 void NginxLocations::add_routes(const Location& location, std::vector<PlacedRoute>& routes) {
-  const std::vector<Network> clients = allowed_clients(*location.scope);
-  PlacedRoute route = route_of(location);
+  const SaidRules said{.clients = allowed_clients(*location.scope),
+                       .rewrite = own_rewrite(*location.scope),
+                       .key_checks = keys_.checks_of(*location.scope)};
+  PlacedRoute route = route_of(location, said);
   const bool is_open = route.passes && !route.closes;
-  if (route.passes) limits_.read(*location.scope, is_open);
-  const bool refuses = is_open && !clients.empty();
-  if (refuses) route.route.match.client = clients;
+  const bool needs_key = !said.key_checks.empty();
+  if (route.passes) limits_.read(*location.scope, is_open, needs_key);
+  if (needs_key && !route.closes) route.route.auth = AuthRule::required;
+  const bool refuses = is_open && !said.clients.empty();
+  if (refuses) route.route.match.client = said.clients;
   routes.push_back(std::move(route));
   if (!refuses) return;
   routes.push_back({.route = answer(location.reach.match(), refused_status),
@@ -355,7 +366,7 @@ std::vector<PlacedRoute> NginxLocations::routes_of(const NginxScope& server) {
   if (NginxDirective* result = server.own("return")) {
     routes.push_back(
         {.route = returned({.path = "", .is_said = true}, *result), .line = result->line});
-    if (branches(server)) routes.back().route = answer({}, refused_status);
+    if (branches(server, {})) routes.back().route = answer({}, refused_status);
     mark_used(server.block);
     return routes;
   }

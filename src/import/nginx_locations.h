@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "import/draft.h"
+#include "import/nginx_keys.h"
 #include "import/nginx_limits.h"
 #include "import/nginx_pools.h"
 
@@ -26,8 +27,8 @@ NginxReach reach_of_regex(std::string_view regex, bool ignores_case = false);
 
 class NginxLocations {
  public:
-  NginxLocations(Draft& draft, NginxPools& pools, NginxLimits& limits)
-      : draft_(draft), pools_(pools), limits_(limits) {}
+  NginxLocations(Draft& draft, NginxPools& pools, NginxLimits& limits, NginxKeys& keys)
+      : draft_(draft), pools_(pools), limits_(limits), keys_(keys) {}
 
   /// The routes of a server without hosts, in the order in which nginx chooses. The last one takes
   /// all that is left. What routes cannot say is answered by evenkeel itself.
@@ -45,11 +46,20 @@ class NginxLocations {
     std::size_t number = 0;  ///< in the order of the file
   };
 
+  /// The rules of a location that its route says itself.
+  struct SaidRules {
+    std::vector<Network> clients;  // that may pass; none: no rule says which
+    std::optional<RewriteConfig> rewrite;
+    std::vector<const NginxDirective*> key_checks;
+  };
+
+  static NginxDirective* other_rule_of(const NginxScope& location, const SaidRules& said);
+  static bool branches(const NginxScope& location, const SaidRules& said);
   void collect(const NginxScope& outer);
   void rank_final_prefixes();
   void add_routes(const Location& location, std::vector<PlacedRoute>& routes);
-  PlacedRoute route_of(const Location& location);
-  std::optional<RouteConfig> passing(const Location& location);
+  PlacedRoute route_of(const Location& location, const SaidRules& said);
+  std::optional<RouteConfig> passing(const Location& location, const SaidRules& said);
   PlacedRoute closed(const NginxReach& reach, int status, const NginxDirective& why, int line);
   RouteConfig returned(const NginxReach& reach, NginxDirective& directive);
   void add_rewrites(const NginxScope& server, std::vector<PlacedRoute>& routes);
@@ -58,6 +68,7 @@ class NginxLocations {
   Draft& draft_;
   NginxPools& pools_;
   NginxLimits& limits_;
+  NginxKeys& keys_;
   std::list<NginxScope> scopes_;
   std::vector<Location> locations_;
 };
