@@ -100,6 +100,22 @@ class Import(case.Case):
         self.assertEqual(answers[-1][0], 429)
 
     @unittest.skipUnless(shutil.which("curl"), "no curl here")
+    def test_keys_of_a_published_file_of_nginx_let_in_its_clients(self):
+        simulators = self.simulators("--model", "small")
+        text = (SAMPLES / "nginx-vllm-keys.conf").read_text()
+        path, _ = self.imported("nginx", text.replace("127.0.0.1:8000", simulators.addresses[0]))
+        daemon = self.daemon(yaml.safe_load(path.read_text()) | {"listeners": [{}]})
+
+        def status(path, *options, model=None):
+            return self.curl(daemon, path, *options, model=model)[0]
+
+        chat = "/v1/chat/completions"
+        self.assertEqual(status(chat, "--header", "authorization: Bearer sk-a-very-secret", model="small"), 200)
+        self.assertEqual(status(chat, "--header", "authorization: Bearer sk-c-very-secret", model="small"), 401)
+        self.assertEqual(status(chat, model="small"), 401)
+        self.assertEqual(status("/health"), 200)
+
+    @unittest.skipUnless(shutil.which("curl"), "no curl here")
     def test_a_published_file_of_litellm_serves_whose_key_it_has(self):
         simulators = self.simulators("--model", "facebook/opt-125m")
         text = (SAMPLES / "litellm-azure.yaml").read_text()

@@ -461,6 +461,78 @@ TEST(ImportNginx, ClosesWhatAccessRulesProtect) {
   EXPECT_THAT(kept("", "if ($slow) { set $x 1; }"), ElementsAre(" > a"));
 }
 
+// auth of each route: "off", or "key" for the file's.
+std::vector<std::string> keys_of_routes(const Import& result) {
+  std::vector<std::string> found;
+  for (const RouteConfig& each : result.config->routes) {
+    const bool refuses = each.respond && each.respond->status == 403;
+    found.emplace_back(refuses ? "403" : each.auth == AuthRule::off ? "off" : "key");
+  }
+  return found;
+}
+
+TEST(ImportNginx, KeysThatConditionsCompareAreThoseOfATenant) {
+  const auto kept = [](const std::string& before, const std::string& in_location) {
+    const Import result = import_config(
+        ImportFormat::nginx, before + "server { listen 80; location /v1/ { proxy_pass http://a; " +
+                                 in_location + " } location / { proxy_pass http://a; } }");
+    std::vector<std::string> found = keys_of_routes(result);
+    for (const TenantConfig& each : result.config->tenants)
+      found.push_back(std::to_string(each.keys_sha256.size()));
+    for (const ImportNote& note : result.notes)
+      EXPECT_THAT(note.text, testing::Not(HasSubstr("very-secret")));
+    EXPECT_THAT(problems_of(*result.config), IsEmpty());
+    return found;
+  };
+  const std::string map =
+      "map $http_authorization $ok { default 0; \"Bearer a-very-secret\" 1; 'Bearer b' 1; } ";
+  EXPECT_THAT(kept(map, "if ($ok = 0) { return 401; }"), ElementsAre("key", "off", "2"));
+  EXPECT_THAT(kept(map, "if ($ok != 1) { return 403; }"), ElementsAre("key", "off", "2"));
+  EXPECT_THAT(kept("", "if ($http_authorization != \"Bearer very-secret\") { return 401; }"),
+              ElementsAre("key", "off", "1"));
+  EXPECT_THAT(kept("", "if ($http_x_api_key != very-secret) { return 401 'no'; }"),
+              ElementsAre("key", "off", "1"));
+  EXPECT_THAT(kept("",
+                   "set $k very-secret; if ($http_authorization != \"Bearer $k\") { return "
+                   "401; }"),
+              ElementsAre("key", "off", "1"));
+  EXPECT_THAT(kept(map, "if ($ok = 1) { return 401; }"), ElementsAre("403", "key"));
+  EXPECT_THAT(kept(map, "if ($ok = 0) { return 302 /in; }"), ElementsAre("403", "key"));
+  EXPECT_THAT(kept("map $http_authorization $ok { default 0; include keys; } ",
+                   "if ($ok = 0) { return 401; }"),
+              ElementsAre("403", "key"));
+  EXPECT_THAT(kept("map $http_authorization $ok { default 0; ~^Bearer 1; } ",
+                   "if ($ok = 0) { return 401; }"),
+              ElementsAre("403", "key"));
+  EXPECT_THAT(kept("", "if ($http_authorization != $other) { return 401; }"),
+              ElementsAre("403", "key"));
+}
+
+TEST(ImportNginx, LocationsWithOtherKeysStayClosed) {
+  const Import result = import_config(ImportFormat::nginx, R"(server { listen 80;
+    location /a/ { if ($http_x_api_key != a) { return 401; } proxy_pass http://a; }
+    location /b/ { if ($http_x_api_key != b) { return 401; } proxy_pass http://b; }
+    location = /up { return 200 ok; }
+    location / { if ($http_x_api_key != a) { return 401; } deny 10.0.0.1; proxy_pass http://c; }
+  })");
+  EXPECT_THAT(routes(*result.config),
+              ElementsAre("/up = 200", "/a/** > a", "/b/** = 403", " = 403"));
+  EXPECT_THAT(keys_of_routes(result), ElementsAre("off", "key", "403", "403"));
+}
+
+// The rule of a server that closes one location closes them all.
+TEST(ImportNginx, RulesOfAServerHoldForAllItsLocations) {
+  for (const std::string rule :
+       {"deny 10.0.0.1; allow all;", "auth_basic x;", "satisfy any; allow 10.0.0.1; deny all;",
+        "if ($http_x_y = z) { return 403; }"}) {
+    const Config config = imported(
+        ImportFormat::nginx, "server { listen 80; " + rule +
+                                 " location /a/ { proxy_pass http://a; } location /b/ { "
+                                 "proxy_pass http://b; } location / { proxy_pass http://c; } }");
+    EXPECT_THAT(routes(config), ElementsAre("/a/** = 403", "/b/** = 403", " = 403")) << rule;
+  }
+}
+
 // What a server does not take is not taken by the server of other hosts.
 TEST(ImportNginx, KeepsRequestsOfAHostAtItsServer) {
   const Config config = imported(ImportFormat::nginx, R"(
