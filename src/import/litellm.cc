@@ -144,6 +144,8 @@ class LitellmImport {
   std::optional<Deployment> hosted_of(const Tree& params, Deployment found, int line);
   void read_rates(const Tree& entry, const Tree& params, const std::string& name);
   void add_rates();
+  void add_rate(const std::string& name, RateLimitConfig limit);
+  void leave_out_rate(const std::string& name, const std::string& key, std::string_view why);
   void read_parameters(const Tree& params, PoolConfig& pool, BackendConfig& backend, int line);
   Group& group_of(const std::string& name, const Deployment& deployment, int line);
   PoolConfig& pool_named(const std::string& name);
@@ -372,42 +374,59 @@ void LitellmImport::read_rates(const Tree& entry, const Tree& params, const std:
     if (!most || *most == 0) continue;
     auto& [count, sum] = limits.sums[key];
     ++count;
-    sum += *most;
+    sum = std::min<std::uint64_t>(sum + *most, 1'000'000'000'000);
   }
 }
 
 /// Adds the limits of each name all of whose deployments have one; notes the others as lost.
 void LitellmImport::add_rates() {
-  constexpr std::size_t max_limits = 24;  // one request may have a few more
   for (const auto& [name, limits] : rates_) {
     RateLimitConfig limit;
     for (const auto& [key, sum] : limits.sums) {
       const bool is_pattern = name.find('*') != std::string::npos;
-      const std::size_t rules = draft_.config.rate_limits.size();
-      if (is_pattern || sum.first < limits.deployments || 2 * rules >= max_limits) {
-        draft_.warn(
-            limits.line,
-            fmt::format("left out: {} of {} ({}; `rate_limits: [{{by: model, models: [{}], {}: "
-                        "{}/min}}]` limits each name)",
-                        key, shown(name),
-                        is_pattern ? "its models share it" : "not all deployments have one",
-                        shown(name), key == "rpm" ? "requests" : "tokens", sum.second));
+      if (is_pattern || sum.first < limits.deployments) {
+        leave_out_rate(name, key,
+                       is_pattern ? "its models share it" : "not all deployments have one");
         continue;
       }
       auto& rates = key == "rpm" ? limit.requests : limit.tokens;
       rates.push_back({.amount = sum.second, .period = LimitPeriod::minute});
-      draft_.note(limits.line, fmt::format("{} of {} became {}/min in `rate_limits`, for all its "
-                                           "deployments together",
-                                           key, shown(name), sum.second));
     }
-    if (limit.requests.empty() && limit.tokens.empty()) continue;
-    limit.by = {"model"};
-    limit.models.push_back(glob_of(name));
-    for (const std::string& alias : aliases_[name]) limit.models.push_back(glob_of(alias));
-    if (limit.models.size() > 1)
-      draft_.note(limits.line, "the aliases of " + shown(name) + " have its limits each");
-    draft_.config.rate_limits.push_back(std::move(limit));
+    if (!limit.requests.empty() || !limit.tokens.empty()) add_rate(name, std::move(limit));
   }
+}
+
+void LitellmImport::leave_out_rate(const std::string& name, const std::string& key,
+                                   std::string_view why) {
+  const NamedLimits& limits = rates_.at(name);
+  draft_.warn(limits.line,
+              fmt::format("left out: {} of {} ({}; `rate_limits: [{{by: model, models: [{}], {}: "
+                          "{}/min}}]` limits each name)",
+                          key, shown(name), why, shown(name), key == "rpm" ? "requests" : "tokens",
+                          limits.sums.at(key).second));
+}
+
+/// Adds a limit for each of the names of a model, beside those of other models that are the same.
+void LitellmImport::add_rate(const std::string& name, RateLimitConfig limit) {
+  constexpr std::size_t max_limits = 28;  // one request may have a few more
+  std::vector<RateLimitConfig>& all = draft_.config.rate_limits;
+  std::size_t count = limit.requests.size() + limit.tokens.size();
+  for (const RateLimitConfig& each : all) count += each.requests.size() + each.tokens.size();
+  auto same = std::ranges::find_if(all, [&](const RateLimitConfig& each) {
+    return each.requests == limit.requests && each.tokens == limit.tokens;
+  });
+  if (same == all.end() && count > max_limits) {
+    for (const auto& [key, sum] : rates_.at(name).sums) leave_out_rate(name, key, "too many");
+    return;
+  }
+  limit.by = {"model"};
+  if (same == all.end()) same = all.insert(all.end(), std::move(limit));
+  same->models.push_back(glob_of(name));
+  for (const std::string& alias : aliases_[name]) same->models.push_back(glob_of(alias));
+  std::string text =
+      "the limits of all deployments of " + shown(name) + " together are in `rate_limits`";
+  if (!aliases_[name].empty()) text += ", and for each of its aliases";
+  draft_.note(rates_.at(name).line, std::move(text));
 }
 
 void LitellmImport::read_parameters(const Tree& params, PoolConfig& pool, BackendConfig& backend,

@@ -144,7 +144,8 @@ std::optional<RewriteConfig> nginx_pass_rewrite(std::string_view location, bool 
 
 std::optional<RewriteConfig> nginx_rewrite(std::string_view regex, std::string_view replacement) {
   const bool is_whole = regex.starts_with('^') && !has_alternatives(regex) &&
-                        (ends_in(regex, '$') || regex.ends_with("(.*)") || regex.ends_with(".*"));
+                        (ends_in(regex, '$') || regex.ends_with("(.*)") ||
+                         (regex.ends_with(".*") && !regex.ends_with("\\.*")));
   const auto to = replacement_of(replacement);
   if (!is_whole || !to || !to->starts_with('/') || regex.size() > max_regex) return std::nullopt;
   std::string_view prefix = regex.substr(1);

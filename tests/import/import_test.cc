@@ -841,7 +841,7 @@ TEST(ImportLitellm, TakesModelsGroupsAndTheRouter) {
   const Config config = imported(ImportFormat::litellm, sample(ImportFormat::litellm));
 
   EXPECT_THAT(routes(config), ElementsAre(" llama-70b llama > llama-70b > llama-70b-2",
-                                          " small > small", " gpt-4o > gpt-4o", " qwen-* > qwen"));
+                                          " small > small", " qwen-* > qwen"));
   const PoolConfig& llama = pool(config, "llama-70b");
   EXPECT_EQ(llama.engine, "vllm");
   EXPECT_EQ(llama.model, "meta-llama/Llama-3.3-70B-Instruct");
@@ -913,6 +913,21 @@ TEST(ImportLitellm, LimitsOfAllDeploymentsAreThoseOfTheirModel) {
   EXPECT_THAT(limits(", rpm: 10, tpm: 100", ", rpm: 5, tpm: 50"), ElementsAre("model m r15 t150"));
   EXPECT_THAT(limits(", rpm: 10, tpm: 100", ", rpm: 5"), ElementsAre("model m r15"));
   EXPECT_THAT(limits("", ", rpm: 5"), IsEmpty());
+}
+
+TEST(ImportLitellm, ModelsWithTheSameLimitsShareARule) {
+  std::string models = "model_list:\n";
+  for (int at = 0; at < 60; ++at) {
+    models += "  - {model_name: m" + std::to_string(at) +
+              ", litellm_params: {model: vllm/m, api_base: http://a:1, rpm: " +
+              std::to_string(at < 20 ? 5 : at) + "}}\n";
+  }
+  const Import result = import_config(ImportFormat::litellm, models);
+  ASSERT_TRUE(result.config) << result.error.text;
+  EXPECT_EQ(result.config->rate_limits[0].models.size(), 20U);
+  EXPECT_EQ(result.config->rate_limits.size(), 28U);
+  EXPECT_THAT(problems_of(*result.config), IsEmpty());
+  EXPECT_EQ(std::ranges::count_if(result.notes, &ImportNote::opens), 13);
 }
 
 TEST(ImportLitellm, AProvidersApiIsAHostedPoolWithAKeyInAFile) {
