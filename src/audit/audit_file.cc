@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/file.h"
 #include "evenkeel/base/log.h"
 
 namespace evenkeel {
@@ -46,13 +47,6 @@ int lock(int fd) {
 bool is_regular(int fd) {
   struct stat status{};
   return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-}
-
-bool is_at(const std::string& path, int fd) {
-  struct stat open{};
-  struct stat present{};
-  return fstat(fd, &open) == 0 && stat(path.c_str(), &present) == 0 &&
-         open.st_dev == present.st_dev && open.st_ino == present.st_ino;
 }
 
 /// What the end of a file holds.

@@ -54,6 +54,13 @@ std::variant<std::string, FileError> read_file(const std::string& path, std::siz
   return text;
 }
 
+bool is_at(const std::string& path, int fd) {
+  struct stat open{};
+  struct stat present{};
+  return fstat(fd, &open) == 0 && stat(path.c_str(), &present) == 0 &&
+         open.st_dev == present.st_dev && open.st_ino == present.st_ino;
+}
+
 std::variant<std::string, FileError> replaced_file(std::string path) {
   constexpr int max_links = 40;  // as the kernel follows
   for (int links = 0; links < max_links; ++links) {

@@ -28,6 +28,9 @@ std::optional<FileError> replace_file(const std::string& path, std::string_view 
 /// Writes all of the text. Returns 0, or errno of the write that failed.
 int write_all(int fd, std::string_view text);
 
+/// True if the open file is the one that is at the path now: it was not moved, removed or replaced.
+bool is_at(const std::string& path, int fd);
+
 /// The file that `replace_file` writes: where symbolic links lead, also to one that does not exist
 /// yet. Links of another user than this one and root are an error: with one, a user who may write
 /// to the folder could have the text written elsewhere.
