@@ -140,6 +140,7 @@ UsageReader::Line UsageReader::read(std::string_view line) {
 bool UsageReader::read_record(std::string_view json) {
   using json::Token;
   record_ = {};
+  text_ = json;
   unescaped_.clear();
   json::Scanner scanner;
   std::string_view key;

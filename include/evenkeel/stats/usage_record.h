@@ -59,12 +59,15 @@ class UsageReader {
   /// the line, and until the next one is read.
   Line read(std::string_view line);
   const UsageRecord& record() const { return record_; }
+  /// The bytes of the record in the line.
+  std::string_view text() const { return text_; }
 
  private:
   bool read_record(std::string_view json);
   std::string_view text_of(std::string_view json, bool escaped);
 
   UsageRecord record_;
+  std::string_view text_;
   std::deque<std::string> unescaped_;
 };
 
