@@ -13,11 +13,9 @@
 #include <thread>
 #include <utility>
 
-#include "admin/http_client.h"
+#include "admin/url_client.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/base/signals_blocked.h"
-#include "evenkeel/config/address.h"
-#include "evenkeel/net/resolver.h"
 
 namespace evenkeel {
 namespace {
@@ -28,18 +26,17 @@ constexpr Duration max_pause = std::chrono::seconds(60);
 constexpr Duration exit_wait = std::chrono::seconds(1);  // for requests that are cancelled
 constexpr int niceness = 5;                              // as that of the admin thread
 
-std::string without_query(const std::string& url) { return url.substr(0, url.find('?')); }
-
 Error failure(std::string why) { return {.fault = Fault::internal, .detail = std::move(why)}; }
 
 /// The body of an answer that has keys.
-Result<std::string> body_of(HttpAnswer answer) {
-  const bool redirects = answer.status >= 300 && answer.status < 400;
-  if (answer.status != 200) {
-    return failure(fmt::format("the server answered with status {}{}", answer.status,
+Result<std::string> body_of(Result<HttpAnswer> answer) {
+  if (!answer) return std::move(answer.error());
+  const bool redirects = answer->status >= 300 && answer->status < 400;
+  if (answer->status != 200) {
+    return failure(fmt::format("the server answered with status {}{}", answer->status,
                                redirects ? ", and redirects are not followed" : ""));
   }
-  return std::move(answer.body);
+  return std::move(answer->body);
 }
 
 }  // namespace
@@ -131,10 +128,10 @@ class KeySetFetcher::Impl : public std::enable_shared_from_this<KeySetFetcher::I
     std::uint64_t fetched = 0;
     std::uint64_t failed = 0;
     bool failing = false;
-    std::string text;              // that was fetched last
-    HttpClient* client = nullptr;  // of the request in progress
-    bool ended = false;            // it is fetched no more
-    bool done = false;             // the thread is about to end
+    std::string text;             // that was fetched last
+    UrlClient* client = nullptr;  // of the request in progress
+    bool ended = false;           // it is fetched no more
+    bool done = false;            // the thread is about to end
     std::thread thread;
   };
   using Sources = std::map<std::string, std::shared_ptr<Source>>;  // by URL
@@ -184,11 +181,14 @@ class KeySetFetcher::Impl : public std::enable_shared_from_this<KeySetFetcher::I
 
   /// Fetches a set without the lock: the file may change meanwhile.
   void fetch(Source& source, std::unique_lock<std::mutex>& lock) {
-    HttpClient client(JwkSet::max_bytes);
+    UrlClient client({.url = source.url,
+                      .ca = source.ca,
+                      .version = version_,
+                      .max_answer_bytes = JwkSet::max_bytes});
     source.client = &client;
-    const std::string ca = source.ca;
     lock.unlock();
-    auto text = request(client, source, ca);
+    auto text =
+        body_of(client.get("accept: application/json\r\nconnection: close\r\n", request_timeout));
     std::shared_ptr<const JwkSet> keys;
     std::string problem;
     if (text) {
@@ -247,37 +247,6 @@ class KeySetFetcher::Impl : public std::enable_shared_from_this<KeySetFetcher::I
     source.last_try = now;
     source.next = now + source.pause;
     source.pause = std::min({2 * source.pause, max_pause, source.refresh});
-  }
-
-  /// Looks the name up each time: the server may have moved.
-  Result<std::string> request(HttpClient& client, const Source& source,
-                              const std::string& ca) const {
-    const std::string& url = source.url;
-    const std::size_t path_at = std::min(url.find('/', url.find("://") + 3), url.size());
-    std::string why;
-    const auto address = parse_backend_address(std::string_view(url).substr(0, path_at), why);
-    if (!address) return failure(why);
-    auto endpoints = resolve(address->host, address->port);
-    if (!endpoints) return std::move(endpoints.error());
-    if (is_ended(source)) return failure("cancelled");
-    auto context = verifying_tls_context(ca);
-    if (!context) return std::move(context.error());
-    client.server().endpoints = std::move(*endpoints);
-    client.server().host = address->host;
-    client.server().tls = std::move(*context);
-    const std::string path = path_at < url.size() ? url.substr(path_at) : "/";
-    auto answer =
-        client.send(fmt::format("GET {} HTTP/1.1\r\nhost: {}\r\nuser-agent: evenkeel/{}\r\n"
-                                "accept: application/json\r\nconnection: close\r\n\r\n",
-                                path, to_string(*address), version_),
-                    request_timeout);
-    if (!answer) return std::move(answer.error());
-    return body_of(std::move(*answer));
-  }
-
-  bool is_ended(const Source& source) const {
-    const std::lock_guard lock(mutex_);
-    return source.ended;
   }
 
   const std::string version_;

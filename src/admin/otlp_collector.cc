@@ -11,7 +11,6 @@
 #include "admin/gzip.h"
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/path.h"
-#include "evenkeel/config/address.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/json/value.h"
 #include "evenkeel/json/writer.h"
@@ -85,37 +84,17 @@ std::string resource_attributes(const TracingConfig& config, const std::string& 
 }
 
 OtlpCollector::OtlpCollector(const TracingConfig& config, const std::string& version)
-    : url_(config.otlp) {
-  const std::size_t path_at = url_.find('/', url_.find("://") + 3);
-  std::string why;
-  address_ =
-      parse_backend_address(std::string_view(url_).substr(0, path_at), why).value_or(Address());
-  head_ = fmt::format(
-      "POST {} HTTP/1.1\r\nhost: {}\r\nuser-agent: evenkeel/{}\r\n"
-      "content-type: application/json\r\ncontent-encoding: gzip\r\n",
-      url_.substr(path_at), to_string(address_), version);
+    : fields_("content-type: application/json\r\ncontent-encoding: gzip\r\n"),
+      client_(
+          {.url = config.otlp, .ca = {}, .version = version, .max_answer_bytes = 1024UL * 1024}) {
   for (const auto& [name, value] : pairs_of(config.headers)) {
     if (!may_be_in_head(name) || !may_be_in_head(value) || is_own_field(name)) continue;
-    head_ += fmt::format("{}: {}\r\n", name, value);
+    fields_ += fmt::format("{}: {}\r\n", name, value);
   }
   before_ =
       fmt::format(R"({{"resourceSpans":[{{"resource":{{"attributes":{}}},"scopeSpans":[{{"scope":)"
                   R"({{"name":"evenkeel","version":{}}},"spans":[)",
                   resource_attributes(config, version), json_string(version));
-}
-
-/// Looks the name up for each connection: the collector may have moved.
-Result<Done> OtlpCollector::prepare() {
-  HttpServer& server = client_.server();
-  auto endpoints = resolve(address_.host, address_.port);
-  if (!endpoints) return std::move(endpoints.error());
-  server.endpoints = std::move(*endpoints);
-  server.host = address_.host;
-  if (!address_.secure || server.tls != nullptr) return Done{};
-  auto context = verifying_tls_context("");
-  if (!context) return std::move(context.error());
-  server.tls = std::move(*context);
-  return Done{};
 }
 
 std::string OtlpCollector::body_of(std::string_view spans) const {
@@ -126,24 +105,10 @@ std::string OtlpCollector::body_of(std::string_view spans) const {
 }
 
 OtlpOutcome OtlpCollector::send(const std::string& body, Duration timeout) {
-  const std::string request =
-      fmt::format("{}content-length: {}\r\n\r\n{}", head_, body.size(), body);
-  const bool reused = client_.is_connected();
-  const auto failed = [](const Error& error) {
-    return OtlpOutcome{.kind = OtlpOutcome::Kind::failed,
-                       .why = fmt::format("{}: {}", to_string(error.fault), error.detail)};
-  };
-  const auto send_once = [&]() -> Result<HttpAnswer> {
-    if (!client_.is_connected()) {
-      auto prepared = prepare();
-      if (!prepared) return std::move(prepared.error());
-    }
-    return client_.send(request, timeout);
-  };
-  auto answer = send_once();
-  // The collector closes a connection that has been idle for long.
-  if (!answer && reused && answer.error().fault == Fault::backend_closed) answer = send_once();
-  return answer ? outcome_of(*answer) : failed(answer.error());
+  const auto answer = client_.post(fields_, body, timeout);
+  if (answer) return outcome_of(*answer);
+  return {.kind = OtlpOutcome::Kind::failed,
+          .why = fmt::format("{}: {}", to_string(answer.error().fault), answer.error().detail)};
 }
 
 OtlpOutcome OtlpCollector::outcome_of(const HttpAnswer& answer) {
@@ -159,12 +124,7 @@ OtlpOutcome OtlpCollector::outcome_of(const HttpAnswer& answer) {
   outcome.why = fmt::format("it answered with status {}", answer.status);
   const bool retried = answer.status == 429 || (answer.status >= 502 && answer.status <= 504);
   outcome.kind = retried ? OtlpOutcome::Kind::failed : OtlpOutcome::Kind::rejected;
-  if (!retried || !answer.retry_after) return outcome;
-  unsigned seconds = 0;
-  const std::string& text = *answer.retry_after;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (parsed.ec == std::errc())
-    outcome.retry_after = std::min<Duration>(std::chrono::seconds(seconds), max_retry_after);
+  if (retried) outcome.retry_after = retry_after_of(answer, max_retry_after);
   return outcome;
 }
 

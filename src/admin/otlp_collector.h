@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "admin/http_client.h"
+#include "admin/url_client.h"
 #include "evenkeel/base/clock.h"
 #include "evenkeel/config/config.h"
 
@@ -41,14 +41,11 @@ class OtlpCollector {
   void cancel() { client_.cancel(); }
 
  private:
-  Result<Done> prepare();
   static OtlpOutcome outcome_of(const HttpAnswer& answer);
 
-  const std::string url_;
-  Address address_;
-  std::string head_;    // of the request, up to its length
+  std::string fields_;  // of each request
   std::string before_;  // the JSON around the spans
-  HttpClient client_{1024 * 1024};
+  UrlClient client_;
 };
 
 }  // namespace evenkeel
