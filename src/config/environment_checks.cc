@@ -13,6 +13,7 @@
 #include "config/forms.h"
 #include "config/validation.h"
 #include "evenkeel/stats/access_log_format.h"
+#include "evenkeel/stats/usage_position.h"
 
 namespace evenkeel::config_file {
 namespace {
@@ -139,6 +140,18 @@ void check_named_file(FileUse use, const std::string& key, const std::string& fi
   context.add(key, message, std::string{help});
 }
 
+void check_usage_http(const UsageConfig& usage, ParseContext& context) {
+  // Records wait in their file, so that the daemon serves without it.
+  check_named_file(FileUse::state, "usage.http", usage_position_path(usage.path),
+                   "let this user write to its folder: the file keeps which records were sent, and "
+                   "without it none is",
+                   context);
+  check_named_file(FileUse::api_key, "usage.http.token_file", usage.http->token_file,
+                   "give a file that holds the collector's token", context);
+  check_named_file(FileUse::authorities, "usage.http.ca", usage.http->ca,
+                   "give a file with certificates of authorities in PEM", context);
+}
+
 void check_named_files(const Config& config, ParseContext& context) {
   if (!context.environment.file_error) return;
   check_named_file(FileUse::state, "state_file", config.state_file,
@@ -147,6 +160,7 @@ void check_named_files(const Config& config, ParseContext& context) {
                    context);
   check_named_file(FileUse::usage, "usage.path", config.usage.path,
                    "create its folder and let this user write to it", context);
+  if (config.usage.is_on() && config.usage.http) check_usage_http(config.usage, context);
   check_named_file(FileUse::audit, "audit.path", config.audit.path,
                    "create its folder and let this user write to it", context);
   check_named_file(FileUse::audit_key, "audit.key_file", config.audit.key_file,

@@ -428,6 +428,24 @@ struct ModelPricesForm {
   }
 };
 
+void each_key(Of<UsageHttpConfig>, const auto& visit) {
+  using T = UsageHttpConfig;
+  visit(Key{"url", "Where they are posted. Redirects are not followed.", required}, &T::url, url);
+  visit(Key{"token_file",
+            "File with a token that is sent as `authorization: Bearer TOKEN`, read for each "
+            "request. Needs https://, but for this machine.",
+            "none"},
+        &T::token_file, SecretFileForm{});
+  visit(Key{"ca", "File with the authorities that the collector is verified by, in PEM.",
+            "the system's"},
+        &T::ca, file_path);
+  visit(Key{"batch", "The most records of a request."}, &T::batch, CountForm{1, 1'000});
+  visit(Key{"timeout", "How long the answer is waited for."}, &T::timeout,
+        DurationForm{100ms, 5min});
+}
+
+void finish(Of<UsageHttpConfig>, Node& node, UsageHttpConfig& http);
+
 void each_key(Of<UsageConfig>, const auto& visit) {
   using T = UsageConfig;
   visit(Key{"path",
@@ -444,6 +462,11 @@ void each_key(Of<UsageConfig>, const auto& visit) {
             "cost without one, and limits of `cost` do not count the model.",
             "none"},
         &T::prices, ModelPricesForm{});
+  visit(Key{"http",
+            "A collector that the records are sent to from the file, as batches of CloudEvents "
+            "(`application/cloudevents-batch+json`). How far it got is in the file `PATH.sent`.",
+            "none"},
+        &T::http, OptionalForm<StructForm<UsageHttpConfig>>{});
 }
 
 void finish(Of<UsageConfig>, Node& node, UsageConfig& usage);

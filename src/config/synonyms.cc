@@ -49,6 +49,9 @@ constexpr auto synonyms = std::to_array<Synonyms>({
     // Keys of tracing.
     {"otlp", "endpoint url collector exporter address otlphttp"},
     {"sample", "sampling samplerate samplingrate ratio randomsampling probability sampler"},
+    // Keys of usage records.
+    {"http", "webhook sink collector export exporter openmeter"},
+    {"batch", "batchsize maxbatchsize maxevents"},
     // Fields of the access log.
     {"client", "remoteaddr clienthost clientaddr realipremoteaddr"},
     {"user_agent", "httpuseragent requestuseragent"},

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "config/fields.h"
+#include "evenkeel/base/host.h"
+#include "evenkeel/config/address.h"
 
 // The keys of `usage` and `audit`.
 namespace evenkeel::config_file {
@@ -14,6 +16,17 @@ namespace {
 bool is_exact(double price) {
   const double millionths = price * 1e6;
   return std::abs(millionths - std::round(millionths)) < 1e-3;
+}
+
+// True if the host of a URL is localhost or an address of the loopback interface.
+bool is_this_machine(const std::string& url) {
+  std::string why;
+  const std::size_t path_at = url.find('/', url.find("://") + 3);
+  const auto address = parse_backend_address(std::string_view(url).substr(0, path_at), why);
+  if (!address) return true;  // which is reported
+  if (normal_host(address->host) == "localhost") return true;
+  const auto ip = parse_ip(address->host);
+  return ip && (ip_text(*ip).starts_with("127.") || ip_text(*ip) == "::1");
 }
 
 }  // namespace
@@ -58,8 +71,21 @@ Tree ModelPricesForm::schema() const {
                     {"additionalProperties", StructForm<ModelPrice>{}.schema()}});
 }
 
+void finish(Of<UsageHttpConfig>, Node& node, UsageHttpConfig& http) {
+  if (http.url.empty()) return;  // which is reported
+  const bool secure = http.url.starts_with("https://");
+  if (!http.ca.empty() && !secure) {
+    node.fail("'ca' is for https://, and 'url' has http://",
+              "write https:// in 'url', or remove 'ca'");
+  }
+  if (http.token_file.empty() || secure || is_this_machine(http.url)) return;
+  node.fail("the token of 'token_file' would go over the network in plaintext",
+            "write https:// in 'url', or remove 'token_file'");
+}
+
 void finish(Of<UsageConfig>, Node& node, UsageConfig& usage) {
-  if (!usage.path.empty() || usage.source.empty()) return;  // limits of cost need prices alone
+  // Limits of cost need prices alone.
+  if (!usage.path.empty() || (usage.source.empty() && !usage.http)) return;
   node.fail_missing(node.path() + ".path", "missing key 'path'",
                     "name the file of the records, such as /var/log/evenkeel/usage.jsonl");
 }

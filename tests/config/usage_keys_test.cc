@@ -127,6 +127,61 @@ TEST(ConfigOfTenants, WarnsOfASessionWithoutAPoolThatPinsSessions) {
   EXPECT_THAT(warnings(", inspect: true"), ElementsAre());
 }
 
+TEST(ConfigOfUsage, MaySendRecordsToACollector) {
+  EXPECT_FALSE(read(pools + "usage: {path: x}\n").config.usage.http.has_value());
+  const LoadResult loaded = read(pools +
+                                 "usage: {path: x, http: {url: \"https://a.example/v1/events\", "
+                                 "token_file: t, ca: ca.pem, batch: 50, timeout: 3s}}\n");
+  ASSERT_TRUE(loaded.ok()) << testing::PrintToString(lines_of(loaded.problems));
+  EXPECT_EQ(loaded.config.usage.http, (UsageHttpConfig{.url = "https://a.example/v1/events",
+                                                       .token_file = "t",
+                                                       .ca = "ca.pem",
+                                                       .batch = 50,
+                                                       .timeout = milliseconds(3000)}));
+  EXPECT_EQ(read(print_config(loaded.config, false)).config, loaded.config);
+}
+
+TEST(ConfigOfUsage, RefusesCollectorsThatCannotBeUsed) {
+  const auto problems = [](const std::string& http) {
+    return problems_of(pools + "usage: {path: x, http: {" + http + "}}\n");
+  };
+  EXPECT_THAT(problems_of(pools + "usage: {http: {url: \"http://a.example\"}}\n"),
+              ElementsAre(HasSubstr("usage.path: missing key 'path'")));
+  EXPECT_THAT(problems("batch: 5"), ElementsAre(HasSubstr("missing key 'url'")));
+  EXPECT_THAT(problems("url: a.example/v1"), ElementsAre(HasSubstr("usage.http.url: ")));
+  EXPECT_THAT(problems("url: \"ftp://a.example\""), ElementsAre(HasSubstr("usage.http.url: ")));
+  EXPECT_THAT(problems("url: \"http://a.example\", ca: c"),
+              ElementsAre(HasSubstr("'ca' is for https://")));
+  EXPECT_THAT(problems("url: \"http://a.example\", batch: 0"),
+              ElementsAre(HasSubstr("usage.http.batch: 0 is out of range")));
+}
+
+TEST(ConfigOfUsage, SendsNoTokenOverANetworkInPlaintext) {
+  const auto problems = [](const std::string& url) {
+    return problems_of(pools + "usage: {path: x, http: {token_file: t, url: \"" + url + "\"}}\n");
+  };
+  for (const char* url : {"http://a.example/x", "http://10.0.0.1:80", "http://[2001:db8::1]/"})
+    EXPECT_THAT(problems(url), ElementsAre(HasSubstr("would go over the network in plaintext")));
+  for (const char* url :
+       {"https://a.example", "http://localhost:80/x", "http://127.0.0.2", "http://[::1]:8000/x"})
+    EXPECT_THAT(problems(url), ElementsAre()) << url;
+}
+
+TEST(ConfigOfUsage, WarnsWhereTheCollectorCannotWork) {
+  Environment environment;
+  environment.file_error = [](FileUse use, const std::string& path) -> std::optional<std::string> {
+    if (use == FileUse::state && path == "x.sent") return "cannot be written: Permission denied";
+    if (use == FileUse::api_key) return "holds no key";
+    return std::nullopt;
+  };
+  const LoadResult loaded = read_config(
+      pools + "usage: {path: x, http: {url: \"http://[::1]\", token_file: t}}\n", "f", environment);
+  EXPECT_THAT(lines_of(loaded.warnings),
+              ElementsAre(HasSubstr("usage.http: 'x.sent' cannot be written: Permission denied")));
+  EXPECT_THAT(lines_of(loaded.problems),
+              ElementsAre(HasSubstr("usage.http.token_file: 't' holds no key")));
+}
+
 TEST(ConfigOfAudit, NeedsAFile) {
   EXPECT_FALSE(read(pools).config.audit.is_on());
   EXPECT_TRUE(read(pools + "audit: {path: audit.jsonl, key_file: key}\n").config.audit.is_on());
