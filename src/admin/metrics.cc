@@ -13,6 +13,7 @@
 #include "admin/pool_families.h"
 #include "admin/preferences.h"
 #include "evenkeel/admin/key_set_fetcher.h"
+#include "evenkeel/admin/usage_sender.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/http/fields.h"
 #include "evenkeel/stats/worker_families.h"
@@ -123,6 +124,23 @@ void add_key_sets(MetricsPage& page, const KeySetFetcher* key_sets) {
   }
 }
 
+void add_usage_sender(MetricsPage& page, const UsageSender* sender) {
+  const auto status = sender == nullptr ? std::nullopt : sender->status();
+  if (!status) return;
+  page.counters("evenkeel_usage_sent_total", "Usage records that the collector has taken.");
+  page.add({}, status->sent);
+  page.counters("evenkeel_usage_refused_total",
+                "Usage records that the collector has refused, and that were skipped.");
+  page.add({}, status->refused);
+  page.counters("evenkeel_usage_send_failures_total",
+                "Requests to the collector of usage records that it has not taken.");
+  page.add({}, status->failures);
+  if (!status->unsent_age) return;
+  page.gauges("evenkeel_usage_unsent_age_seconds",
+              "Age of the oldest usage record that was not sent yet; 0 if all were.");
+  page.add({}, seconds_of(*status->unsent_age));
+}
+
 void add_memory(MetricsPage& page, const MemoryFigures* memory) {
   const std::uint64_t limit =
       memory == nullptr ? 0 : memory->limit_bytes.load(std::memory_order_relaxed);
@@ -149,6 +167,7 @@ std::string render_metrics(const RuntimeAccess& runtime, MetricsFormat format) {
   add_daemon(page, view);
   add_certificates(page, *view.status);
   add_key_sets(page, runtime.key_sets);
+  add_usage_sender(page, runtime.usage_sender);
   add_memory(page, runtime.memory);
   add_process_families(page);
   return page.take_text(format);

@@ -15,6 +15,7 @@
 #include "evenkeel/admin/admin_server.h"
 #include "evenkeel/admin/key_set_fetcher.h"
 #include "evenkeel/admin/trace_exporter.h"
+#include "evenkeel/admin/usage_sender.h"
 #include "evenkeel/audit/audit_log.h"
 #include "evenkeel/base/cpu_limit.h"
 #include "evenkeel/base/descriptor_limit.h"
@@ -62,6 +63,9 @@ constexpr Duration min_drain_after_upgrade = std::chrono::hours(1);
 constexpr Duration admin_drain_time = std::chrono::seconds(1);
 /// How long such a reply waits for workers to close their listeners: they accept no more then.
 constexpr Duration max_retire_time = admin_drain_time / 2;
+
+/// How long the end waits until the last usage records are in their file, to send them from there.
+constexpr std::chrono::milliseconds max_usage_flush(500);
 
 /// Limits malloc to one arena per worker and one each for the control, preparation and management
 /// threads: few enough that memory of a past burst is reused, and enough that no worker waits for
@@ -151,6 +155,7 @@ class Daemon {
   std::unique_ptr<AccessLog> usage_log_;  // null: off
   std::unique_ptr<AuditLog> audit_log_;   // null: off
   std::optional<TraceExporter> trace_exporter_;
+  std::optional<UsageSender> usage_sender_;
   std::optional<WorkerGroup> workers_;
   std::optional<Reloader> reloader_;
   std::optional<StateSaver> state_saver_;
@@ -185,6 +190,9 @@ Daemon::~Daemon() {
   key_set_fetcher_.reset();
   loop_.drop_spawned();
   workers_.reset();
+  // No request is left: the file has all records, for what the sender does at its end.
+  if (usage_log_ != nullptr) usage_log_->flush(max_usage_flush);
+  usage_sender_.reset();
   if (!finished_ || !reloader_->is_preparing()) return;
   // The file that is being checked is of no use any more, and checking it may take long, or never
   // end: on a dead mount, for example.
@@ -230,6 +238,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   const Address admin_address = config.admin.address;
   metrics_registry_ = std::make_unique<MetricsRegistry>(workers);
   trace_exporter_.emplace(*metrics_registry_, status_.snapshot()->version);
+  usage_sender_.emplace(status_.snapshot()->version);
   key_set_fetcher_.emplace(status_.snapshot()->version, key_set_sink());
   workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), usage_log_.get(),
                    audit_log_.get(), memory_guard_.pressure(), !cpu_limit_.is_below(workers));
@@ -245,6 +254,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                         .audit_log = audit_log_.get(),
                         .key_sets = &*key_set_fetcher_,
                         .trace_exporter = &*trace_exporter_,
+                        .usage_sender = &*usage_sender_,
                         .take_over = [this](Binary which) { return take_over_by(which); },
                         .takeover_obstacle = takeover_obstacle(program_),
                         .move_admin = [this](int fd) { move_admin(fd); },
@@ -288,7 +298,8 @@ RuntimeAccess Daemon::runtime_access() {
           .control = &*reloader_,
           .backend_monitor = &reloader_->backend_monitor(),
           .memory = &memory_guard_.figures(),
-          .key_sets = &*key_set_fetcher_};
+          .key_sets = &*key_set_fetcher_,
+          .usage_sender = &*usage_sender_};
 }
 
 /// Hands key sets to the control loop.
@@ -599,6 +610,7 @@ Task<Result<Done>> Daemon::take_over_by(Binary binary) {
 void Daemon::hand_over() {
   handed_over_ = true;
   state_saver_->stop();
+  usage_sender_->retire();
   reloader_->begin_shutdown({.reason = "another process has taken over",
                              .help = "send it again, to that process",
                              .pass_on_reload = [this] { upgrade_->pass_on_reload(); }});

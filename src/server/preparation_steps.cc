@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/memory_usage.h"
 #include "evenkeel/config/changes.h"
+#include "evenkeel/stats/usage_position.h"
 
 namespace evenkeel {
 
@@ -69,14 +70,18 @@ bool names_file(const Config& config, FileUse use, const std::string& path) {
     case FileUse::usage: return config.usage.path == path;
     case FileUse::audit: return config.audit.path == path;
     case FileUse::audit_key: return config.audit.key_file == path;
-    case FileUse::state: return config.state_file == path;
+    case FileUse::state:
+      return config.state_file == path || usage_position_path(config.usage.path) == path;
     case FileUse::key_set:
       return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::jwks) !=
                                 config.auth->jwt.end();
     case FileUse::authorities:
+      if (config.usage.http && config.usage.http->ca == path) return true;
       return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::ca) !=
                                 config.auth->jwt.end();
-    case FileUse::api_key: break;
+    case FileUse::api_key:
+      if (config.usage.http && config.usage.http->token_file == path) return true;
+      break;
   }
   if (config.shared_state && config.shared_state->password_file == path) return true;
   return std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {

@@ -312,6 +312,7 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   if (change.usage_log) process_.usage_log->switch_to(std::move(*change.usage_log));
   if (!change.hash.empty()) apply_log_config(config_->log);
   if (process_.trace_exporter != nullptr) process_.trace_exporter->apply(config_->tracing);
+  if (process_.usage_sender != nullptr) process_.usage_sender->apply(config_->usage);
   dns_cache_.set_ttl_limits(config_->dns.min_ttl, config_->dns.max_ttl);
   pool_set_->activate();
   if (former != nullptr) former->leave(*pool_set_);

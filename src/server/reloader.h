@@ -15,6 +15,7 @@
 #include "evenkeel/admin/key_set_fetcher.h"
 #include "evenkeel/admin/runtime_status.h"
 #include "evenkeel/admin/trace_exporter.h"
+#include "evenkeel/admin/usage_sender.h"
 #include "evenkeel/audit/audit_log.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/owned_fd.h"
@@ -88,6 +89,7 @@ class Reloader final : public Control {
     AuditLog* audit_log = nullptr;            ///< null: off
     KeySetFetcher* key_sets = nullptr;        ///< null: keys of issuers are not fetched
     TraceExporter* trace_exporter = nullptr;  ///< null: spans are not exported
+    UsageSender* usage_sender = nullptr;      ///< null: usage records are not sent
     /// Starts another process, and hands over to it. REQUIRES: no change runs meanwhile.
     std::function<Task<Result<Done>>(Binary)> take_over = nullptr;
     std::string takeover_obstacle = {};  ///< why no process can take over; empty: one can

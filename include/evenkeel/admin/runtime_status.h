@@ -29,6 +29,7 @@ namespace evenkeel {
 class Control;
 class BackendMonitor;
 class KeySetFetcher;
+class UsageSender;
 
 /// The process that this one has replaced in an upgrade, while that finishes its requests: what it
 /// last reported.
@@ -125,6 +126,7 @@ struct RuntimeAccess {
   const BackendMonitor* backend_monitor = nullptr;  ///< null: backends are not monitored
   const MemoryFigures* memory = nullptr;            ///< null: not measured
   const KeySetFetcher* key_sets = nullptr;          ///< its `statuses`: any thread; null: none
+  const UsageSender* usage_sender = nullptr;        ///< its `status`: any thread; null: none
 };
 
 }  // namespace evenkeel
