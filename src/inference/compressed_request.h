@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/coding/decompressor.h"
 #include "evenkeel/inference/request_reader.h"
 #include "inference/content_coding.h"
-#include "inference/decompressor.h"
 
 namespace evenkeel {
 
@@ -24,7 +24,7 @@ class CompressedRequest final : public RequestReader {
   static constexpr std::uint64_t max_expansion = 64;
   static constexpr std::uint64_t free_expansion = 64 * 1024;
 
-  CompressedRequest(ContentCoding named, WindowShare windows, std::unique_ptr<RequestReader> text)
+  CompressedRequest(NamedCoding named, WindowShare windows, std::unique_ptr<RequestReader> text)
       : named_(named), windows_(windows), text_(std::move(text)) {}
 
   bool read(std::string_view bytes) override;
@@ -55,7 +55,7 @@ class CompressedRequest final : public RequestReader {
   bool decompress(std::string_view bytes);
   void fail();
 
-  const ContentCoding named_;
+  const NamedCoding named_;
   const WindowShare windows_;
   std::array<char, max_form_bytes> begin_{};  // until the form is known
   std::size_t begin_size_ = 0;

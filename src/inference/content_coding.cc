@@ -39,26 +39,26 @@ std::optional<bool> is_zstd(std::string_view begin) {
 
 }  // namespace
 
-ContentCoding content_coding_of(std::string_view encoding) {
+NamedCoding content_coding_of(std::string_view encoding) {
   const auto is = [encoding](std::string_view name) { return equals_ignore_case(encoding, name); };
-  if (is("gzip") || is("x-gzip")) return ContentCoding::gzip;
-  if (is("deflate")) return ContentCoding::deflate;
-  if (is("zstd")) return ContentCoding::zstd;
-  return ContentCoding::unknown;
+  if (is("gzip") || is("x-gzip")) return NamedCoding::gzip;
+  if (is("deflate")) return NamedCoding::deflate;
+  if (is("zstd")) return NamedCoding::zstd;
+  return NamedCoding::unknown;
 }
 
-std::optional<BodyForm> form_of(std::string_view begin, ContentCoding named) {
+std::optional<BodyForm> form_of(std::string_view begin, NamedCoding named) {
   if (begin.size() < 2) return std::nullopt;
   const auto first = static_cast<unsigned char>(begin[0]);
   const auto second = static_cast<unsigned char>(begin[1]);
   if (may_begin_text(begin[0], begin[1])) return BodyForm::plain;
-  if (named == ContentCoding::unknown) return BodyForm::unreadable;
+  if (named == NamedCoding::unknown) return BodyForm::unreadable;
   if (first == 0x1f && second == 0x8b) return BodyForm::gzip;
   if (has_zlib_header(first, second)) return BodyForm::deflate;
   const auto zstd = is_zstd(begin);
   if (!zstd) return std::nullopt;
   if (*zstd) return BodyForm::zstd;
-  return named == ContentCoding::deflate ? BodyForm::deflate : BodyForm::plain;
+  return named == NamedCoding::deflate ? BodyForm::deflate : BodyForm::plain;
 }
 
 }  // namespace evenkeel

@@ -9,10 +9,10 @@
 namespace evenkeel {
 
 /// What a head says of its body.
-enum class ContentCoding : std::uint8_t { gzip, deflate, zstd, unknown };
+enum class NamedCoding : std::uint8_t { gzip, deflate, zstd, unknown };
 
 /// `encoding`: a word of `content-encoding`, which is not `identity`.
-ContentCoding content_coding_of(std::string_view encoding);
+NamedCoding content_coding_of(std::string_view encoding);
 
 enum class BodyForm : std::uint8_t {
   plain,
@@ -30,6 +30,6 @@ inline constexpr std::size_t max_form_bytes = 4;
 /// cannot be the beginning of JSON or a form is unreadable.
 ///
 /// Nothing: that takes more bytes, `max_form_bytes` at most.
-std::optional<BodyForm> form_of(std::string_view begin, ContentCoding named);
+std::optional<BodyForm> form_of(std::string_view begin, NamedCoding named);
 
 }  // namespace evenkeel

@@ -135,7 +135,7 @@ bool is_json_type(std::string_view content_type) {
 }
 
 bool is_read_encoding(std::string_view encoding) {
-  return content_coding_of(encoding) != ContentCoding::unknown;
+  return content_coding_of(encoding) != NamedCoding::unknown;
 }
 
 RequestHead head_of(const Request& request, std::string_view path) {

@@ -11,9 +11,9 @@
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/overload.h"
+#include "evenkeel/coding/window_budget.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/filter/access_log.h"
-#include "evenkeel/inference/window_budget.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/proxy/plan.h"
 #include "evenkeel/stats/chunked_array.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/inference/window_budget.h"
+#include "evenkeel/coding/window_budget.h"
 #include "inference/read_request.h"
 
 namespace evenkeel {

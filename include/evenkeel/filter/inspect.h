@@ -7,13 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/coding/window_budget.h"
 #include "evenkeel/filter/held_bodies.h"
 #include "evenkeel/filter/path_rewrite.h"
 #include "evenkeel/filter/replay_body.h"
 #include "evenkeel/http/message.h"
 #include "evenkeel/inference/request_reader.h"
 #include "evenkeel/inference/token_estimates.h"
-#include "evenkeel/inference/window_budget.h"
 #include "evenkeel/stats/worker_metrics.h"
 
 namespace evenkeel {

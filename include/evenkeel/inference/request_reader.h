@@ -10,9 +10,9 @@
 
 #include "evenkeel/base/pool_allocator.h"
 #include "evenkeel/base/result.h"
+#include "evenkeel/coding/window_budget.h"
 #include "evenkeel/http/inference_info.h"
 #include "evenkeel/inference/api_paths.h"
-#include "evenkeel/inference/window_budget.h"
 
 namespace evenkeel {
 

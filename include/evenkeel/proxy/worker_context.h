@@ -5,9 +5,9 @@
 
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/overload.h"
+#include "evenkeel/coding/window_budget.h"
 #include "evenkeel/filter/access_log.h"
 #include "evenkeel/filter/held_bodies.h"
-#include "evenkeel/inference/window_budget.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/upstream/model_catalog.h"
 

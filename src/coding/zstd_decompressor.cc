@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "evenkeel/inference/window_budget.h"
-#include "inference/decompressor.h"
-#include "inference/zstd_frame.h"
+#include "coding/zstd_frame.h"
+#include "evenkeel/coding/decompressor.h"
+#include "evenkeel/coding/window_budget.h"
 
 namespace evenkeel {
 namespace {

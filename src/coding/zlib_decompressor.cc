@@ -1,6 +1,6 @@
 #include <zlib.h>
 
-#include "inference/decompressor.h"
+#include "evenkeel/coding/decompressor.h"
 
 namespace evenkeel {
 namespace {
