@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "admin/gzip.h"
+#include "evenkeel/http/preferences.h"
 
 namespace evenkeel {
 namespace {
@@ -20,7 +21,8 @@ AdminReply CompressibleText::reply_to(const AdminRequest& request, std::string_v
   AdminReply reply{.content_type = content_type, .body = text_};
   reply.fields.emplace_back("vary", "accept-encoding");
   const bool compressible = text_->size() >= min_compressed_bytes;
-  if (!compressible || !accepts_gzip(request.field("accept-encoding").value_or(""))) return reply;
+  const auto accepted = request.field("accept-encoding").value_or("");
+  if (!compressible || weight_of_coding(accepted, "gzip") == 0) return reply;
   if (gzipped_ == nullptr) gzipped_ = std::make_shared<const std::string>(gzip(*text_));
   if (gzipped_->empty()) return reply;  // it could not be compressed
   reply.body = gzipped_;

@@ -4,9 +4,6 @@
 
 #include <limits>
 
-#include "admin/preferences.h"
-#include "evenkeel/http/fields.h"
-
 namespace evenkeel {
 namespace {
 
@@ -51,14 +48,6 @@ std::string gunzip(std::string_view compressed) {
   text.resize(stream.total_out);
   inflateEnd(&stream);
   return text;
-}
-
-bool accepts_gzip(std::string_view accept_encoding) {
-  while (const auto coding = next_preference(accept_encoding)) {
-    if (equals_ignore_case(coding->value, "gzip") || coding->value == "*")
-      return coding->weight > 0;
-  }
-  return false;
 }
 
 }  // namespace evenkeel

@@ -13,7 +13,4 @@ std::string gzip(std::string_view text);
 /// Returns the text that `gzip` has compressed. REQUIRES: it is complete.
 std::string gunzip(std::string_view compressed);
 
-/// True if an Accept-Encoding field allows gzip (RFC 9110, section 12.5.3).
-bool accepts_gzip(std::string_view accept_encoding);
-
 }  // namespace evenkeel

@@ -11,11 +11,11 @@
 #include "admin/documents.h"
 #include "admin/limit_use.h"
 #include "admin/pool_families.h"
-#include "admin/preferences.h"
 #include "evenkeel/admin/key_set_fetcher.h"
 #include "evenkeel/admin/usage_sender.h"
 #include "evenkeel/base/log.h"
 #include "evenkeel/http/fields.h"
+#include "evenkeel/http/preferences.h"
 #include "evenkeel/stats/worker_families.h"
 
 namespace evenkeel {

@@ -10,6 +10,7 @@
 #include "admin/gzip.h"
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/text_table.h"
+#include "evenkeel/http/preferences.h"
 
 namespace evenkeel {
 namespace {
@@ -61,7 +62,7 @@ AdminReply file_reply(const PageFile& file, const AdminRequest& request) {
   std::string body;
   if (matches(request.field("if-none-match").value_or(""), file.etag)) {
     reply.status = 304;
-  } else if (accepts_gzip(request.field("accept-encoding").value_or(""))) {
+  } else if (weight_of_coding(request.field("accept-encoding").value_or(""), "gzip") > 0) {
     reply.gzipped = true;
     body = file.gzipped;
   } else {

@@ -1,4 +1,4 @@
-#include "admin/preferences.h"
+#include "evenkeel/http/preferences.h"
 
 #include <algorithm>
 #include <charconv>
@@ -48,6 +48,29 @@ std::optional<Preference> next_preference(std::string_view& field) {
     return preference;
   }
   return std::nullopt;
+}
+
+double weight_of_coding(std::string_view accept_encoding, std::string_view coding) {
+  double of_others = 0;
+  while (const auto each = next_preference(accept_encoding)) {
+    std::string_view name = each->value;
+    if (equals_ignore_case(name, "x-gzip")) name = "gzip";  // RFC 9110, section 8.4.1.3
+    if (equals_ignore_case(name, coding)) return each->weight;
+    if (name == "*") of_others = each->weight;
+  }
+  return of_others;
+}
+
+double weight_of_named_type(std::string_view accept, std::string_view type) {
+  const std::string_view family = type.substr(0, type.find('/') + 1);
+  double of_family = 0;
+  while (const auto each = next_preference(accept)) {
+    if (equals_ignore_case(each->value, type)) return each->weight;
+    if (each->value.ends_with("/*") &&
+        equals_ignore_case(each->value.substr(0, each->value.size() - 1), family))
+      of_family = each->weight;
+  }
+  return of_family;
 }
 
 }  // namespace evenkeel

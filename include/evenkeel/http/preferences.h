@@ -19,4 +19,12 @@ struct Preference {
 /// Takes the first preference off the field; nothing at its end.
 std::optional<Preference> next_preference(std::string_view& field);
 
+/// The weight that an `accept-encoding` gives a content coding, such as "gzip", or "identity" for
+/// none. 0: it refuses it, or has neither its name nor `*`.
+double weight_of_coding(std::string_view accept_encoding, std::string_view coding);
+
+/// The weight that an `accept` gives a media type, such as "text/html", by its name or by `text/*`.
+/// 0: it refuses it, or names it in neither way: `*/*` does not count.
+double weight_of_named_type(std::string_view accept, std::string_view type);
+
 }  // namespace evenkeel
