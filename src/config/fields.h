@@ -244,6 +244,23 @@ void each_key(Of<RouteTimeouts>, const auto& visit) {
         DurationForm{1ms, 24h});
 }
 
+void each_key(Of<CompressionConfig>, const auto& visit) {
+  using T = CompressionConfig;
+  visit(Key{"codings",
+            "`zstd` and `gzip`: of those that a client likes equally, it gets the first here.",
+            "`[zstd, gzip]`"},
+        &T::codings,
+        OneOrListForm<EnumForm<ContentCoding>>{
+            {{"coding", {"zstd", "gzip"}}, "a coding or a list of codings", false}});
+  visit(Key{"types", "Media types of the responses: `application/json`, or `text/*` for a family.",
+            "`[application/json, text/*]`"},
+        &T::types,
+        TextOrListForm{{TextForm{"a media type", check_compressed_type},
+                        "a media type or a list of media types", false}});
+  visit(Key{"min_size", "The least size of a response. One whose size is not known is compressed."},
+        &T::min_bytes, SizeForm{0, std::uint64_t{1} << 30});
+}
+
 void each_key(Of<MirrorConfig>, const auto& visit) {
   using T = MirrorConfig;
   visit(Key{"pool", "The pool that gets the copies.", required}, &T::pool, pool_name);
@@ -289,6 +306,12 @@ void each_answer_and_change(const auto& visit) {
             "backends' own answers to them are replaced.",
             "pages of any origin may read evenkeel's own answers"},
         &T::cors, OptionalForm<StructForm<CorsConfig>>{});
+  visit(Key{"compression",
+            "Which responses are compressed for clients that accept it: `{}` for all defaults. "
+            "Event streams, lines of JSON, gRPC, and responses that backends have compressed never "
+            "are.",
+            "none"},
+        &T::compression, OptionalForm<StructForm<CompressionConfig>>{});
 }
 
 // Which of several pools gets a request, and which one a copy.

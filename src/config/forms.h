@@ -359,6 +359,8 @@ std::optional<ValidationError> check_certificate_name(std::string& value);
 // What is put into bodies for a tenant. The message does not show it.
 std::optional<ValidationError> check_cache_salt(std::string& value);
 std::optional<ValidationError> check_header_name(std::string& value);
+// A media type without parameters whose responses may be compressed, or `text/*` and the like.
+std::optional<ValidationError> check_compressed_type(std::string& value);
 // A URL, which gets OTLP's path for traces if it has none; or off.
 std::optional<ValidationError> check_collector(std::string& value);
 // The field that carries the key of a backend: `authorization` is the empty text.

@@ -42,6 +42,12 @@ bool is_token(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, is_token_char);
 }
 
+// True if the text is a media type without parameters; a star counts as any word.
+bool is_media_type(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  return slash != text.npos && is_token(text.substr(0, slash)) && is_token(text.substr(slash + 1));
+}
+
 }  // namespace
 
 std::optional<ValidationError> check_name(std::string& value) {
@@ -146,6 +152,23 @@ std::optional<ValidationError> check_header_name(std::string& value) {
   }
   value = lower_case(value);
   return std::nullopt;
+}
+
+std::optional<ValidationError> check_compressed_type(std::string& value) {
+  value = lower_case(value);
+  const std::size_t star = value.find('*');
+  const bool is_range = star != value.npos && value.ends_with("/*") && star + 1 == value.size();
+  if (!is_media_type(value) || (star != value.npos && !is_range)) {
+    return ValidationError{fmt::format("'{}' is not a media type", value),
+                           "write `application/json`, without parameters, or `text/*`"};
+  }
+  if (value != "text/event-stream" && value != "application/x-ndjson" &&
+      !value.starts_with("application/grpc")) {
+    return std::nullopt;
+  }
+  return ValidationError{
+      fmt::format("'{}' is never compressed: its messages are sent one by one", value),
+      "remove it"};
 }
 
 std::optional<ValidationError> check_key_field(std::string& value) {

@@ -86,6 +86,7 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
       path_rewrites_(path_rewrites_of(config.routes)),
       response_fields_(config.routes),
       cors_(config.routes),
+      compression_(worker.loop, config.routes),
       canaries_(canaries_of(config.routes, pool_set)),
       access_log_(worker.recorder, canaries_.empty() ? nullptr : &canaries_),
       grpc_(worker.loop),
@@ -136,6 +137,8 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
   first_ = in_front_of(*first_, grpc_);
   // Log: every request is answered, counted and logged, whatever fails behind this filter.
   first_ = in_front_of(*first_, access_log_);
+  // Compression: behind it, answers are read and logged as they are, errors included.
+  if (compression_.is_needed()) first_ = in_front_of(*first_, compression_);
   // Pages: also those of other origins that a route names may read the errors that the log answers.
   if (cors_.is_needed()) first_ = in_front_of(*first_, cors_);
   // Fields of the response: outermost, so that every answer has those of its route, and the last

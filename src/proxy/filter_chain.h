@@ -12,6 +12,7 @@
 #include "evenkeel/filter/auth.h"
 #include "evenkeel/filter/body_rules.h"
 #include "evenkeel/filter/canary.h"
+#include "evenkeel/filter/compression.h"
 #include "evenkeel/filter/cors.h"
 #include "evenkeel/filter/field_edits.h"
 #include "evenkeel/filter/forwarding_headers.h"
@@ -75,6 +76,7 @@ class FilterChain {
   ResponseFieldsFilter response_fields_;
   CorsFilter cors_;
   const CanaryCounter canaries_;
+  CompressionFilter compression_;
   AccessLogFilter access_log_;
   GrpcFilter grpc_;
   ForwardingHeadersFilter forwarding_headers_;

@@ -42,6 +42,9 @@ TEST(RouteChecks, TakeWhatRoutesCanSay) {
            "{response_headers: {add: {vary: accept, x-by: $backend}}, pool: a}",
            "{cors: {origins: ['https://*.example.org', 'http://localhost:3000']}, pool: a}",
            "{cors: {origins: '*', methods: GET, headers: [X-A], max_age: 0s}, respond: {body: a}}",
+           "{compression: {}, pool: a}",
+           "{compression: {codings: gzip, types: [application/*, Text/HTML], min_size: 0B}, pool: "
+           "a}",
        }) {
     EXPECT_THAT(problems_with(route), IsEmpty()) << route;
   }
@@ -88,6 +91,11 @@ TEST(RouteChecks, SayWhatIsWrongAndHowItIsRight) {
   expect("{cors: {origins: ['https://*example.org']}, pool: a}", "not an origin");
   expect("{cors: {origins: ['https://a/b']}, pool: a}", "not an origin");
   expect("{cors: {origins: '*', credentials: true}, pool: a}", "cookies of their visitors");
+  expect("{compression: {codings: [br]}, pool: a}", "br");
+  expect("{compression: {codings: []}, pool: a}", "is empty");
+  expect("{compression: {types: json}, pool: a}", "'json' is not a media type");
+  expect("{compression: {types: '*/json'}, pool: a}", "'*/json' is not a media type");
+  expect("{compression: {types: text/event-stream}, pool: a}", "is never compressed");
 }
 
 TEST(RouteChecks, WarnOfRoutesThatNarrowerConditionsDoNotSaveFromOthers) {
