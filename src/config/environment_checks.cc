@@ -193,6 +193,12 @@ void check_named_files(const Config& config, ParseContext& context) {
                        "give a file with certificates of authorities in PEM", context);
     }
   }
+  for (const auto& [path, route] : items_of("routes", config.routes)) {
+    for (const auto& [place, page] : items_of(path + ".error_pages", route.error_pages)) {
+      check_named_file(FileUse::error_page, place + ".file", page.file,
+                       "give a file with the page, of 64 KiB at most", context);
+    }
+  }
   for (const auto& [path, pool] : items_of("pools", config.pools)) {
     for (const auto& [place, backend] : items_of(path + ".backends", pool.backends)) {
       check_named_file(FileUse::api_key, place + ".api_key_file", backend.api_key_file,

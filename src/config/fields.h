@@ -261,6 +261,21 @@ void each_key(Of<CompressionConfig>, const auto& visit) {
         &T::min_bytes, SizeForm{0, std::uint64_t{1} << 30});
 }
 
+void each_key(Of<ErrorPageConfig>, const auto& visit) {
+  using T = ErrorPageConfig;
+  visit(Key{"status", "Statuses of the errors: `503`, or `[502, 503, 504]`.", required}, &T::status,
+        OneOrListForm<IntegerForm<int>>{{{400, 599}, "a status or a list of statuses", false}});
+  visit(Key{"file",
+            "The file that clients get as it is, of 64 KiB at most. It is read at the start and at "
+            "each reload.",
+            required},
+        &T::file, file_path);
+  visit(Key{"content_type",
+            "Its type. Clients get the page whose `accept` names the type, or its family, with a "
+            "greater weight than that of the error."},
+        &T::content_type, TextForm{"a media type", check_content_type});
+}
+
 void each_key(Of<MirrorConfig>, const auto& visit) {
   using T = MirrorConfig;
   visit(Key{"pool", "The pool that gets the copies.", required}, &T::pool, pool_name);
@@ -312,6 +327,12 @@ void each_answer_and_change(const auto& visit) {
             "are.",
             "none"},
         &T::compression, OptionalForm<StructForm<CompressionConfig>>{});
+  visit(Key{"error_pages",
+            "Pages that people get instead of errors that evenkeel itself makes, such as "
+            "`[{status: 503, file: /etc/evenkeel/sorry.html}]`. The first that has the status "
+            "counts. Clients of APIs keep errors in their dialect.",
+            "none"},
+        &T::error_pages, ListForm<StructForm<ErrorPageConfig>>{{}, "a list of error pages"});
 }
 
 // Which of several pools gets a request, and which one a copy.

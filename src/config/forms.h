@@ -361,6 +361,8 @@ std::optional<ValidationError> check_cache_salt(std::string& value);
 std::optional<ValidationError> check_header_name(std::string& value);
 // A media type without parameters whose responses may be compressed, or `text/*` and the like.
 std::optional<ValidationError> check_compressed_type(std::string& value);
+// A media type, perhaps with parameters.
+std::optional<ValidationError> check_content_type(std::string& value);
 // A URL, which gets OTLP's path for traces if it has none; or off.
 std::optional<ValidationError> check_collector(std::string& value);
 // The field that carries the key of a backend: `authorization` is the empty text.

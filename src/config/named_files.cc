@@ -22,6 +22,7 @@ namespace {
 constexpr std::size_t max_api_key_bytes = 16 * 1024;
 constexpr std::size_t min_token_bytes = 16;
 constexpr std::size_t max_token_bytes = 4096;
+constexpr std::size_t max_page_bytes = 64UL * 1024;
 
 Error file_error(std::string what) { return {.fault = Fault::internal, .detail = std::move(what)}; }
 
@@ -135,6 +136,15 @@ Result<std::string> read_secret(const std::string& path, std::string_view what) 
                     " has 16 to 4096");
 }
 
+/// The content of an error page.
+Result<std::string> read_page(const std::string& path) {
+  auto read = read_file(path, max_page_bytes);
+  if (const auto* failure = std::get_if<FileError>(&read)) {
+    return file_error("cannot be read: " + failure->why);
+  }
+  return std::get<std::string>(std::move(read));
+}
+
 std::optional<std::string> detail_of(const Result<std::string>& secret) {
   if (secret) return std::nullopt;
   return secret.error().detail;
@@ -159,11 +169,29 @@ Result<std::string> read_admin_token(const std::string& path) {
 
 Result<std::string> read_audit_key(const std::string& path) { return read_secret(path, "a key"); }
 
+Result<ErrorPageTexts> read_error_pages(const Config& config) {
+  ErrorPageTexts texts;
+  for (const RouteConfig& route : config.routes) {
+    for (const ErrorPageConfig& page : route.error_pages) {
+      if (texts.contains(page.file)) continue;
+      auto text = read_page(page.file);
+      if (!text) {
+        text.error().detail =
+            "route " + route.name + ": error_pages: '" + page.file + "' " + text.error().detail;
+        return std::move(text.error());
+      }
+      texts.emplace(page.file, std::move(*text));
+    }
+  }
+  return texts;
+}
+
 std::optional<std::string> named_file_error(FileUse use, const std::string& path) {
   switch (use) {
     case FileUse::api_key: return detail_of(read_api_key(path));
     case FileUse::key_set: break;  // by those who know keys
     case FileUse::authorities: return reading_error(path);
+    case FileUse::error_page: return detail_of(read_page(path));
     case FileUse::admin_token: return detail_of(read_admin_token(path));
     case FileUse::access_log: return access_log_error(path);
     case FileUse::usage: return usage_file_error(path);

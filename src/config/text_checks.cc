@@ -171,6 +171,14 @@ std::optional<ValidationError> check_compressed_type(std::string& value) {
       "remove it"};
 }
 
+std::optional<ValidationError> check_content_type(std::string& value) {
+  if (auto problem = check_field_value(value)) return problem;
+  const std::string type = value.substr(0, std::min(value.find_first_of("; "), value.size()));
+  if (is_media_type(type) && type.find('*') == type.npos) return std::nullopt;
+  return ValidationError{fmt::format("'{}' is not a media type", value),
+                         "write `text/html; charset=utf-8`, or another"};
+}
+
 std::optional<ValidationError> check_key_field(std::string& value) {
   if (auto problem = check_header_name(value)) return problem;
   constexpr auto framing = std::to_array<std::string_view>(

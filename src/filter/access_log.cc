@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/host.h"
 #include "evenkeel/filter/canary.h"
+#include "evenkeel/filter/error_pages.h"
 #include "evenkeel/filter/usage.h"
 #include "evenkeel/http/cors.h"
 #include "evenkeel/http/credentials.h"
@@ -176,6 +177,9 @@ class AccessLogFilter::RecordedBody final : public Body {
 
 Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) {
   OpenRecord record(*this, request);
+  // A route may remove it from what its backends get.
+  const std::string_view accept =
+      pages_ == nullptr ? "" : request.fields.value(FieldId::accept).value_or("");
   auto result = co_await next.handle(request);
   if (!result) {
     Error& error = result.error();
@@ -192,6 +196,8 @@ Task<Result<Response>> AccessLogFilter::handle(Request& request, Handler& next) 
       result->fields.add("x-evenkeel-decision", inference->refusal);
     }
   }
+  if (pages_ != nullptr && request.info.outcome.fault) [[unlikely]]
+    pages_->apply(request, accept, *result);
   result->fields.remove(FieldId::x_request_id);  // the backend's
   result->fields.add("x-request-id", request.info.identity.request_id, FieldId::x_request_id);
   result->body = std::make_unique<RecordedBody>(std::move(result->body), std::move(record));

@@ -14,6 +14,7 @@
 #include "evenkeel/filter/canary.h"
 #include "evenkeel/filter/compression.h"
 #include "evenkeel/filter/cors.h"
+#include "evenkeel/filter/error_pages.h"
 #include "evenkeel/filter/field_edits.h"
 #include "evenkeel/filter/forwarding_headers.h"
 #include "evenkeel/filter/grpc.h"
@@ -77,6 +78,7 @@ class FilterChain {
   CorsFilter cors_;
   const CanaryCounter canaries_;
   CompressionFilter compression_;
+  const ErrorPages error_pages_;
   AccessLogFilter access_log_;
   GrpcFilter grpc_;
   ForwardingHeadersFilter forwarding_headers_;

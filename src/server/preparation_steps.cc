@@ -79,6 +79,11 @@ bool names_file(const Config& config, FileUse use, const std::string& path) {
       if (config.usage.http && config.usage.http->ca == path) return true;
       return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::ca) !=
                                 config.auth->jwt.end();
+    case FileUse::error_page:
+      return std::ranges::any_of(config.routes, [&](const RouteConfig& route) {
+        return std::ranges::find(route.error_pages, path, &ErrorPageConfig::file) !=
+               route.error_pages.end();
+      });
     case FileUse::api_key:
       if (config.usage.http && config.usage.http->token_file == path) return true;
       break;

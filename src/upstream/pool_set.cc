@@ -212,6 +212,13 @@ Result<std::shared_ptr<const PoolSet>> PoolSet::build(const Config& config,
       pool_set->token_issuers_ = std::move(*issuers);
     }
   }
+  if (predecessor != nullptr && !build_inputs.reload_files) {
+    pool_set->error_pages_ = predecessor->error_pages_;
+  } else {
+    auto pages = read_error_pages(config);
+    if (!pages) return std::move(pages.error());
+    pool_set->error_pages_ = std::make_shared<const ErrorPageTexts>(std::move(*pages));
+  }
   for (const ListenerConfig& listener : config.listeners) {
     if (!listener.tls) continue;
     auto tls = tls_for(listener, build_inputs, predecessor);

@@ -208,13 +208,17 @@ pools:
     backends:
       - {address: h:1, api_key_file: good}
       - {address: h:2, api_key_file: bad}
+routes:
+  - pool: a
+    error_pages: [{status: 503, file: good}, {status: 504, file: none.html}]
 )",
                                   "test.yaml", environment);
   EXPECT_THAT(
       lines_of(loaded.problems),
       ElementsAre(StartsWith("1:20 access_log.path: '/nowhere/log' cannot be used"),
                   StartsWith("2:21 admin.token_file: 'token' cannot be used"),
-                  StartsWith("7:38 pools[0].backends[1].api_key_file: 'bad' is a bad key")));
+                  StartsWith("7:38 pools[0].backends[1].api_key_file: 'bad' is a bad key"),
+                  StartsWith("10:66 routes[0].error_pages[1].file: 'none.html' cannot be used")));
 }
 
 TEST(Check, RefusesABackendThatIsOneOfOurListeners) {

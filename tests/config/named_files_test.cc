@@ -54,6 +54,24 @@ TEST_F(NamedFiles, ATokenHasAtLeastSixteenBytes) {
               HasSubstr("4100 bytes"));
 }
 
+TEST_F(NamedFiles, AnErrorPageIsAFileOfAtMost64KiB) {
+  Config config;
+  config.routes.resize(2);
+  config.routes[0].name = "a";
+  config.routes[0].error_pages = {{.status = {503}, .file = write("page", " <p>\n")}};
+  config.routes[1].error_pages = {{.status = {502}, .file = path("page")},
+                                  {.status = {503}, .file = write("other", "")}};
+  EXPECT_EQ(*read_error_pages(config),
+            (ErrorPageTexts{{path("page"), " <p>\n"}, {path("other"), ""}}));
+  EXPECT_EQ(named_file_error(FileUse::error_page, path("page")), std::nullopt);
+
+  config.routes[0].error_pages[0].file = write("long", std::string(64UL * 1024 + 1, 'x'));
+  EXPECT_THAT(read_error_pages(config).error().detail,
+              testing::StartsWith("route a: error_pages: '" + path("long") + "' cannot be read"));
+  EXPECT_THAT(named_file_error(FileUse::error_page, path("none")),
+              Optional(HasSubstr("No such file")));
+}
+
 TEST_F(NamedFiles, AnAccessLogNeedsAFolderAndIsNotCreated) {
   const auto error = [](const std::string& path) {
     return named_file_error(FileUse::access_log, path);

@@ -45,6 +45,8 @@ TEST(RouteChecks, TakeWhatRoutesCanSay) {
            "{compression: {}, pool: a}",
            "{compression: {codings: gzip, types: [application/*, Text/HTML], min_size: 0B}, pool: "
            "a}",
+           "{error_pages: [{status: 503, file: a.html}, {status: [500, 502], file: b.json, "
+           "content_type: 'application/json; charset=utf-8'}], pool: a}",
        }) {
     EXPECT_THAT(problems_with(route), IsEmpty()) << route;
   }
@@ -96,6 +98,11 @@ TEST(RouteChecks, SayWhatIsWrongAndHowItIsRight) {
   expect("{compression: {types: json}, pool: a}", "'json' is not a media type");
   expect("{compression: {types: '*/json'}, pool: a}", "'*/json' is not a media type");
   expect("{compression: {types: text/event-stream}, pool: a}", "is never compressed");
+  expect("{error_pages: [{status: 200, file: a}], pool: a}", "200");
+  expect("{error_pages: [{status: [], file: a}], pool: a}", "is empty");
+  expect("{error_pages: [{status: 503}], pool: a}", "file");
+  expect("{error_pages: [{status: 503, file: a, content_type: html}], pool: a}",
+         "'html' is not a media type");
 }
 
 TEST(RouteChecks, WarnOfRoutesThatNarrowerConditionsDoNotSaveFromOthers) {

@@ -138,6 +138,8 @@ class Check(case.Case):
             for key in re.findall(r"api_key_file: ([\w.]+)", text):
                 with open(os.path.join(work, key), "w") as file:
                     file.write("sk-provider")
+            for page in re.findall(r"file: ([\w.]+\.html)", text):
+                open(os.path.join(work, page), "w").close()
             ended = command("check", "-c", os.path.join(folder, name), folder=work)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), name)
 

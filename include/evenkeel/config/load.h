@@ -19,6 +19,7 @@ enum class FileUse {
   api_key,
   key_set,
   authorities,
+  error_page,
   admin_token,
   access_log,
   usage,

@@ -1,7 +1,8 @@
-// Files that a configuration names, certificates aside: API keys, the admin token, logs, the
-// state file.
+// Files that a configuration names, certificates aside: API keys, the admin token, error pages,
+// logs, the state file.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,12 @@ Result<std::string> read_admin_token(const std::string& path);
 
 /// The key in `audit.key_file`: as long as such a token. Errors as above.
 Result<std::string> read_audit_key(const std::string& path);
+
+/// The contents of the files of error pages, by path.
+using ErrorPageTexts = std::map<std::string, std::string>;
+
+/// The files of all `error_pages`: each has 64 KiB at most. Errors name the route and the file.
+Result<ErrorPageTexts> read_error_pages(const Config& config);
 
 /// Why the daemon could not use a file; nothing if it could. Creates and changes nothing: for an
 /// access log that does not exist, and for a state file, the folder must be writable.

@@ -15,6 +15,7 @@
 namespace evenkeel {
 
 class CanaryCounter;
+class ErrorPages;
 class UsageRecorder;
 
 /// Receives what becomes of clients' credentials, for the audit log. Thread: the worker's.
@@ -97,13 +98,14 @@ class RequestRecorder {
   AccessLogFormatter line_;
 };
 
-/// The outermost filter, which also turns an error into a response. It records a request when the
-/// response body is dropped, or when the request is dropped before it has a response.
+/// Turns an error into a response. Records a request when the response body is dropped, or when the
+/// request is dropped before it has a response.
 class AccessLogFilter final : public Filter {
  public:
-  /// `canaries`: null where no route has one.
-  AccessLogFilter(RequestRecorder& recorder, const CanaryCounter* canaries)
-      : recorder_(recorder), canaries_(canaries) {}
+  /// `canaries`: null where no route has one. `pages`: what people get in place of errors; null:
+  /// nothing. Both outlive the filter.
+  AccessLogFilter(RequestRecorder& recorder, const CanaryCounter* canaries, const ErrorPages* pages)
+      : recorder_(recorder), canaries_(canaries), pages_(pages) {}
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
  private:
@@ -112,6 +114,7 @@ class AccessLogFilter final : public Filter {
 
   RequestRecorder& recorder_;
   const CanaryCounter* const canaries_;
+  const ErrorPages* const pages_;
 };
 
 }  // namespace evenkeel

@@ -16,6 +16,7 @@
 
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/config.h"
+#include "evenkeel/config/named_files.h"
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/inference/token_estimates.h"
 #include "evenkeel/net/endpoint.h"
@@ -113,6 +114,8 @@ class PoolSet {
 
   /// The issuers of tokens that the file names; null: none.
   const std::shared_ptr<const TokenIssuers>& token_issuers() const { return token_issuers_; }
+  /// The contents of the files of error pages.
+  const ErrorPageTexts& error_pages() const { return *error_pages_; }
   /// The server that replicas share; nothing: there is none.
   const std::optional<RedisOptions>& shared_state() const { return shared_state_; }
 
@@ -140,6 +143,7 @@ class PoolSet {
   std::optional<RedisOptions> shared_state_;
   std::shared_ptr<const TokenIssuers> token_issuers_;
   std::vector<Canary> canaries_;
+  std::shared_ptr<const ErrorPageTexts> error_pages_ = std::make_shared<const ErrorPageTexts>();
   std::vector<PoolEntry> pools_;
   std::unordered_map<std::string_view, std::size_t> numbers_;  // of pools, by name
   std::map<std::string, std::shared_ptr<const TlsServerContext>, std::less<>> listeners_;
