@@ -15,7 +15,8 @@
 namespace evenkeel {
 namespace {
 
-/// Options for `infer` and ModelInfer, which run as in Triton's dynamic batcher.
+/// Options for `infer` and ModelInfer, which run as in Triton's dynamic batcher, and for embeddings
+/// that do.
 void add_batching_options(CLI::App& verb, const std::shared_ptr<SimOptions>& options) {
   BatchingSpec& batching = options->server.batching;
   verb.add_option("--max-batch", batching.max_batch_size, "infer: items in a batch; 0: unlimited")
@@ -38,6 +39,10 @@ void add_batching_options(CLI::App& verb, const std::shared_ptr<SimOptions>& opt
   add_duration_option(
       verb, "--item-time", "infer: duration that each item adds; default: 500us",
       [options](Duration time) { options->server.batching.item_seconds = seconds_of(time); });
+  verb.add_flag(
+      "--batch-embeddings", options->server.batches_embeddings,
+      "Run /v1/embeddings like infer, with these options; with --max-batch 0 each request "
+      "by itself");
 }
 
 /// Adds the options for what `load` sends: an open loop by rate or trace, or a closed one by

@@ -32,6 +32,10 @@ std::vector<float> embedding_of(std::uint64_t seed) {
   return vector;
 }
 
+std::uint32_t items_of(const std::vector<ChoiceSpec>& plans) {
+  return static_cast<std::uint32_t>(plans.size());
+}
+
 }  // namespace
 
 Response OpenAiEngine::error(const ApiError& error) const {
@@ -152,15 +156,34 @@ Task<Result<Response>> OpenAiEngine::embed(std::string body, int client_fd) {
   if (refused) co_return error(*refused);
   std::vector<std::vector<float>> vectors;
   for (const ChoiceSpec& each : plans) vectors.push_back(embedding_of(each.word_seed));
+  if (model_.options().batches_embeddings && !model_.fits_batch(items_of(plans))) {
+    co_return error(
+        {.status = 422,
+         .message = fmt::format("batch size {} > maximum allowed batch size {}", plans.size(),
+                                model_.options().batching.max_batch_size)});
+  }
+  const auto usage = co_await run_embeddings(std::move(plans), client_fd);
+  if (!usage) co_return error({.status = 429, .message = "Model is overloaded"});
+  co_return respond_json(
+      200, embeddings_body(head, vectors, request->encoding_format == "base64", *usage));
+}
 
+/// Returns nothing if the queue of batches is full.
+Task<std::optional<Usage>> OpenAiEngine::run_embeddings(std::vector<ChoiceSpec> plans,
+                                                        int client_fd) {
+  if (model_.options().batches_embeddings) {
+    Usage usage;
+    for (const ChoiceSpec& each : plans) usage.prompt_tokens += each.prompt_tokens;
+    const bool ran = co_await model_.run_batch(items_of(plans), client_fd);
+    co_return ran ? std::optional(usage) : std::nullopt;
+  }
   auto answer = model_.start(std::move(plans), false, client_fd);
   while (!answer->finished()) {
     co_await answer->progress().wait();
   }
   Usage usage = answer->usage(model_.options().prompt_tokens_details, 1);
   usage.completion_tokens = 0;
-  co_return respond_json(
-      200, embeddings_body(head, vectors, request->encoding_format == "base64", usage));
+  co_return usage;
 }
 
 Response OpenAiEngine::tokenize(std::string body) {

@@ -9,6 +9,7 @@
 #include "sim/engine_api.h"
 #include "sim/engine_errors.h"
 #include "sim/openai_request.h"
+#include "sim/openai_response.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {
@@ -36,6 +37,7 @@ class OpenAiEngine : public EngineApi {
   Task<Result<Response>> infer(Request& request, int client_fd);
   Task<Result<Response>> complete(OpenAiApi api, std::string body, int client_fd);
   Task<Result<Response>> embed(std::string body, int client_fd);
+  Task<std::optional<Usage>> run_embeddings(std::vector<ChoiceSpec> plans, int client_fd);
   Response tokenize(std::string body);
   CompletionHead completion_head(OpenAiApi api, std::string_view body) const;
   std::optional<ApiError> plan_all(const OpenAiRequest& request, const CompletionHead& head,

@@ -51,6 +51,9 @@ struct SimulatorOptions {
   bool prompt_tokens_details = false;  ///< as vLLM's flag: `cached_tokens` in usage
   StreamHead stream_head = StreamHead::as_engine;
   BatchingSpec batching;  ///< of `infer` and ModelInfer
+  /// True if embeddings run in these batches too, not in the engine's steps: with `max_batch_size`
+  /// 0, each request by itself, as in servers that do not batch.
+  bool batches_embeddings = false;
   AdaptersSpec adapters;  ///< shown as vLLM does
 };
 
