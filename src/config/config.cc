@@ -52,7 +52,7 @@ bool inspects(const PoolConfig& pool) {
       pool.affinity && std::any_of(pool.affinity->by.begin(), pool.affinity->by.end(), is_of_body);
   const bool picks_by_body = pool.picker.name == "prefix-affinity" || pool.picker.has_scheduler();
   return pool.inspect || pool.metered || renames(pool) || !pool.body.empty() || pins_by_body ||
-         picks_by_body || reuses_answers(pool);
+         picks_by_body || reuses_answers(pool) || pool.batching;
 }
 
 std::optional<AffinityConfig> affinity_of(const PoolConfig& pool) {

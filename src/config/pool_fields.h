@@ -202,6 +202,22 @@ void each_key(Of<CacheConfig>, const auto& visit) {
             "a list of kinds of requests", false});
 }
 
+void each_key(Of<BatchingConfig>, const auto& visit) {
+  using T = BatchingConfig;
+  visit(Key{"max_size",
+            "The most inputs in one request to a backend. Servers refuse what is more than they "
+            "allow."},
+        &T::max_size, CountForm{2, 4096});
+  visit(Key{"max_wait",
+            "The longest that a request waits for others. It waits only while backends have "
+            "requests that it could have gone with."},
+        &T::max_wait, DurationForm{1ms, 10s});
+  visit(Key{"max_tokens",
+            "The most tokens of texts in one request, as estimated: the number of inputs times the "
+            "length of the longest one, to which servers pad the others."},
+        &T::max_tokens, CountForm{1, 100 * million});
+}
+
 void each_key(Of<BodyConfig>, const auto& visit) {
   using T = BodyConfig;
   visit(Key{"defaults",
@@ -266,7 +282,7 @@ void each_serving_key(const auto& visit) {
         &T::picker, picker_form<PickerConfig>());
 }
 
-// Whether its answers are used again.
+// Whether its requests become fewer, or its answers are used again.
 void each_reuse_key(const auto& visit) {
   using T = PoolConfig;
   visit(Key{"coalesce",
@@ -279,6 +295,12 @@ void each_reuse_key(const auto& visit) {
             "Implies `inspect`.",
             "none is kept"},
         &T::cache, OptionalForm<StructForm<CacheConfig>>{});
+  visit(Key{"batching",
+            "Joins the inputs of several requests for embeddings, or of KServe's `infer` in JSON, "
+            "into one request, for servers that do not do that themselves; `{}` for all defaults. "
+            "Requests of different tenants or credentials are never joined. Implies `inspect`.",
+            "each request goes to a backend as it is"},
+        &T::batching, OptionalForm<StructForm<BatchingConfig>>{});
 }
 
 void each_key(Of<FallbackConfig>, const auto& visit) {

@@ -85,6 +85,7 @@ constexpr auto synonyms = std::to_array<Synonyms>({
      "sticktable"},
     {"standby", "backup spare failover"},
     {"cache", "proxycache responsecache cachepath cacheparams"},
+    {"batching", "batch batches microbatch microbatching dynamicbatching"},
     {"coalesce", "proxycachelock singleflight collapsedforwarding requestcollapsing"},
     {"api_key_file", "apikey apikeyfile token tokenfile credentials authorization"},
     {"max_in_flight", "maxconn maxconnections maxrequests concurrency maxinflight parallelism"},

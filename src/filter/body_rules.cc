@@ -82,6 +82,12 @@ RouteBodyRules::RouteBodyRules(const Config& config)
       routes_(config.routes,
               [this](const RouteConfig& route) { return rules_of(route, members_); }) {}
 
+const BodyConfig& RouteBodyRules::config_of(const RequestIdentity& identity) const {
+  static const BodyConfig none;
+  const BodyRules* const rules = find(identity);
+  return rules == nullptr ? none : rules->config();
+}
+
 /// Takes the largest of several limits: servers differ in which one they take.
 BodyChanges::BodyChanges(const InferenceInfo& info, const std::vector<std::string>& members)
     : info_(info), members_(members) {

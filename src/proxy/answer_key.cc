@@ -8,6 +8,7 @@
 #include "evenkeel/http/credentials.h"
 #include "evenkeel/http/media_type.h"
 #include "evenkeel/inference/api_paths.h"
+#include "proxy/mirror.h"
 
 namespace evenkeel {
 namespace {
@@ -136,10 +137,64 @@ bool is_deterministic(const InferenceInfo& info, const BodyConfig& of_route,
   return sampling.has_seed || (sampling.zero_temperature && sampling.choices == 1);
 }
 
+template <class Visit>
+bool each_piece_once(Body& body, const Visit& visit) {
+  while (true) {
+    auto next = body.read();
+    if (!next.ready()) return false;
+    const auto chunk = next.take();
+    if (!chunk || chunk->trailers != nullptr) return false;
+    visit(chunk->bytes);
+    if (chunk->last) return true;
+  }
+}
+
+/// Calls `visit` for each piece of the body, which is then at its start again. False: it cannot be
+/// read, or is more than its bytes.
+template <class Visit>
+bool each_piece(Body& body, const Visit& visit) {
+  const bool is_whole = each_piece_once(body, visit);
+  return body.rewind() && is_whole;
+}
+
+template <class Writer>
+void write_owner(Writer& key, const RequestIdentity& identity) {
+  const RequestTenant& tenant = identity.tenant;
+  key.number(tenant.number);
+  key.text(tenant.name);
+  key.text(tenant.key == nullptr ? std::string_view() : tenant.key->id);
+  key.text(tenant.key == nullptr ? std::string_view() : tenant.key->name);
+  key.text(identity.certificate_hash);
+}
+
+template <class Writer>
+void write_rules(Writer& key, const BodyConfig& body) {
+  for (const JsonMembers* const members : {&body.defaults, &body.set}) {
+    key.number(members->size());
+    for (const auto& [name, json] : *members) {
+      key.text(name);
+      key.text(json);
+    }
+  }
+  key.number(body.max_tokens);
+}
+
+/// True for a request whose answer the server keeps for those to come.
+bool is_of_responses(std::string_view target) {
+  std::string storage;
+  const auto path = normalised_path(target, storage);
+  if (!path) return true;  // its server may read it as it likes
+  std::string decoded;
+  const ApiPath* const api = api_path_of(with_decoded_slashes(*path, decoded));
+  return api != nullptr && api->api == InferenceApi::openai_responses;
+}
+
+}  // namespace
+
 /// Both hashes of a key.
-class KeyWriter {
+class AnswerKeys::Writer {
  public:
-  explicit KeyWriter(const AnswerCache::Seeds& seeds) : first_(seeds[0]), second_(seeds[1]) {}
+  explicit Writer(const AnswerCache::Seeds& seeds) : first_(seeds[0]), second_(seeds[1]) {}
 
   void text(std::string_view text) {
     first_.add_text(text);
@@ -162,58 +217,6 @@ class KeyWriter {
   WideHasher second_;
   std::uint64_t body_bytes_ = 0;
 };
-
-template <class Visit>
-bool each_piece_once(Body& body, const Visit& visit) {
-  while (true) {
-    auto next = body.read();
-    if (!next.ready()) return false;
-    const auto chunk = next.take();
-    if (!chunk || chunk->trailers != nullptr) return false;
-    visit(chunk->bytes);
-    if (chunk->last) return true;
-  }
-}
-
-/// Calls `visit` for each piece of the body, which is then at its start again. False: it cannot be
-/// read, or is more than its bytes.
-template <class Visit>
-bool each_piece(Body& body, const Visit& visit) {
-  const bool is_whole = each_piece_once(body, visit);
-  return body.rewind() && is_whole;
-}
-
-void write_owner(KeyWriter& key, const RequestIdentity& identity) {
-  const RequestTenant& tenant = identity.tenant;
-  key.number(tenant.number);
-  key.text(tenant.name);
-  key.text(tenant.key == nullptr ? std::string_view() : tenant.key->id);
-  key.text(tenant.key == nullptr ? std::string_view() : tenant.key->name);
-  key.text(identity.certificate_hash);
-}
-
-void write_rules(KeyWriter& key, const BodyConfig& body) {
-  for (const JsonMembers* const members : {&body.defaults, &body.set}) {
-    key.number(members->size());
-    for (const auto& [name, json] : *members) {
-      key.text(name);
-      key.text(json);
-    }
-  }
-  key.number(body.max_tokens);
-}
-
-/// True for a request whose answer the server keeps for those to come.
-bool is_of_responses(std::string_view target) {
-  std::string storage;
-  const auto path = normalised_path(target, storage);
-  if (!path) return true;  // its server may read it as it likes
-  std::string decoded;
-  const ApiPath* const api = api_path_of(with_decoded_slashes(*path, decoded));
-  return api != nullptr && api->api == InferenceApi::openai_responses;
-}
-
-}  // namespace
 
 ReuseRules::ReuseRules(const PoolConfig& pool) : coalesce(pool.coalesce), body(pool.body) {
   if (!pool.cache) return;
@@ -259,9 +262,8 @@ std::string_view AnswerKeys::served_model(std::string_view asked) const {
   return found == pool_.model_names.end() ? pool_.model : found->second;
 }
 
-std::optional<AnswerKey> AnswerKeys::key_of(Request& request, const BodyConfig& of_route) const {
+void AnswerKeys::write_head(Writer& key, const Request& request, const BodyConfig& of_route) const {
   const RequestIdentity& identity = request.info.identity;
-  KeyWriter key(seeds_);
   write_owner(key, identity);
   key.text(pool_.name);
   key.text(served_model(request.info.inference->request.model));
@@ -279,9 +281,31 @@ std::optional<AnswerKey> AnswerKeys::key_of(Request& request, const BodyConfig& 
     key.text(field.value());
   }
   key.text({});
+}
+
+std::optional<AnswerKey> AnswerKeys::key_of(Request& request, const BodyConfig& of_route) const {
+  Writer key(seeds_);
+  write_head(key, request, of_route);
   if (!each_piece(*request.body, [&](std::string_view bytes) { key.body(bytes); }))
     return std::nullopt;
   return key.key();
+}
+
+AnswerKey AnswerKeys::key_of(const Request& request, const BodyConfig& of_route,
+                             const BatchBody& body) const {
+  Writer key(seeds_);
+  write_head(key, request, of_route);
+  key.number(static_cast<std::uint64_t>(request.info.identity.priority));
+  const Field* const mark = request.fields.find(MirrorFilter::mark);
+  key.text(mark == nullptr ? std::string_view() : mark->value());
+  body.each_common_part([&](std::string_view part) { key.text(part); });
+  return key.key();
+}
+
+std::vector<std::string> subset_names(const PoolState& pool) {
+  std::vector<std::string> names;
+  for (const Subset& subset : pool.backend_set().subsets()) names.push_back(subset.name());
+  return names;
 }
 
 std::optional<std::string> read_whole(Body& body) {

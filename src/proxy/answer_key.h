@@ -12,7 +12,9 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/http/message.h"
+#include "evenkeel/inference/batch_body.h"
 #include "evenkeel/pool/answer_cache.h"
+#include "evenkeel/pool/pool.h"
 
 namespace evenkeel {
 
@@ -49,14 +51,23 @@ class AnswerKeys {
   /// Reads the body, and goes back to its start. `of_route`: what the request's route changes in
   /// bodies. Nothing: it could not be read. REQUIRES: is_repeatable(request).
   std::optional<AnswerKey> key_of(Request& request, const BodyConfig& of_route) const;
+  /// The key of requests that may go to a backend as one: instead of each byte of the body, what
+  /// such bodies have in common; besides, the priority, and whether it is a mirror's copy.
+  AnswerKey key_of(const Request& request, const BodyConfig& of_route, const BatchBody& body) const;
 
  private:
+  class Writer;
+
+  void write_head(Writer& key, const Request& request, const BodyConfig& of_route) const;
   std::string_view served_model(std::string_view asked) const;
 
   const PoolConfig& pool_;
   const std::vector<std::string> subsets_;
   const AnswerCache::Seeds seeds_;
 };
+
+/// The names of the pool's subsets, by their numbers.
+std::vector<std::string> subset_names(const PoolState& pool);
 
 /// All bytes of a body, which is then at its start again. REQUIRES: it is rewindable.
 std::optional<std::string> read_whole(Body& body);

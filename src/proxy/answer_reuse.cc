@@ -2,7 +2,6 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "proxy/kept_body.h"
 
@@ -26,12 +25,6 @@ AnswerCache::Seeds seeds_of(const AnswerCache* cache, const RedisAnswers* shared
   return cache != nullptr ? cache->seeds() : AnswerCache::new_seeds();
 }
 
-std::vector<std::string> subset_names(const PoolState& pool) {
-  std::vector<std::string> names;
-  for (const Subset& subset : pool.backend_set().subsets()) names.push_back(subset.name());
-  return names;
-}
-
 }  // namespace
 
 AnswerReuse::AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool, const PoolState& state,
@@ -51,7 +44,7 @@ AnswerReuse::AnswerReuse(Loop& loop, Handler& next, const PoolConfig& pool, cons
 Task<Result<Response>> AnswerReuse::handle(Request& request) {
   if (!is_repeatable(request)) return next_.handle(request);
   const InferenceInfo& info = *request.info.inference;
-  const BodyConfig& of_route = rules_of_route(request);
+  const BodyConfig& of_route = routes_.config_of(request.info.identity);
   Use use{.keeps = cache_ != nullptr && rules_.may_keep(info, of_route),
           .coalesces = rules_.may_coalesce(info, of_route)};
   if (!use.keeps && !use.coalesces) return next_.handle(request);
@@ -96,12 +89,6 @@ Task<Result<Response>> AnswerReuse::ask_replicas(Request& request, Use use) {
 Task<Result<Response>> AnswerReuse::miss(Request& request, Use use) {
   if (use.keeps) metrics_.cache_misses.add();
   return use.coalesces ? share(request, std::move(use)) : fetch(request, std::move(use));
-}
-
-const BodyConfig& AnswerReuse::rules_of_route(const Request& request) const {
-  static const BodyConfig none;
-  const BodyRules* const rules = routes_.find(request.info.identity);
-  return rules == nullptr ? none : rules->config();
 }
 
 bool AnswerReuse::memory_is_scarce() const {

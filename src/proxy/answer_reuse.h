@@ -45,7 +45,6 @@ class AnswerReuse final : public Handler, private SharedAnswer::Owner {
     KeptAnswerPtr stale;  // in place of an error; null: there is none
   };
 
-  const BodyConfig& rules_of_route(const Request& request) const;
   bool memory_is_scarce() const override;
   Response serve_kept(Request& request, KeptAnswerPtr answer, AnswerSource source) const;
   Task<Result<Response>> ask_replicas(Request& request, Use use);

@@ -113,7 +113,7 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
       config.rate_limits, [](const RateLimitConfig& each) { return !each.routes.empty(); });
   if (limits_routes) route_limits_.emplace(config, LimitTable::of_routes(config), *counting);
   for (PlanPool& pool : pools.list())
-    build(config, pool, shared_answers, worker, counting ? &*counting : nullptr);
+    build(config, pool, pool_set, shared_answers, worker, counting ? &*counting : nullptr);
   first_ = &placing;
   // Answer: what models report is counted for the pool that answers, whatever the route.
   if (observe_) first_ = in_front_of(*first_, *observe_);
@@ -149,10 +149,17 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
 }
 
 /// The part of the list for one pool, and for the routes to it.
-void FilterChain::build(const Config& config, PlanPool& pool,
+void FilterChain::build(const Config& config, PlanPool& pool, const PoolSet& pool_set,
                         const std::shared_ptr<RedisAnswers>& shared_answers,
                         const WorkerContext& worker, const LimitsFilter::Counting* counting) {
   pool.first = pool.forwarder;
+  // Batches: of bodies as backends get them. What they are answered is not observed here, but the
+  // part of each request further out: each counts for itself.
+  if (pool.config.batching) {
+    pool.first = &batchings_.emplace_back(*pool.first, pool.config, pool.forwarder->state(),
+                                          body_rules_, pool_set.token_estimates(), worker,
+                                          worker.metrics().pool(pool.index).batching);
+  }
   // Budget: behind what answers without a backend, and what names the model as it is priced; in
   // front of what counts the answer. Copies for a mirror count too.
   if (counting != nullptr && !pool.config.budget.empty()) {

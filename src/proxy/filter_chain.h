@@ -28,6 +28,7 @@
 #include "evenkeel/proxy/worker_context.h"
 #include "proxy/access_table.h"
 #include "proxy/answer_reuse.h"
+#include "proxy/batching.h"
 #include "proxy/fallback.h"
 #include "proxy/mirror.h"
 #include "proxy/plan_pools.h"
@@ -64,7 +65,7 @@ class FilterChain {
     Handler& next;
   };
 
-  void build(const Config& config, PlanPool& pool,
+  void build(const Config& config, PlanPool& pool, const PoolSet& pool_set,
              const std::shared_ptr<RedisAnswers>& shared_answers, const WorkerContext& worker,
              const LimitsFilter::Counting* counting);
   Handler* in_front_of(Handler& next, Filter& filter) {
@@ -94,6 +95,7 @@ class FilterChain {
   PathRewriteFilter path_rewrite_;
   std::deque<LimitsFilter> budgets_;
   std::deque<RewriteFilter> rewrites_;
+  std::deque<Batching> batchings_;
   std::deque<AnswerReuse> reuses_;
   std::deque<Fallback> fallbacks_;
   std::deque<Stage> stages_;

@@ -3,6 +3,8 @@
 #include <memory>
 #include <string_view>
 
+#include "proxy/kept_plans.h"
+
 namespace evenkeel {
 
 void copy_request(const Request& from, Request& to) {
@@ -37,6 +39,27 @@ void copy_request(const Request& from, Request& to) {
   inference->places = from.info.inference->places;
   inference->body_is_held = true;
   to.info.inference = std::move(inference);
+}
+
+void adopt_outcome(RequestInfo& info, const RequestInfo& of_copy) {
+  if (of_copy.plan != nullptr && of_copy.plan != info.plan) keep_too(info.plan, of_copy.plan);
+  RequestOutcome& outcome = info.outcome;
+  outcome.backend = of_copy.outcome.backend;
+  outcome.backend_index = of_copy.outcome.backend_index;
+  outcome.attempts = of_copy.outcome.attempts;
+  outcome.stream_reset = of_copy.outcome.stream_reset;
+  RequestTimings& timings = info.timings;
+  const RequestTimings& sent = of_copy.timings;
+  if (sent.head_sent >= timings.head_received) {
+    timings.waited = sent.waited;
+    timings.queued = sent.queued;
+    timings.connected = sent.connected;
+    timings.retried = sent.retried;
+    timings.head_sent = sent.head_sent;
+  } else if (sent.head_sent != Instant{}) {
+    timings.head_sent = timings.head_received;  // it came later
+  }
+  if (info.trace != nullptr && of_copy.trace != nullptr) info.trace->picker = of_copy.trace->picker;
 }
 
 }  // namespace evenkeel

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "proxy/kept_plans.h"
 #include "proxy/request_copy.h"
 
 namespace evenkeel {
@@ -148,28 +147,11 @@ void SharedAnswer::leave(Reader& reader) {
   is_paid_ = true;
 }
 
-/// Makes the request the one that the backend got. What it points to from then on may be of a plan
-/// that came later.
+/// Makes the request the one that the backend got.
 void SharedAnswer::pay(RequestInfo& info) const {
   const RequestInfo& own = request_.info;
-  if (own.plan != nullptr && own.plan != info.plan) keep_too(info.plan, own.plan);
-  RequestOutcome& outcome = info.outcome;
-  outcome.source = AnswerSource::miss;
-  outcome.backend = own.outcome.backend;
-  outcome.backend_index = own.outcome.backend_index;
-  outcome.attempts = own.outcome.attempts;
-  outcome.stream_reset = own.outcome.stream_reset;
-  RequestTimings& timings = info.timings;
-  if (own.timings.head_sent >= timings.head_received) {
-    timings.waited = own.timings.waited;
-    timings.queued = own.timings.queued;
-    timings.connected = own.timings.connected;
-    timings.retried = own.timings.retried;
-    timings.head_sent = own.timings.head_sent;
-  } else if (own.timings.head_sent != Instant{}) {
-    timings.head_sent = timings.head_received;  // it came later
-  }
-  if (info.trace != nullptr && own.trace != nullptr) info.trace->picker = own.trace->picker;
+  adopt_outcome(info, own);
+  info.outcome.source = AnswerSource::miss;
   info.inference->response = own.inference->response;
   info.inference->served_model = own.inference->served_model;
 }

@@ -191,6 +191,48 @@ class WorkerFamilies {
                      "Requests that got the answer to an identical one in flight.",
                      &PoolMetrics::coalesced);
     add_mirrors(page);
+    add_batches(page);
+  }
+
+  std::uint64_t sum_of_batches(std::uint32_t pool, Counter BatchingMetrics::* counter) const {
+    return sum([pool, counter](const WorkerMetrics& worker_metrics) {
+      const PoolMetrics* metrics = worker_metrics.find_pool(pool);
+      return metrics == nullptr ? std::uint64_t{0} : (metrics->batching.*counter).value();
+    });
+  }
+
+  /// Exports the batches of a pool once there was one.
+  void add_batches(MetricsPage& page) const {
+    const auto is_used = [&](std::uint32_t pool) {
+      return sum_of_batches(pool, &BatchingMetrics::requests) != 0;
+    };
+    static constexpr std::pair<const char*, Counter BatchingMetrics::*> reasons[] = {
+        {"idle", &BatchingMetrics::idle},
+        {"size", &BatchingMetrics::full},
+        {"wait", &BatchingMetrics::waited},
+    };
+    page.counters("evenkeel_batches_total",
+                  "Requests that the pool's backends got for one or more of clients, by what they "
+                  "were sent for.");
+    each_pool([&](std::uint32_t pool, const Labels& labels) {
+      if (!is_used(pool)) return;
+      for (const auto& [reason, counter] : reasons)
+        page.add(labels, {"reason", reason}, sum_of_batches(pool, counter));
+    });
+    const auto add = [&](std::string_view name, std::string_view help,
+                         Counter BatchingMetrics::* counter) {
+      page.counters(name, help);
+      each_pool([&](std::uint32_t pool, const Labels& labels) {
+        if (is_used(pool)) page.add(labels, sum_of_batches(pool, counter));
+      });
+    };
+    add("evenkeel_batched_requests_total", "Requests of clients in the pool's batches.",
+        &BatchingMetrics::requests);
+    add("evenkeel_batched_inputs_total", "Inputs in the pool's batches.", &BatchingMetrics::inputs);
+    add("evenkeel_batch_splits_total",
+        "Requests of clients that were sent again by themselves, because the answer to their batch "
+        "was an error that one of them may have caused, or could not be taken apart.",
+        &BatchingMetrics::split);
   }
 
   /// Exports the copies for a pool once there was one, also one that was not sent.

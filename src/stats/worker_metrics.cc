@@ -47,6 +47,15 @@ void MirrorMetrics::clear() {
   no_memory.clear();
 }
 
+void BatchingMetrics::clear() {
+  idle.clear();
+  full.clear();
+  waited.clear();
+  requests.clear();
+  inputs.clear();
+  split.clear();
+}
+
 void PoolMetrics::clear() {
   in_flight.clear();
   waiting.clear();
@@ -62,6 +71,7 @@ void PoolMetrics::clear() {
   cache_misses.clear();
   coalesced.clear();
   mirror.clear();
+  batching.clear();
 }
 
 void TenantMetrics::clear() {

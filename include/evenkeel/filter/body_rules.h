@@ -59,6 +59,8 @@ class RouteBodyRules {
   const std::vector<std::string>& members() const { return members_; }
   /// The rules of the request's route; null if it has none.
   const BodyRules* find(const RequestIdentity& identity) const { return routes_.find(identity); }
+  /// The same as the file has it; empty if there are none.
+  const BodyConfig& config_of(const RequestIdentity& identity) const;
 
  private:
   const std::vector<std::string> members_;

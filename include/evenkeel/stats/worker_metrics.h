@@ -97,6 +97,18 @@ struct MirrorMetrics {
   void clear();
 };
 
+/// Requests to the backends of a pool with `batching`.
+struct BatchingMetrics {
+  Counter idle;      ///< sent because no other of their kind was in flight
+  Counter full;      ///< sent because no other fits beside them
+  Counter waited;    ///< sent because their first one has waited long enough
+  Counter requests;  ///< of clients, in all of them
+  Counter inputs;    ///< of these
+  Counter split;     ///< requests of clients that were sent again, each by itself
+
+  void clear();
+};
+
 /// Metrics of a pool; index 0 counts requests that never reached one.
 struct PoolMetrics {
   Gauge in_flight;  ///< requests sent to this pool that have not ended, queued ones included
@@ -113,6 +125,7 @@ struct PoolMetrics {
   Counter cache_misses;      ///< requests whose answer may be kept, and was not there
   Counter coalesced;         ///< requests with the answer to another one in flight
   MirrorMetrics mirror;
+  BatchingMetrics batching;
 
   void clear();
 };
