@@ -16,18 +16,16 @@ std::vector<std::size_t> choose_batch(std::span<const BatchSize> waiting, std::s
                                       const BatchingConfig& config) {
   std::vector<std::size_t> order(waiting.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const BatchSize all =
-      std::accumulate(waiting.begin(), waiting.end(), BatchSize(), std::plus<BatchSize>());
+  const BatchSize all = std::accumulate(waiting.begin(), waiting.end(), BatchSize(), std::plus<>());
   if (all.fits(config)) return order;
   const std::uint64_t wanted = waiting[first].max_input_tokens;
   std::swap(order.front(), order[first]);
-  std::stable_sort(order.begin() + 1, order.end(), [&](std::size_t one, std::size_t other) {
-    const auto distance = [&](std::size_t each) {
-      const std::uint64_t tokens = waiting[each].max_input_tokens;
-      return std::max(tokens, wanted) - std::min(tokens, wanted);
-    };
-    return distance(one) < distance(other);
-  });
+  // Those that came first, if they are as close.
+  const auto distance = [&](std::size_t each) {
+    const std::uint64_t tokens = waiting[each].max_input_tokens;
+    return std::pair(std::max(tokens, wanted) - std::min(tokens, wanted), each);
+  };
+  std::ranges::sort(order.begin() + 1, order.end(), {}, distance);
   BatchSize size;
   std::vector<std::size_t> chosen;
   for (const std::size_t each : order) {
