@@ -90,7 +90,7 @@ constexpr Cure cures[] = {
     {"gzip_types", "as gzip"},
     {"access_log", in_one_log},
     {"add_header", of_answers},
-    {"ssl_ciphers", "TLS 1.2 and 1.3 have the ciphers of OpenSSL's default"},
+    {"ssl_ciphers", "the ciphers of TLS 1.2 and 1.3 are fixed"},
     {"gzip", "answers pass as backends send them"},
     {"proxy_cache", "`cache` of the pool keeps answers of models"},
     {"client_max_body_size", "`limits.body` of the listener holds for all paths"},

@@ -14,7 +14,7 @@ namespace {
 /// The key in what a field that carries one has; empty: the field carries none.
 std::string_view key_in(std::string_view field, std::string_view value) {
   constexpr std::string_view bearer = "Bearer ";
-  if (value.find('$') != value.npos || value.find('~') == 0) return {};
+  if (value.find('$') != value.npos || value.starts_with('~')) return {};
   if (field == "$http_authorization" && value.starts_with(bearer))
     return value.substr(bearer.size());
   const bool is_key_field = field == "$http_x_api_key" || field == "$http_api_key";

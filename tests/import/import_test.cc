@@ -895,16 +895,13 @@ TEST(ImportLitellm, ListensOnThisMachineWhereItCannotTellWhoMayAsk) {
 
 TEST(ImportLitellm, LimitsOfAllDeploymentsAreThoseOfTheirModel) {
   const auto limits = [](const std::string& first, const std::string& second) {
+    std::string models = "model_list:\n";
+    for (const auto& [name, more] : {std::pair("a", first), std::pair("b", second)}) {
+      models.append("  - {model_name: m, litellm_params: {model: vllm/").append(name);
+      models.append(", api_base: http://").append(name).append(":1").append(more).append("}}\n");
+    }
     std::vector<std::string> found;
-    for (const RateLimitConfig& each :
-         imported(ImportFormat::litellm,
-                  "model_list:\n  - {model_name: m, litellm_params: {model: vllm/a, api_base: "
-                  "http://a:1" +
-                      first +
-                      "}}\n  - {model_name: m, litellm_params: {model: vllm/b, api_base: "
-                      "http://b:1" +
-                      second + "}}\n")
-             .rate_limits) {
+    for (const RateLimitConfig& each : imported(ImportFormat::litellm, models).rate_limits) {
       std::string text = each.by[0] + ' ' + each.models[0];
       for (const LimitRate& rate : each.requests) text += " r" + std::to_string(rate.amount);
       for (const LimitRate& rate : each.tokens) text += " t" + std::to_string(rate.amount);
