@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "evenkeel/base/fault_table.h"
@@ -32,6 +33,27 @@ bool is_failure(const RequestOutcome& outcome) {
          has_failed(outcome.status, false, outcome.grpc_status);
 }
 
+bool is_of(const RouteCanary& canary, std::string_view backend) {
+  return canary.backends.empty() || canary.backends.contains(backend);
+}
+
+/// True if a backend of the canary was asked.
+bool was_asked(const RouteCanary& canary, const AttemptList& attempts) {
+  return std::ranges::any_of(
+      attempts, [&](const AttemptRecord& each) { return is_of(canary, each.backend); });
+}
+
+/// True if the canary was not asked because it has no backend, or no room. Sessions may be pinned
+/// to other backends, and what was refused before says nothing of it.
+bool is_missing(const RouteCanary& canary, const RequestInfo& info) {
+  const RequestOutcome& outcome = info.outcome;
+  if (info.identity.pool != canary.pool || outcome.source == AnswerSource::stale) return true;
+  if (outcome.fault == Fault::no_backend || outcome.fault == Fault::queue_full ||
+      outcome.fault == Fault::queue_timeout)
+    return true;
+  return !outcome.attempts.empty() && canary.is_served && !canary.is_served();
+}
+
 void log_end(const RouteCanary& canary, Instant now) {
   const auto counts = canary.trial->counts(now);
   const CanaryBounds& bounds = canary.trial->bounds();
@@ -57,14 +79,18 @@ void CanaryCounter::count(const RequestInfo& info, Instant ended) const {
       outcome.source == AnswerSource::hit || outcome.source == AnswerSource::coalesced;
   if (is_copy || outcome.fault == Fault::draining) return;
   const auto first_token = first_token_of(info);
+  const Duration waited =
+      first_token.value_or(ended - info.timings.started - info.timings.awaited_body);
   bool failed = false;
-  Duration waited{};
-  if (has_left(outcome)) {
-    waited = first_token.value_or(ended - info.timings.started - info.timings.awaited_body);
-    if (!first_token && waited <= canary->trial->bounds().ttft) return;
+  if (!was_asked(*canary, outcome.attempts)) {
+    if (!is_missing(*canary, info)) return;
+    failed = true;
+  } else if (has_left(outcome)) {
+    const Duration ttft = canary->trial->bounds().ttft;
+    if (!first_token && (ttft == Duration{} || waited <= ttft)) return;
   } else {
-    failed = identity.pool != canary->pool || is_failure(outcome);  // another pool: by a fallback
-    waited = first_token.value_or(Duration{});
+    const bool is_elsewhere = identity.pool != canary->pool || !is_of(*canary, outcome.backend);
+    failed = is_elsewhere || is_failure(outcome);
   }
   if (canary->trial->count(failed, waited, ended)) log_end(*canary, ended);
 }

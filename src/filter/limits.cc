@@ -56,8 +56,11 @@ class Meter {
  private:
   TokenUse used() const {
     if (info_->inference == nullptr) {
-      return {.input = info_->outcome.bytes_in / bytes_per_token,
-              .output = info_->outcome.bytes_out / bytes_per_token};
+      TokenUse use{.input = info_->outcome.bytes_in / bytes_per_token,
+                   .output = info_->outcome.bytes_out / bytes_per_token};
+      if (prices_ != nullptr)
+        set_cost(use, {.input = use.input, .output = use.output}, prices_->highest({}));
+      return use;
     }
     const bool aborted = info_->inference->response.finish_reason.empty();
     const BilledTokens billed = billed_tokens(*info_, aborted);
@@ -246,7 +249,10 @@ TokenUse LimitsFilter::estimate_of(const Request& request) const {
   const InferenceInfo* const inference = request.info.inference.get();
   if (inference == nullptr) {
     const std::uint64_t bytes = request.body == nullptr ? 0 : request.body->length().value_or(0);
-    return {.input = bytes / bytes_per_token};
+    TokenUse use{.input = bytes / bytes_per_token};
+    if (prices_ != nullptr && !uses_no_model(request))
+      set_cost(use, {.input = use.input, .output = 0}, prices_->highest({}));
+    return use;
   }
   TokenUse use{.input = inference->request.estimated_prompt_tokens,
                .output = use_.outputs.tokens_of(inference->request),
@@ -301,7 +307,8 @@ Task<Result<Response>> LimitsFilter::serve(Request& request,
                                            std::unique_ptr<Reservation> reservation,
                                            Handler& next) {
   const Reservation& taken = *reservation;
-  Meter meter(request.info, use_.outputs, prices_, std::move(reservation));
+  const PriceList* const prices = uses_no_model(request) ? nullptr : prices_;
+  Meter meter(request.info, use_.outputs, prices, std::move(reservation));
   auto response = co_await next.handle(request);
   if (!response) {
     meter.discard();

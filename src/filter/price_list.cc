@@ -42,9 +42,9 @@ PriceList::PriceList(const Config& config) : PriceList(config.usage.prices) {
   if (entries_.empty()) return;
   for (const PoolConfig& pool : config.pools) {
     for (const auto& [name, served] : pool.model_names) raise_to(renamed_[name], find(served));
-    const Price* const price = find(pool.model);
+    const Price* const price = pool.model.empty() ? nullptr : find(pool.model);
     if (price == nullptr) continue;
-    if (pool.models.empty()) raise_to(any_, price);
+    raise_to(any_, price);  // also what clients call otherwise
     for (const std::string& name : pool.models) {
       if (!pool.model_names.contains(name)) raise_to(renamed_[name], price);
     }
@@ -52,12 +52,13 @@ PriceList::PriceList(const Config& config) : PriceList(config.usage.prices) {
 }
 
 const Price* PriceList::find(const InferenceInfo& inference) const {
-  const Price* const served = find(inference.served_model);
-  return served != nullptr ? served : find(inference.request.model);
+  if (!inference.served_model.empty()) {
+    if (const Price* const served = find(inference.served_model)) return served;
+  }
+  return find(inference.request.model);
 }
 
 const Price* PriceList::find(std::string_view name) const {
-  if (name.empty()) return nullptr;
   const auto entry = std::ranges::find_if(
       entries_, [name](const Entry& each) { return matches_glob(each.model, name); });
   return entry == entries_.end() ? nullptr : &entry->price;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "evenkeel/config/selector.h"
 #include "evenkeel/config/split_target.h"
 
 namespace evenkeel {
@@ -50,17 +51,39 @@ bool leads_to(const PlanPool& pool, const Config& config, const Has& has) {
   });
 }
 
+/// The backends of a canary that is a part of its pool.
+void add_part(RouteCanary& canary, const RouteTarget& target, const PoolSet& pool_set) {
+  const auto entry = std::ranges::find_if(pool_set.pools(), [&](const PoolSet::PoolEntry& each) {
+    return each.state->config().name == target.pool;
+  });
+  if (entry == pool_set.pools().end()) return;
+  for (const BackendPtr& backend : entry->state->backends()) {
+    if (has_labels(backend->spec().config.labels, target.labels))
+      canary.backends.insert(backend->spec().address);
+  }
+  canary.is_served = [state = entry->state, labels = target.labels] {
+    return std::ranges::any_of(state->backends(), [&](const BackendPtr& backend) {
+      return has_labels(backend->spec().config.labels, labels) && backend->state().in_rotation();
+    });
+  };
+}
+
 ByRoute<RouteCanary> canaries_of(const std::vector<RouteConfig>& routes, const PoolSet& pool_set) {
   return {routes, [&](const RouteConfig& route) -> std::optional<RouteCanary> {
             const PoolSet::Canary* const canary =
                 route.canary ? pool_set.canary_of(route.name) : nullptr;
             if (canary == nullptr) return std::nullopt;
             const std::size_t number = canary_target_of(route);
-            return RouteCanary{.trial = canary->trial,
-                               .route = route.name,
-                               .target = route.canary->target,
-                               .pool = route.targets[number].pool,
-                               .number = static_cast<std::uint32_t>(number)};
+            const RouteTarget& target = route.targets[number];
+            RouteCanary found{.trial = canary->trial,
+                              .route = route.name,
+                              .target = route.canary->target,
+                              .pool = target.pool,
+                              .backends = {},
+                              .is_served = {},
+                              .number = static_cast<std::uint32_t>(number)};
+            if (!target.labels.empty()) add_part(found, target, pool_set);
+            return found;
           }};
 }
 

@@ -89,14 +89,11 @@ std::string session_cookie(std::string_view session, bool secure) {
 
 /// A client that does name the session is in the same one.
 std::shared_ptr<const TenantSessions> sessions_of(const std::vector<TenantConfig>& tenants) {
-  TenantSessions sessions(tenants.size() + 1);
-  bool has_any = false;
-  for (std::size_t i = 0; i < tenants.size(); ++i) {
-    if (tenants[i].session.empty()) continue;
-    sessions[i + 1] = hash_of(tenants[i].session);
-    has_any = true;
+  TenantSessions sessions;
+  for (const TenantConfig& tenant : tenants) {
+    if (!tenant.session.empty()) sessions[tenant.name] = hash_of(tenant.session);
   }
-  return has_any ? std::make_shared<const TenantSessions>(std::move(sessions)) : nullptr;
+  return sessions.empty() ? nullptr : std::make_shared<const TenantSessions>(std::move(sessions));
 }
 
 SessionSources::SessionSources(const std::vector<std::string>& by, AffinityMode mode,
@@ -144,10 +141,9 @@ std::optional<SessionHint> SessionSources::find(const Request& request) const {
 }
 
 std::optional<SessionHint> SessionSources::session_of_tenant(const Request& request) const {
-  const std::uint32_t number = request.info.identity.tenant.number;
-  const std::uint64_t key = number < of_tenants_->size() ? (*of_tenants_)[number] : 0;
-  if (key == 0) return std::nullopt;
-  return SessionHint{.key = key, .is_soft = is_soft_};
+  const auto found = of_tenants_->find(request.info.identity.tenant.name);
+  if (found == of_tenants_->end()) return std::nullopt;
+  return SessionHint{.key = found->second, .is_soft = is_soft_};
 }
 
 std::optional<SessionHint> SessionSources::find(const Source& source,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,9 +17,9 @@
 
 namespace evenkeel {
 
-/// The sessions of tenants' requests that name none, by the tenant's number: keys as SessionHint
-/// has them; 0: none.
-using TenantSessions = std::vector<std::uint64_t>;
+/// The sessions of tenants' requests that name none, by the tenant's name: keys as SessionHint has
+/// them.
+using TenantSessions = std::map<std::string, std::uint64_t, std::less<>>;
 /// Returns null if no tenant has one.
 std::shared_ptr<const TenantSessions> sessions_of(const std::vector<TenantConfig>& tenants);
 

@@ -40,7 +40,7 @@ std::uint64_t CanaryTrial::number_of(Instant time) const {
 
 bool CanaryTrial::count(bool failed, Duration first_token, Instant now) {
   if (has_ended()) return false;
-  const bool is_slow = !failed && bounds_.ttft > Duration{} && first_token > bounds_.ttft;
+  const bool is_slow = bounds_.ttft > Duration{} && first_token > bounds_.ttft;
   const std::uint64_t added = one_at(requests_place) + (failed ? one_at(failures_place) : 0) +
                               (is_slow ? one_at(slow_place) : 0);
   const std::uint64_t number = number_of(now);
@@ -75,10 +75,9 @@ CanaryTrial::Counts CanaryTrial::counts_at(std::uint64_t number) const {
 
 CanaryVerdict CanaryTrial::judge(const Counts& counts) const {
   if (counts.requests < bounds_.min_requests) return CanaryVerdict::on_trial;
-  const std::uint32_t answered = counts.requests - counts.failures;
   if (bounds_.error_rate > 0 && counts.failures > bounds_.error_rate * counts.requests)
     return CanaryVerdict::too_many_errors;
-  if (bounds_.ttft > Duration{} && counts.slow > slow_share * answered)
+  if (bounds_.ttft > Duration{} && counts.slow > slow_share * counts.requests)
     return CanaryVerdict::too_slow;
   return CanaryVerdict::on_trial;
 }
@@ -89,7 +88,7 @@ CanaryTrial::Counts CanaryTrial::counts(Instant now) const {
 
 void CanaryTrial::restart() {
   for (auto& each : counts_) each.store(0, std::memory_order_relaxed);
-  verdict_.store(CanaryVerdict::on_trial, std::memory_order_relaxed);
+  verdict_.store(CanaryVerdict::on_trial, std::memory_order_release);
 }
 
 }  // namespace evenkeel

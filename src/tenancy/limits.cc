@@ -136,7 +136,7 @@ const QuotaTable& LimitUse::quotas_of(std::uint64_t key) const {
 QuotaState LimitUse::state_of(const Limit& limit, const QuotaTime& time) const {
   const std::uint64_t key = limit.quota.key;
   if (limit.unit == LimitUnit::concurrent) return {.used = quotas_of(key).inside(key)};
-  return quotas_of(key).look(limit.quota, 0, time);
+  return quotas_of(key).look(with_key(limit.local, key), 0, time);
 }
 
 std::vector<QuotaTable::Saved> LimitUse::saved(const QuotaTime& time) const {
@@ -406,7 +406,9 @@ void Reservation::release(const TokenUse& used, std::uint64_t requests, const Qu
     const std::uint64_t spent =
         limit->unit == LimitUnit::requests ? requests : amount_of(limit->unit, used);
     use_.quotas_of(key).settle(with_key(limit->local, key), taken, spent, taken_at_, time);
-    if (store_ != nullptr) {
+    // Of a limit that refuses nothing, a store that was too late has kept what was asked of it.
+    const bool is_told = store_has_taken_ || limit->over == OverLimit::refuse;
+    if (store_ != nullptr && is_told) {
       settlements.push_back({.quota = with_key(limit->quota, key),
                              .taken = store_has_taken_ ? taken : 0,
                              .used = spent,

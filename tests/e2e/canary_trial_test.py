@@ -174,6 +174,38 @@ class CanaryTrial(ReloadCase):
 class CanaryVersion(ReloadCase):
     """A version in one pool: its sessions leave it too."""
 
+    def version(self, backend, **pool):
+        """A daemon with the usual retries and ejection whose canary is this backend, or an address."""
+        stable = self.backend(answers("v7"))
+        address = backend if isinstance(backend, str) else backend.address
+        return self.daemon({
+            "listeners": [{"name": "public", "address": "127.0.0.1:0"}], "admin": {"address": "127.0.0.1:0"}, "workers": 1,
+            "pools": [{"name": "llama", "health": {"check": "off"}, "metrics": {"scrape": "off"}, **pool,
+                       "backends": [{"address": stable.address, "labels": {"version": "v7"}},
+                                    {"address": address, "labels": {"version": "v8"}}]}],
+            "routes": [{"name": "chat", "pool": "llama", "split": {"version=v7": 50, "version=v8": 50},
+                        "canary": {"target": "version=v8", "error_rate": "20%", "min_requests": 10}}]})
+
+    def ask(self, daemon, count=80):
+        return {exchange(daemon.address, "GET", "/", [("x-session-id", f"s{number}")]).status for number in range(count)}
+
+    def test_one_for_which_others_stand_in_has_failed(self):
+        for canary in (refusing_address(), self.backend(answers("no", status=503))):
+            daemon = self.version(canary, retry={"on": ["overload"]})
+            self.ask(daemon)
+            self.eventually(lambda: daemon.metric("evenkeel_canary_withdrawn") == 1, "the end of the trial")
+
+    def test_what_never_reaches_it_says_nothing_of_it(self):
+        daemon = self.version(self.backend(answers("v8")))
+        config = json.loads(daemon.config_path.read_text())
+        config["auth"] = {}
+        config["tenants"] = [{"name": "acme", "keys_sha256": ["0" * 64]}]
+        daemon.config_path.write_text(json.dumps(config))
+        self.assertEqual(daemon.ask_admin("/api/v1/reload", method="POST").status, 200)
+        self.assertEqual(self.ask(daemon), {401})
+        [canary] = daemon.api("canaries")
+        self.assertEqual(canary["requests"], 0)
+
     def test_sessions_leave_with_the_trial(self):
         failing = [False]
         backends = [self.backend(answers("v7")),

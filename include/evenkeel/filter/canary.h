@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,9 +19,11 @@ namespace evenkeel {
 struct RouteCanary {
   std::shared_ptr<CanaryTrial> trial;
   std::string route;
-  std::string target;        ///< as `split` names it
-  std::string pool;          ///< that the target is, or is of
-  std::uint32_t number = 0;  ///< of the target among those of the route
+  std::string target;                           ///< as `split` names it
+  std::string pool;                             ///< that the target is, or is of
+  std::set<std::string, std::less<>> backends;  ///< of a part of the pool: addresses; else empty
+  std::function<bool()> is_served;  ///< true if a backend of that part is in rotation; else empty
+  std::uint32_t number = 0;         ///< of the target among those of the route
 };
 
 /// Thread: any.

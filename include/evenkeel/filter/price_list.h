@@ -54,7 +54,7 @@ class PriceList {
 
   std::vector<Entry> entries_;
   std::map<std::string, Price, std::less<>> renamed_;  // by clients' names, in some pool
-  Price any_;  // of pools that serve whatever is asked for under a name of their own
+  Price any_;  // the highest of pools that have a name of their own for what is asked for
 };
 
 }  // namespace evenkeel

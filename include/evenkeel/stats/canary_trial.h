@@ -34,7 +34,7 @@ class CanaryTrial {
   struct Counts {
     std::uint32_t requests = 0;
     std::uint32_t failures = 0;
-    std::uint32_t slow = 0;  ///< of those that did not fail
+    std::uint32_t slow = 0;  ///< had a late first token, or waited as long in vain
   };
 
   explicit CanaryTrial(const CanaryBounds& bounds)
@@ -46,7 +46,7 @@ class CanaryTrial {
   /// True if the trial ends with this request, whose first token came so late. Counts it.
   bool count(bool failed, Duration first_token, Instant now);
   /// The verdict; `on_trial`: it has not ended.
-  CanaryVerdict verdict() const { return verdict_.load(std::memory_order_relaxed); }
+  CanaryVerdict verdict() const { return verdict_.load(std::memory_order_acquire); }
   bool has_ended() const { return verdict() != CanaryVerdict::on_trial; }
   /// What counts now, or counted when the trial ended.
   Counts counts(Instant now) const;
