@@ -18,6 +18,7 @@
 #include "evenkeel/config/spelling.h"
 #include "evenkeel/json/value.h"
 #include "evenkeel/pool/answer_cache.h"
+#include "evenkeel/upstream/redis_answers.h"
 
 namespace evenkeel {
 namespace {
@@ -271,30 +272,41 @@ AdminReply AdminActions::backend_reply(const BackendCall& call) {
                                                     positions[0].backend)));
 }
 
-AdminReply AdminActions::purge_answers(const AdminRequest& request) const {
+/// Those that replicas share go first: what was found there before is not kept then.
+Awaitable<AdminReply> AdminActions::purge_answers(const AdminRequest& request) {
   const auto pool_set = runtime_.status->snapshot()->pool_set;
   const auto wanted = request.parameter("pool");
   std::vector<std::string_view> keeping;
-  std::uint64_t dropped = 0;
-  bool found = !wanted;
+  std::vector<std::shared_ptr<AnswerCache>> caches;
+  std::vector<std::string> shared;
   for (const PoolSet::PoolEntry& pool : pool_set->pools()) {
     const auto& answers = pool.state->answers();
     if (answers == nullptr) continue;
-    const std::string_view name = pool.state->config().name;
-    keeping.push_back(name);
-    if (wanted && name != *wanted) continue;
-    found = true;
-    dropped += answers->purge();
+    const PoolConfig& config = pool.state->config();
+    keeping.push_back(config.name);
+    if (wanted && config.name != *wanted) continue;
+    caches.push_back(answers);
+    if (config.cache && config.cache->shared) shared.push_back(config.name);
   }
-  if (!found) {
-    return error_reply(404, fmt::format("there is no pool '{}' with `cache`{}", *wanted,
-                                        did_you_mean(*wanted, keeping)));
+  if (wanted && caches.empty()) {
+    co_return error_reply(404, fmt::format("there is no pool '{}' with `cache`{}", *wanted,
+                                           did_you_mean(*wanted, keeping)));
   }
+  bool is_done = true;
+  if (!shared.empty() && pool_set->shared_state()) {
+    const auto change = [loop = runtime_.control_loop, options = *pool_set->shared_state(),
+                         shared] { return clear_shared_answers(*loop, options, shared); };
+    const auto cleared = co_await on_loop(io_, *runtime_.control_loop, change, change_timeout);
+    is_done = cleared && *cleared;
+  }
+  std::uint64_t dropped = 0;
+  for (const auto& answers : caches) dropped += answers->clear();
   log::admin.record(fmt::format("{}: {} kept answers dropped by {}",
                                 wanted ? "pool " + *wanted : "all pools", dropped, request.client));
+  if (!is_done) co_return error_reply(503, "Redis has not dropped the answers that replicas share");
   JsonValue document;
   document.add("dropped", dropped);
-  return json_reply(200, json_text(document));
+  co_return json_reply(200, json_text(document));
 }
 
 AdminReply AdminActions::restart_canary(const AdminRequest& request) const {

@@ -45,8 +45,8 @@ class AdminActions {
   Awaitable<AdminReply> upgrade();
 
   /// Drops the answers that pools keep, `?pool=NAME`: those of one; `{"dropped": N}`. 404: there is
-  /// no such pool, or it keeps none.
-  AdminReply purge_answers(const AdminRequest& request) const;
+  /// no such pool, or it keeps none. 503: those that replicas share may still be there.
+  Awaitable<AdminReply> purge_answers(const AdminRequest& request);
 
   /// Begins the trial of the canary of `?route=NAME` again, and returns it. 404: the route has
   /// none.

@@ -298,7 +298,10 @@ Awaitable<AdminReply> AdminApi::answer(const AdminRequest& request) {
       AdminReply reply = co_await sessions_reply(io_, runtime_, sessions_cache_, request);
       co_return reply;
     }
-    case AdminEndpoint::purge: co_return actions_.purge_answers(request);
+    case AdminEndpoint::purge: {
+      AdminReply reply = co_await actions_.purge_answers(request);
+      co_return reply;
+    }
     case AdminEndpoint::restart_canary: co_return actions_.restart_canary(request);
     case AdminEndpoint::set_log_levels: co_return set_log_levels(request.body);
     case AdminEndpoint::upgrade: {

@@ -56,7 +56,7 @@ constexpr std::string_view in_database =
     "keys and their limits are not read from a database: `evenkeel key create`, `tenants`";
 constexpr Cure cures[] = {
     {"include", "its models may reach a pool with a pattern", true},
-    {"max_budget", "limit tokens: `rate_limits`, or `limits` of a tenant", true},
+    {"max_budget", "`limits.cost` of tenants, by `usage.prices`", true},
     {"budget_duration", "as max_budget"},
     {"global_max_parallel_requests", "`concurrent` of `rate_limits`", true},
     {"upperbound_key_generate_params", "`limits` of tenants", true},

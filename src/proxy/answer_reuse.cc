@@ -63,14 +63,19 @@ Task<Result<Response>> AnswerReuse::handle(Request& request) {
     use.stale = std::move(kept);
   }
   use.coalesces = use.coalesces && !wants_new;
-  if (use.keeps && shared_ != nullptr && !wants_new) return ask_replicas(request, std::move(use));
+  const bool asks = use.keeps && shared_ != nullptr && !wants_new && !memory_is_scarce() &&
+                    !(use.coalesces && is_in_flight(request, use));
+  if (asks) return ask_replicas(request, std::move(use));
   return miss(request, std::move(use));
+}
+
+bool AnswerReuse::is_in_flight(const Request& request, const Use& use) const {
+  return in_flight_.contains({.key = use.key, .priority = request.info.identity.priority});
 }
 
 /// Looks for an answer that another replica has kept.
 Task<Result<Response>> AnswerReuse::ask_replicas(Request& request, Use use) {
-  if (cache_->take_purge() && !shared_->clear(pool_.name)) cache_->return_purge();
-  const std::uint64_t age = cache_->age();
+  const std::uint64_t age = cache_->age();  // an answer from before a purge is not kept
   KeptAnswerPtr found = co_await shared_->find(pool_.name, use.key);
   if (found != nullptr) {
     cache_->keep(use.key, found, age);

@@ -47,6 +47,7 @@ class AnswerReuse final : public Handler, private SharedAnswer::Owner {
 
   bool memory_is_scarce() const override;
   Response serve_kept(Request& request, KeptAnswerPtr answer, AnswerSource source) const;
+  bool is_in_flight(const Request& request, const Use& use) const;
   Task<Result<Response>> ask_replicas(Request& request, Use use);
   Task<Result<Response>> miss(Request& request, Use use);
   Task<Result<Response>> fetch(Request& request, Use use);

@@ -36,11 +36,11 @@ constexpr std::uint64_t format_version = 1;
 constexpr std::size_t max_fields = 256;
 
 std::string generation_key(std::string_view pool) {
-  return fmt::format("evenkeel:{{cache}}:{}", pool);
+  return fmt::format("evenkeel:{{limits}}:answers:{}", pool);
 }
 
 std::string answer_key(const AnswerKey& key) {
-  return fmt::format("evenkeel:{{cache}}:{:016x}{:016x}{:016x}{:016x}:{}", key.first.high,
+  return fmt::format("evenkeel:{{limits}}:answers:{:016x}{:016x}{:016x}{:016x}:{}", key.first.high,
                      key.first.low, key.second.high, key.second.low, key.body_bytes);
 }
 
@@ -95,8 +95,27 @@ class Reader {
   bool failed_ = false;
 };
 
+/// Fields of a connection, of framing, for one client, or of evenkeel itself: no answer that was
+/// kept has them.
+constexpr std::string_view refused_names[] = {"connection",
+                                              "keep-alive",
+                                              "proxy-connection",
+                                              "transfer-encoding",
+                                              "content-length",
+                                              "upgrade",
+                                              "te",
+                                              "trailer",
+                                              "set-cookie",
+                                              "age",
+                                              "set-cookie2",
+                                              "proxy-authenticate"};
+
 bool is_name(std::string_view name) {
-  return !name.empty() && std::ranges::all_of(name, is_token_char);
+  return !name.empty() && std::ranges::all_of(name, is_token_char) &&
+         !starts_with_ignore_case(name, "x-evenkeel-") &&
+         std::ranges::none_of(refused_names, [name](std::string_view refused) {
+           return equals_ignore_case(name, refused);
+         });
 }
 bool is_value(std::string_view value) {
   return value.find_first_of(std::string_view("\r\n\0", 3)) == value.npos;
@@ -108,7 +127,7 @@ std::uint64_t wall_of(Instant instant, Instant now, WallTime time) {
       std::chrono::duration_cast<milliseconds>(wall.time_since_epoch()).count());
 }
 
-/// The time, at most a day from now before or a year after: it comes from elsewhere.
+/// The time, at most a year before or after now: it comes from elsewhere.
 Instant instant_of(std::uint64_t wall, Instant now, WallTime time) {
   constexpr milliseconds year = std::chrono::hours(24 * 365);
   const auto present = std::chrono::duration_cast<milliseconds>(time.time_since_epoch());
@@ -173,15 +192,33 @@ Task<KeptAnswerPtr> RedisAnswers::find(std::string_view pool, AnswerKey key) {
 void RedisAnswers::keep(std::string_view pool, const AnswerKey& key, const KeptAnswer& answer) {
   const Instant now = loop_.read_clock();
   const auto kept_for = std::chrono::ceil<milliseconds>(answer.stale_until - now);
-  if (answer.size() > max_bytes || kept_for <= milliseconds(0)) return;
+  if (!client_.has_room(answer.size()) || kept_for <= milliseconds(0)) return;
   std::string bytes = answer_to_bytes(answer, now, std::chrono::system_clock::now());
-  if (bytes.size() > max_bytes) return;
+  if (bytes.size() > max_bytes || !client_.has_room(bytes.size())) return;
   client_.tell(keep_number, {"2", generation_key(pool), answer_key(key), std::move(bytes),
                              std::to_string(kept_for.count())});
 }
 
-bool RedisAnswers::clear(std::string_view pool) {
-  return client_.tell(clear_number, {"1", generation_key(pool)});
+Task<bool> RedisAnswers::clear(std::string pool) {
+  RedisClient::Words words = {"1", generation_key(pool)};
+  const auto reply = co_await client_.call(clear_number, std::move(words), {});
+  co_return reply.has_value();
+}
+
+Task<bool> clear_shared_answers(Loop& loop, RedisOptions options, std::vector<std::string> pools) {
+  constexpr Duration patience = std::chrono::seconds(3);
+  constexpr Duration pause = milliseconds(50);
+  options.timeout = std::chrono::seconds(1);
+  RedisAnswers answers(loop, std::move(options), false);
+  Signal never(loop);
+  const Instant deadline = loop.read_clock() + patience;
+  for (const std::string& pool : pools) {
+    while (!co_await answers.clear(pool)) {
+      if (loop.read_clock() >= deadline) co_return false;
+      co_await never.wait(loop.read_clock() + pause);
+    }
+  }
+  co_return true;
 }
 
 }  // namespace evenkeel

@@ -198,7 +198,9 @@ Task<std::optional<RedisReply>> RedisClient::read_reply() {
 Task<void> RedisClient::flush() {
   while (!unsent_.empty()) {
     const std::string sending = std::exchange(unsent_, {});
+    writing_bytes_ = sending.size();
     auto written = co_await socket_->write(sending, {}, {}, write_timeout);
+    writing_bytes_ = 0;
     if (written) continue;
     socket_->watch().interrupt();  // ends `read_reply`
     co_return;
@@ -228,10 +230,8 @@ Task<std::optional<RedisReply>> RedisClient::call(std::size_t script, Words word
   co_return std::move(waiting.reply);
 }
 
-bool RedisClient::tell(std::size_t script, const Words& words) {
-  if (!may_send()) return false;
-  send(script, words, {});
-  return true;
+void RedisClient::tell(std::size_t script, const Words& words) {
+  if (may_send()) send(script, words, {});
 }
 
 void RedisClient::deliver(RedisReply reply) {
@@ -257,14 +257,17 @@ void RedisClient::deliver(RedisReply reply) {
 /// the server has lost its scripts, or is not the primary any more.
 void RedisClient::note(const RedisReply& reply) {
   const bool is_error = reply.kind == RedisReply::Kind::error;
-  if (is_error && !has_error_) warn(": " + reply.text);
+  if (is_error && !has_error_ && loop_.now() >= next_warning_) {
+    next_warning_ = loop_.now() + warning_interval;
+    warn(": " + reply.text);
+  }
   has_error_ = is_error;
   const bool is_elsewhere = reply.text.starts_with("NOSCRIPT") ||
                             reply.text.starts_with("READONLY") || reply.text.starts_with("MOVED");
   if (is_error && is_elsewhere) socket_->watch().interrupt();
 }
 
-void RedisClient::warn(std::string_view problem) const {
+void RedisClient::warn(std::string_view problem) {
   if (!shared_.empty())
     log::limits.warning("no " + shared_ + " are shared: Redis" + std::string(problem));
 }
@@ -292,6 +295,7 @@ void RedisClient::disconnect() {
   is_slow_ = false;
   received_.clear();
   unsent_.clear();
+  writing_bytes_ = 0;
   timer_.disarm();
   for (const Sent& each : std::exchange(sent_, {})) {
     if (each.call != nullptr) each.call->answered.raise();

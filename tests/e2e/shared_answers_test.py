@@ -65,7 +65,7 @@ class SharedAnswers(case.Case):
         return redis.command("-a", PASSWORD, "--no-auth-warning", *words)
 
     def kept(self, redis):
-        return [key for key in self.redis_command(redis, "KEYS", "evenkeel:*").split() if key.rpartition(":")[0].count(":") > 1]
+        return [key for key in self.redis_command(redis, "KEYS", "evenkeel:*").split() if key.rpartition(":")[0].count(":") > 2]
 
     def ask(self, daemon, body=None, fields=()):
         got = exchange(daemon.address, "POST", CHAT, [*JSON, *fields], body or chat())
@@ -160,6 +160,22 @@ class SharedAnswers(case.Case):
         self.assertEqual(self.ask(first), (2, "miss"))
         self.wait_kept(redis, 2)  # the old one, which expires, and its successor
         self.assertEqual(self.ask(second), (2, "hit"))
+
+    def test_a_purge_holds_for_all_workers_and_after_a_restart(self):
+        redis = self.redis()
+        first = self.replica(redis, workers=4)
+        self.ask(first)
+        self.wait_kept(redis)
+        self.assertEqual(first.ask_admin("/api/v1/cache/purge", method="POST").status, 200)
+        self.assertEqual(first.stop(), 0)
+        second = self.replica(redis, workers=4)
+        self.assertEqual({self.ask(second)[0] for _ in range(20)}, {2})
+
+    def test_a_purge_says_so_if_redis_is_away(self):
+        redis = self.redis()
+        daemon = self.replica(redis)
+        redis.kill()
+        self.assertEqual(daemon.ask_admin("/api/v1/cache/purge", method="POST").status, 503)
 
     def test_they_expire_and_are_not_used_beyond_their_time(self):
         redis = self.redis()

@@ -64,6 +64,11 @@ TEST(AnswersInRedis, HaveNoFieldsThatEndALine) {
   KeptAnswer answer = some_answer();
   answer.fields.push_back({"x-a", "b\r\nset-cookie: c"});
   EXPECT_EQ(parse_answer(bytes_of(answer), now, wall), nullptr);
+  for (const char* const name :
+       {"transfer-encoding", "Content-Length", "set-cookie", "x-evenkeel-cache"}) {
+    answer.fields.back() = {name, "1"};
+    EXPECT_EQ(parse_answer(bytes_of(answer), now, wall), nullptr) << name;
+  }
   answer.fields.back() = {"x a", "b"};
   EXPECT_EQ(parse_answer(bytes_of(answer), now, wall), nullptr);
 }

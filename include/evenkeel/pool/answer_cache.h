@@ -79,18 +79,6 @@ class AnswerCache {
   std::uint64_t age() const { return age_.load(std::memory_order_relaxed); }
   /// Drops all answers; returns how many there were.
   std::size_t clear();
-  /// Drops them for all replicas: with those that are kept elsewhere, once `take_purge` says so.
-  std::size_t purge() {
-    is_purged_.store(true, std::memory_order_relaxed);
-    return clear();
-  }
-  /// True if answers kept elsewhere are still to be dropped: once for each purge.
-  bool take_purge() {
-    return is_purged_.load(std::memory_order_relaxed) &&
-           is_purged_.exchange(false, std::memory_order_relaxed);
-  }
-  /// Has `take_purge` say so again: what it was told for could not be done.
-  void return_purge() { is_purged_.store(true, std::memory_order_relaxed); }
 
   struct Stats {
     std::uint64_t bytes = 0;
@@ -121,7 +109,6 @@ class AnswerCache {
   std::array<Part, part_count> parts_;
   std::atomic<std::uint64_t> capacity_{0};
   std::atomic<std::uint64_t> age_{0};
-  std::atomic<bool> is_purged_{false};
 };
 
 }  // namespace evenkeel

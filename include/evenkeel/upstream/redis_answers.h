@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/pool/answer_cache.h"
 #include "evenkeel/upstream/redis_client.h"
@@ -39,13 +40,17 @@ class RedisAnswers {
   Task<KeptAnswerPtr> find(std::string_view pool, AnswerKey key);
   /// Keeps it, without waiting for that.
   void keep(std::string_view pool, const AnswerKey& key, const KeptAnswer& answer);
-  /// Drops those of a pool, for all replicas. False if there is no connection.
-  bool clear(std::string_view pool);
+  /// Drops those of a pool, for all replicas. False if the server has not said that it has.
+  Task<bool> clear(std::string pool);
 
  private:
   Loop& loop_;
   const AnswerCache::Seeds seeds_;
   RedisClient client_;
 };
+
+/// Drops the answers of these pools, over a connection of its own. False if the server has not said
+/// so within seconds. Thread: the loop's.
+Task<bool> clear_shared_answers(Loop& loop, RedisOptions options, std::vector<std::string> pools);
 
 }  // namespace evenkeel

@@ -76,10 +76,17 @@ class RedisClient {
   };
   /// Calls a script by its number. Nothing: no reply in time, or an error.
   Task<std::optional<RedisReply>> call(std::size_t script, Words words, Undo undo);
-  /// Calls it without waiting for the reply. False if there is no connection.
-  bool tell(std::size_t script, const Words& words);
+  /// Calls it without waiting for the reply; does nothing where there is no connection.
+  void tell(std::size_t script, const Words& words);
+  /// True if the server answers in time, and so many bytes would not pile up for it.
+  bool has_room(std::size_t bytes) const {
+    return may_send() && !is_slow_ && unsent_.size() + writing_bytes_ + bytes <= max_unsent_bytes;
+  }
 
  private:
+  static constexpr std::size_t max_unsent_bytes = 4UL * 1024 * 1024;
+  static constexpr Duration warning_interval = std::chrono::minutes(1);
+
   struct Call;
   struct Sent {
     Call* call = nullptr;  // null: none waits for the reply
@@ -111,7 +118,7 @@ class RedisClient {
   void send(std::size_t script, const Words& words, Sent sent);
   void deliver(RedisReply reply);
   void note(const RedisReply& reply);
-  void warn(std::string_view problem) const;
+  void warn(std::string_view problem);
   void expire();
   void disconnect();
 
@@ -124,8 +131,10 @@ class RedisClient {
   std::vector<std::string> script_ids_;  // SHA-1; empty: not greeted yet
   std::string received_;
   std::string unsent_;
-  std::deque<Sent> sent_;  // in the order of their replies
-  Instant slow_until_{};   // no call before, unless the server answers
+  std::size_t writing_bytes_ = 0;  // that the socket has been given
+  Instant next_warning_{};         // of replies that are errors
+  std::deque<Sent> sent_;          // in the order of their replies
+  Instant slow_until_{};           // no call before, unless the server answers
   bool is_slow_ = false;
   bool has_error_ = false;  // the last reply was one
   Signal never_;
