@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/hash.h"
+#include "evenkeel/http/fields.h"
 
 namespace evenkeel {
 namespace {
@@ -210,12 +211,12 @@ Task<bool> clear_shared_answers(Loop& loop, RedisOptions options, std::vector<st
   constexpr Duration pause = milliseconds(50);
   options.timeout = std::chrono::seconds(1);
   RedisAnswers answers(loop, std::move(options), false);
-  Signal never(loop);
+  Signal woken(loop);
   const Instant deadline = loop.read_clock() + patience;
   for (const std::string& pool : pools) {
     while (!co_await answers.clear(pool)) {
       if (loop.read_clock() >= deadline) co_return false;
-      co_await never.wait(loop.read_clock() + pause);
+      co_await woken.wait(loop.read_clock() + pause);
     }
   }
   co_return true;

@@ -104,7 +104,8 @@ class AccessLogFilter final : public Filter {
  public:
   /// `canaries`: null where no route has one. `pages`: what people get in place of errors; null:
   /// nothing. Both outlive the filter.
-  AccessLogFilter(RequestRecorder& recorder, const CanaryCounter* canaries, const ErrorPages* pages)
+  explicit AccessLogFilter(RequestRecorder& recorder, const CanaryCounter* canaries = nullptr,
+                           const ErrorPages* pages = nullptr)
       : recorder_(recorder), canaries_(canaries), pages_(pages) {}
   Task<Result<Response>> handle(Request& request, Handler& next) override;
 
