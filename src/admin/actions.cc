@@ -272,7 +272,7 @@ AdminReply AdminActions::backend_reply(const BackendCall& call) {
                                                     positions[0].backend)));
 }
 
-/// Those that replicas share go first: what was found there before is not kept then.
+/// Drops the answers that replicas share first: one that was found there before is not kept then.
 Awaitable<AdminReply> AdminActions::purge_answers(const AdminRequest& request) {
   const auto pool_set = runtime_.status->snapshot()->pool_set;
   const auto wanted = request.parameter("pool");

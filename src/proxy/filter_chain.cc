@@ -172,6 +172,7 @@ FilterChain::FilterChain(const Config& config, PlanPools& pools, const PoolSet& 
 }
 
 /// The part of the list for one pool, and for the routes to it.
+// Long: the order of the filters is in one place.
 void FilterChain::build(const Config& config, PlanPool& pool, const PoolSet& pool_set,
                         const std::shared_ptr<RedisAnswers>& shared_answers,
                         const WorkerContext& worker, const LimitsFilter::Counting* counting) {

@@ -214,7 +214,9 @@ Task<bool> clear_shared_answers(Loop& loop, RedisOptions options, std::vector<st
   Signal woken(loop);
   const Instant deadline = loop.read_clock() + patience;
   for (const std::string& pool : pools) {
-    while (!co_await answers.clear(pool)) {
+    while (true) {
+      const bool is_cleared = co_await answers.clear(pool);
+      if (is_cleared) break;
       if (loop.read_clock() >= deadline) co_return false;
       co_await woken.wait(loop.read_clock() + pause);
     }
