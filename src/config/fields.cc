@@ -94,8 +94,8 @@ void check_canary(Node& node, const RouteConfig& route) {
   if (!node.has("split")) {
     canary->fail("is a target of 'split', which is not there", "add 'split', or remove 'canary'");
   } else if (!is_there) {
-    canary->child("target")->fail(fmt::format("'split' has no target '{}'", route.canary->target),
-                                  fmt::format("its targets are {}", fmt::join(names, ", ")));
+    canary->fail(fmt::format("'split' has no target '{}'", route.canary->target),
+                 fmt::format("its targets are {}", fmt::join(names, ", ")));
   } else if (others == 0) {
     canary->fail("no other target has a share, so that none could get its requests",
                  "give another target of 'split' a share");

@@ -237,11 +237,13 @@ void each_key(Of<CanaryConfig>, const auto& visit) {
 
 void each_key(Of<RouteTimeouts>, const auto& visit) {
   using T = RouteTimeouts;
-  visit(Key{"first_byte", "From the end of a request to the first byte of its response.",
+  visit(Key{"first_byte",
+            "From the end of a request to the first byte of its response. 0s: as in the "
+            "pool.",
             "the pool's"},
-        &T::first_byte, DurationForm{1ms, 24h});
-  visit(Key{"idle", "Between two reads of a response.", "the pool's"}, &T::idle,
-        DurationForm{1ms, 24h});
+        &T::first_byte, DurationForm{0ms, 24h});
+  visit(Key{"idle", "Between two reads of a response. 0s: as in the pool.", "the pool's"}, &T::idle,
+        DurationForm{0ms, 24h});
 }
 
 void each_key(Of<CompressionConfig>, const auto& visit) {

@@ -41,10 +41,11 @@ PriceList::PriceList(const std::vector<ModelPrice>& prices) {
 PriceList::PriceList(const Config& config) : PriceList(config.usage.prices) {
   if (entries_.empty()) return;
   for (const PoolConfig& pool : config.pools) {
+    listed_.insert(pool.models.begin(), pool.models.end());
     for (const auto& [name, served] : pool.model_names) raise_to(renamed_[name], find(served));
     const Price* const price = pool.model.empty() ? nullptr : find(pool.model);
     if (price == nullptr) continue;
-    raise_to(any_, price);  // also what clients call otherwise
+    raise_to(pool.models.empty() ? any_ : unlisted_, price);
     for (const std::string& name : pool.models) {
       if (!pool.model_names.contains(name)) raise_to(renamed_[name], price);
     }
@@ -69,6 +70,7 @@ Price PriceList::highest(std::string_view model) const {
   raise_to(price, find(model));
   if (const auto found = renamed_.find(model); found != renamed_.end())
     raise_to(price, &found->second);
+  if (!listed_.contains(model)) raise_to(price, &unlisted_);
   return price;
 }
 

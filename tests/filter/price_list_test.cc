@@ -55,6 +55,14 @@ TEST(PriceList, KnowsTheHighestPriceThatARequestMayHaveInAnyPool) {
   EXPECT_EQ(prices.highest("alias").output, 9'000'000u);
   EXPECT_EQ(prices.highest("free").input, 0u);
   EXPECT_EQ(prices.highest("free").output, 0u);
+  EXPECT_EQ(prices.highest("unknown").output, 9'000'000u) << "it may reach a pool all the same";
+}
+
+TEST(PriceList, HasThePriceOfAllModelsForWhatNamesNone) {
+  const PriceList prices(
+      config_with({{.model = "a", .output = 1}, {.model = "*", .output = 2}}, {}));
+  EXPECT_EQ(prices.highest("").output, 2'000'000u);
+  ASSERT_NE(prices.find(asking_for("")), nullptr);
 }
 
 TEST(PriceList, CountsThePoolThatServesAnyNameAsOneOfItsOwn) {

@@ -215,7 +215,7 @@ TEST(WorkerFamilies, ShowTokensAndTimesByModel) {
 
 TEST(WorkerFamilies, ShowTenantsOnlyWhereThereAreSome) {
   Workers workers;
-  EXPECT_THAT(workers.page(), Not(HasSubstr("tenant")));
+  EXPECT_THAT(workers.page(), Not(HasSubstr("evenkeel_tenant")));
   LabelUses uses(workers.label_index);
   const std::uint32_t acme = uses.tenant("acme");
 

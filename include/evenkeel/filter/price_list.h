@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,7 +55,9 @@ class PriceList {
 
   std::vector<Entry> entries_;
   std::map<std::string, Price, std::less<>> renamed_;  // by clients' names, in some pool
-  Price any_;  // the highest of pools that have a name of their own for what is asked for
+  Price any_;       // of pools that serve whatever is asked for under a name of their own
+  Price unlisted_;  // of those whose `models` lack a name, and which may get it nevertheless
+  std::set<std::string, std::less<>> listed_;  // names in the `models` of some pool
 };
 
 }  // namespace evenkeel
