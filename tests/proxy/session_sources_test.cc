@@ -93,11 +93,11 @@ TEST(SessionSources, TakeTheSessionOfTheTenantForRequestsThatNameNone) {
       sessions_of({{.name = "a"}, {.name = "b", .session = "desk"}, {.name = "c"}});
   const SessionSources sources({"header:x-chat"}, AffinityMode::soft, of_tenants);
   Request request;
-  for (const std::uint32_t other : {0u, 1u, 3u, 4u}) {
-    request.info.identity.tenant.number = other;
+  for (const char* const other : {"", "a", "c", "bb"}) {
+    request.info.identity.tenant.name = other;
     EXPECT_EQ(key_of(sources, request), std::nullopt) << other;
   }
-  request.info.identity.tenant.number = 2;
+  request.info.identity.tenant.name = "b";
   EXPECT_EQ(key_of(sources, request), hash_of("desk"));
   EXPECT_TRUE(sources.find(request)->is_soft);
   request.fields.add("x-chat", "own");
