@@ -89,6 +89,7 @@ class Observability(case.Case):
         self.daemon_ = self.daemon({
             "listeners": [{"name": "public"}, {"name": "tls", "tls": tls}], "limits": {"memory": "4GiB"},
             "tenants": [{"name": "search", "keys_sha256": [KEY[1]]}],
+            "usage": {"path": str(pathlib.Path(self.folder()) / "usage.jsonl"), "http": {"url": f"http://{self.backend().address}/v1"}},
             "pools": [{"name": "language", "engine": "vllm", "picker": picker, "backends": language.addresses},
                       {"name": "images", "engine": "triton", "backends": images.addresses}],
             "routes": [{"name": "language", "match": {"path": "/v1/**"}, "pool": "language"},
