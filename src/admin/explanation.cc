@@ -163,8 +163,8 @@ JsonValue explain_hypothetical(const RuntimeView& view, const HypotheticalReques
         view.status->pool_set->pools(),
         [&](const PoolSet::PoolEntry& each) { return each.state->config().name == target.pool; });
     if (entry == view.status->pool_set->pools().end()) continue;
-    const bool is_withdrawn = canary != nullptr && canary->trial->has_ended() &&
-                              name_of(target) == canary->config.target;
+    const bool is_withdrawn =
+        canary != nullptr && canary->trial->has_ended() && name_of(target) == canary->config.target;
     pools.push_back(target_document(*entry->state, target, is_withdrawn, view.now));
   }
   document.add("route", route.name);

@@ -3,6 +3,8 @@
 // a byte 0xff; each is a list of texts between zeros. Properties: two requests have the same key if
 // and only if nothing that it depends on differs, however their bodies are cut; bytes are never
 // read beyond their end, and what they give is an answer that may be used.
+#include "proxy/answer_key.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -12,7 +14,6 @@
 #include <utility>
 
 #include "evenkeel/upstream/redis_answers.h"
-#include "proxy/answer_key.h"
 #include "require.h"
 
 namespace {
