@@ -183,6 +183,9 @@ Import LitellmImport::run() {
   listener.address = {read_access() ? "0.0.0.0" : "127.0.0.1", 4000};
   if (!draft_.config.pools.empty()) {
     draft_.note(0, "requests are not translated between APIs: each server must speak its clients'");
+    draft_.warn(0,
+                "servers get requests of any path, also of their management: give the routes "
+                "`match: {path: /v1/**}`");
   }
   return std::move(draft_).finished(
       "no entry of model_list has an api_base that can be kept; providers' own APIs cannot");

@@ -117,7 +117,9 @@ Task<void> RedisClient::run() {
         for (;;) {
           auto reply = co_await read_reply();
           if (!reply) break;
+          const bool is_error = reply->kind == RedisReply::Kind::error;
           deliver(std::move(*reply));
+          if (is_error) continue;  // it answers, and does nothing
           if (has_failed && !shared_.empty())
             log::limits.info(shared_ + " are shared through Redis again");
           has_failed = false;

@@ -926,7 +926,7 @@ TEST(ImportLitellm, ModelsWithTheSameLimitsShareARule) {
   EXPECT_EQ(result.config->rate_limits[0].models.size(), 20U);
   EXPECT_EQ(result.config->rate_limits.size(), 28U);
   EXPECT_THAT(problems_of(*result.config), IsEmpty());
-  EXPECT_EQ(std::ranges::count_if(result.notes, &ImportNote::opens), 13);
+  EXPECT_EQ(std::ranges::count_if(result.notes, &ImportNote::opens), 14);
 }
 
 TEST(ImportLitellm, AProvidersApiIsAHostedPoolWithAKeyInAFile) {
