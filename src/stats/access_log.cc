@@ -115,10 +115,10 @@ std::uint64_t AccessLogRing::next_line(std::uint64_t begin, std::uint64_t end) c
   while (begin != end) {
     const std::size_t place = begin & (capacity_ - 1);
     const std::size_t size = std::min<std::size_t>(end - begin, capacity_ - place);
-    const void* const found = std::memchr(bytes_ + place, '\n', size);
+    const char* const from = bytes_ + place;
+    const void* const found = std::memchr(from, '\n', size);
     if (found != nullptr)
-      return begin + static_cast<std::uint64_t>(static_cast<const char*>(found) - bytes_ - place) +
-             1;
+      return begin + static_cast<std::uint64_t>(static_cast<const char*>(found) - from) + 1;
     begin += size;
   }
   return end + 1;
