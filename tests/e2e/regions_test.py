@@ -37,7 +37,7 @@ class Regions(case.Case):
     def test_the_one_whose_first_tokens_come_soonest_gets_most(self):
         front = self.front(self.region("near", 0.002), self.region("far", 0.1))
         seen = self.seen(front, 100)
-        self.assertGreater(seen["near"], 80, seen)
+        self.assertGreater(seen["near"], 60, seen)
 
     def test_one_without_a_server_gets_nothing_further(self):
         dead, alive = self.region("dead", backend=refusing_address()), self.region("alive")
