@@ -301,8 +301,9 @@ Awaitable<AdminReply> AdminActions::purge_answers(const AdminRequest& request) {
   }
   std::uint64_t dropped = 0;
   for (const auto& answers : caches) dropped += answers->clear();
-  log::admin.record(fmt::format("{}: {} kept answers dropped by {}",
-                                wanted ? "pool " + *wanted : "all pools", dropped, request.client));
+  log::admin.record(fmt::format("{}: {} kept answers dropped by {}{}",
+                                wanted ? "pool " + *wanted : "all pools", dropped, request.client,
+                                is_done ? "" : "; Redis may still have those that are shared"));
   if (!is_done) co_return error_reply(503, "Redis has not dropped the answers that replicas share");
   JsonValue document;
   document.add("dropped", dropped);
