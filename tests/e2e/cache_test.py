@@ -434,7 +434,7 @@ class Coalesced(Cached):
             stream.read_until(b"one ")
         told.tell(None)
         for stream in streams:
-            stream.read_until(b"[DONE]")
+            stream.read_until(b"\r\n0\r\n\r\n")
         again = exchange(daemon.address, "POST", CHAT, JSON, chat(stream=True))
         self.assertEqual(again.field("x-evenkeel-cache"), "hit")
         self.assertEqual(told.begun, 1)

@@ -182,6 +182,7 @@ class Transcript:
         self.bodies = collections.defaultdict(bytearray)
         self.closed = None  # "end" or "reset"
         self.counts = collections.Counter()
+        self.credit = 65535  # bytes of all streams that may be sent in total
 
     def __str__(self):
         shown = [str(each) for each in self.frames[:20]]
@@ -261,6 +262,8 @@ class Wire:
         transcript.counts[received.kind] += 1
         if len(transcript.frames) < 5000:
             transcript.frames.append(received)
+        if received.kind == WINDOW_UPDATE and received.stream == 0:
+            transcript.credit += int.from_bytes(received.payload, "big") & MAX_WINDOW
         if received.kind == GOAWAY:
             transcript.goaway, transcript.goaway_frame = received.code(), received
         elif received.kind == RST_STREAM:

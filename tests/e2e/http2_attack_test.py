@@ -546,10 +546,9 @@ class Held(Attacked):
         head = request_fields("POST", "/attack", [("content-length", "100000000")])
         with self.undisturbed():
             wire.send(*(headers(each, head, end=False) for each in self.streams(STREAMS)))
-            for _ in range(5):  # each of less than the connection's window
-                updates = wire.transcript.counts[WINDOW_UPDATE]
-                wire.send(*(data(each, b"x" * 7000) for each in self.streams(STREAMS)))
-                wire.until(lambda transcript, updates=updates: transcript.counts[WINDOW_UPDATE] > updates)
+            for sent in range(0, 8 * 4000, 4000):  # of each stream, and as much as the connection's window is open for
+                wire.until(lambda transcript, sent=sent: transcript.credit >= STREAMS * (sent + 4000))
+                wire.send(*(data(each, b"x" * 4000) for each in self.streams(STREAMS)))
             began = time.monotonic()
             transcript = wire.until(lambda transcript: len(transcript.resets) == STREAMS)
         self.assert_within(time.monotonic() - began, 3)
