@@ -32,6 +32,8 @@ constexpr Duration max_pause = std::chrono::seconds(60);
 constexpr Duration max_retry_after = std::chrono::minutes(10);
 /// How long the file before is read on: its writer may have lines that are for it.
 constexpr Duration former_file_wait = std::chrono::seconds(5);
+/// The most that times of files may be behind the clock.
+constexpr Duration file_clock_error = std::chrono::seconds(1);
 constexpr Duration stop_deadline = std::chrono::seconds(2);
 constexpr Duration cancel_deadline = std::chrono::milliseconds(500);
 constexpr int niceness = 5;  // as that of the admin thread
@@ -102,6 +104,7 @@ class UsageSender::Impl {
     const std::lock_guard lock(mutex_);
     if (config.path == applied_.path && config.http == applied_.http) return;
     next_ = applied_ = config;
+    applied_at_ = std::chrono::system_clock::now();
     changed_.notify_all();
   }
 
@@ -118,10 +121,12 @@ class UsageSender::Impl {
     std::unique_lock lock(mutex_);
     finishing_ = true;
     changed_.notify_all();
-    if (changed_.wait_for(lock, stop_deadline, [this] { return done_; })) return;
-    if (client_ != nullptr) client_->cancel();
-    ending_ = true;
-    changed_.wait_for(lock, cancel_deadline, [this] { return done_; });
+    if (!changed_.wait_for(lock, stop_deadline, [this] { return done_; })) cancel(lock);
+  }
+  /// Ends it, with the request in progress.
+  void cancel() {
+    std::unique_lock lock(mutex_);
+    if (!done_) cancel(lock);
   }
 
   /// Joins the thread if it has ended. False: it has not.
@@ -144,11 +149,19 @@ class UsageSender::Impl {
   }
 
  private:
+  void cancel(std::unique_lock<std::mutex>& lock) {
+    if (client_ != nullptr) client_->cancel();
+    ending_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, cancel_deadline, [this] { return done_; });
+  }
+
   /// A usage file whose records are sent.
   struct Source {
-    explicit Source(std::string path) : backlog(std::move(path)) {}
+    Source(std::string path, WallTime since) : backlog(std::move(path), since) {}
     UsageBacklog backlog;
-    Instant left_at = never;  // when another file took its place
+    Instant left_at = never;   // when another file took its place
+    bool is_reported = false;  // that it cannot be read, since then
   };
 
   void run() {
@@ -177,7 +190,7 @@ class UsageSender::Impl {
     next_.reset();
     if (former != config_.path) {
       if (!sources_.empty()) sources_.back().left_at = Clock::now();
-      sources_.emplace_back(config_.path);
+      sources_.emplace_back(config_.path, applied_at_ - file_clock_error);
     }
     const UsageHttpConfig& http = *config_.http;
     client_ = std::make_unique<UrlClient>(
@@ -192,11 +205,14 @@ class UsageSender::Impl {
     adopt();
     for (auto each = sources_.begin(); each != sources_.end();) {
       auto records = read(each->backlog);
-      if (!records) {
+      if (!records && each->left_at == never) {
         note_unreadable();
         return failed(records.error().detail, {});
       }
-      if (!records->empty()) {
+      if (!records) {
+        if (!std::exchange(each->is_reported, true))
+          log::usage.error("usage.http: the former file cannot be read: " + records.error().detail);
+      } else if (!records->empty()) {
         note_oldest(records->front().time);
         return send(each->backlog, *records);
       }
@@ -335,6 +351,7 @@ class UsageSender::Impl {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   UsageConfig applied_;
+  WallTime applied_at_ = std::chrono::system_clock::now();
   std::optional<UsageConfig> next_;  // not adopted yet
   Status status_;
   std::optional<WallTime> oldest_unsent_;  // the end of time: all are sent; nothing: not known
@@ -351,6 +368,7 @@ UsageSender::~UsageSender() {
     impl_->finish();
     ended_.push_back(std::move(impl_));
   }
+  for (const auto& each : ended_) each->cancel();
   join_ended();
   for (const auto& each : ended_) each->detach();
 }

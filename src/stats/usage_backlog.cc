@@ -92,8 +92,8 @@ bool is_moved_name(std::string_view name, std::string_view own) {
   return std::ranges::any_of(rest, is_digit) && std::ranges::all_of(rest, may_be_in_date);
 }
 
-UsageBacklog::UsageBacklog(std::string path)
-    : path_(std::move(path)), position_file_(usage_position_path(path_)) {}
+UsageBacklog::UsageBacklog(std::string path, WallTime since)
+    : path_(std::move(path)), since_(since), position_file_(usage_position_path(path_)) {}
 
 Result<bool> UsageBacklog::open() {
   auto locked = position_file_.lock();
@@ -105,10 +105,8 @@ Result<bool> UsageBacklog::open() {
     log::usage.error(position.error().detail + ": the records of " + path_ + " are sent again");
   }
   if (!position_.file.empty()) return true;
-  if (auto present = open_file(path_)) {
-    begin(std::move(*present), {});
-  } else if (const auto moved = moved_files(); !moved.empty()) {
-    after_ = moved.back().first;
+  for (const File& each : moved_files()) {
+    if (each.written < since_) after_ = each.first;
   }
   return true;
 }
@@ -132,12 +130,15 @@ Result<Done> UsageBacklog::mark_sent(const UnsentRecord& last) {
 /// Opens a file; nothing: it has no record.
 std::optional<UsageBacklog::File> UsageBacklog::open_file(const std::string& path) {
   File file{.fd = OwnedFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)),
-            .first = {}};
+            .first = {},
+            .written = {}};
   struct stat status{};
   if (file.fd.get() < 0 || fstat(file.fd.get(), &status) != 0 || !S_ISREG(status.st_mode))
     return std::nullopt;
   file.first = first_record_of(file.fd.get());
   if (file.first.empty()) return std::nullopt;
+  file.written = WallTime(std::chrono::seconds(status.st_mtim.tv_sec) +
+                          std::chrono::nanoseconds(status.st_mtim.tv_nsec));
   return file;
 }
 

@@ -240,6 +240,7 @@ class Files(Sending):
         daemon = self.sending(batch=2)
         for number in range(1, 4):
             self.ask_often(daemon, 3)
+            self.eventually(lambda number=number: len(self.written()) == 3 * number, "records in the file")
             self.rotate(f"usage.jsonl.{4 - number}")
         self.ask(daemon)
         self.assert_sent(10)
@@ -248,6 +249,7 @@ class Files(Sending):
         daemon = self.sending(started=False)
         for number in range(1, 4):
             self.ask_often(daemon, 3)
+            self.eventually(lambda number=number: len(self.written()) == 3 * number, "records in the file")
             self.rotate(f"usage.jsonl.{4 - number}")
         self.ask(daemon)
         self.start_collector()

@@ -30,13 +30,16 @@ std::string line(int number) {
       number);
 }
 
+/// Files that the tests write are newer.
+constexpr std::chrono::sys_days since = std::chrono::year(2026) / 11 / 1;
+
 class UsageBacklogTest : public ::testing::Test {
  protected:
   UsageBacklogTest() { open(); }
 
   /// Reads as another process does that has been started.
   void open() {
-    backlog_.emplace(path());
+    backlog_.emplace(path(), since);
     const auto opened = backlog_->open();
     ASSERT_TRUE(opened.ok() && *opened);
   }
@@ -126,7 +129,7 @@ TEST_F(UsageBacklogTest, GoesOnInAnotherProcess) {
 }
 
 TEST_F(UsageBacklogTest, IsSentByOneProcessAtATime) {
-  UsageBacklog other(path());
+  UsageBacklog other(path(), since);
   for (int i = 1; i < 4; ++i) {
     append(i, i);
     EXPECT_THAT(send(), ElementsAre(i));
@@ -208,9 +211,11 @@ TEST_F(UsageBacklogTest, BeginsWithTheFirstFileAfterItsStart) {
   end();
   std::filesystem::remove(path("usage.jsonl.sent"));
   append(line(1), "usage.jsonl.3");
-  open();
+  std::filesystem::last_write_time(path("usage.jsonl.3"),
+                                   std::filesystem::file_time_type::clock::from_sys(since - 1ns));
   append(2, 3);
-  move_to("usage.jsonl.2");  // before the first look
+  move_to("usage.jsonl.2");
+  open();
   append(4, 4);
   EXPECT_THAT(send(), ElementsAre(2, 3));
   EXPECT_THAT(send_later(), ElementsAre(4));
@@ -278,9 +283,9 @@ TEST_F(UsageBacklogTest, NeedsARegularFileForItsPosition) {
   end();
   std::filesystem::remove(path("usage.jsonl.sent"));
   std::filesystem::create_directory(path("usage.jsonl.sent"));
-  UsageBacklog backlog(path());
+  UsageBacklog backlog(path(), since);
   EXPECT_FALSE(backlog.open().ok());
-  EXPECT_FALSE(UsageBacklog(path("none/usage.jsonl")).open().ok());
+  EXPECT_FALSE(UsageBacklog(path("none/usage.jsonl"), since).open().ok());
 }
 
 TEST(UsageFileNames, ThatHaveANumberOrADateAreThoseOfMovedFiles) {

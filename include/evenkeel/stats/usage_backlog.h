@@ -28,12 +28,16 @@ struct UnsentRecord {
 /// Reads the records of a usage file in order, from where they were sent up to; PATH.sent keeps
 /// that. A file that is moved is read to its end, then those that came after it, and at last the
 /// one at the path; one that is truncated, from its copy beside it, then from its beginning. Lines
-/// that are no records are skipped, and one without an end is waited for.
+/// that are no records are skipped, and one without an end is waited for. Files are in the order of
+/// their first records: each must be written to for longer than a record waits to be written.
 ///
 /// Thread: one.
 class UsageBacklog {
  public:
-  explicit UsageBacklog(std::string path);
+  using WallTime = std::chrono::system_clock::time_point;
+
+  /// `since`: without a position, moved files that were last written to before it are not sent.
+  UsageBacklog(std::string path, WallTime since);
 
   /// Makes this process the one that sends the records. False: another process is.
   Result<bool> open();
@@ -53,6 +57,7 @@ class UsageBacklog {
   struct File {
     OwnedFd fd;
     std::string first;  // the id of its first record
+    WallTime written;   // the last time
   };
 
   static std::optional<File> open_file(const std::string& path);
@@ -66,6 +71,7 @@ class UsageBacklog {
   Result<std::vector<UnsentRecord>> scan(std::size_t max_records);
 
   const std::string path_;
+  const WallTime since_;
   UsagePositionFile position_file_;
   UsagePosition position_;  // of `file_`, if there is one
   std::string after_;       // without a position: the first record of files that came before
