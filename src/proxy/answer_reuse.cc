@@ -76,7 +76,9 @@ bool AnswerReuse::is_in_flight(const Request& request, const Use& use) const {
 /// Looks for an answer that another replica has kept.
 Task<Result<Response>> AnswerReuse::ask_replicas(Request& request, Use use) {
   const std::uint64_t age = cache_->age();  // an answer from before a purge is not kept
-  KeptAnswerPtr found = co_await shared_->find(pool_.name, use.key);
+  auto there = co_await shared_->find(pool_.name, use.key);
+  use.generation = std::move(there.generation);
+  KeptAnswerPtr found = std::move(there.answer);
   if (found != nullptr) {
     cache_->keep(use.key, found, age);
     if (loop_.now() < found->fresh_until) {
@@ -137,8 +139,11 @@ Task<Result<Response>> AnswerReuse::generate(Request& request, Use use) {
   }
   const auto lifetime = lifetime_of(*response, *pool_.cache);
   if (!lifetime) co_return response;
-  const KeepingBody::Options options{
-      .key = use.key, .pool = pool_.name, .lifetime = *lifetime, .cache_age = age};
+  const KeepingBody::Options options{.key = use.key,
+                                     .pool = pool_.name,
+                                     .lifetime = *lifetime,
+                                     .cache_age = age,
+                                     .generation = std::move(use.generation)};
   auto body =
       std::make_unique<KeepingBody>(loop_, cache_, shared_, options, request.info, *response);
   response->body = std::move(body);
@@ -168,7 +173,8 @@ std::unique_ptr<SharedAnswer::Reader> AnswerReuse::join(Request& request, const 
       std::make_shared<SharedAnswer>(loop_, owner, use.key, request, std::move(*body));
   auto reader = std::make_unique<SharedAnswer::Reader>(answer, request.info, false);
   in_flight_.emplace(wanted, answer.get());
-  answer->start(generate(answer->request(), {.key = use.key, .keeps = use.keeps}));
+  answer->start(generate(answer->request(),
+                         {.key = use.key, .keeps = use.keeps, .generation = use.generation}));
   return reader;
 }
 

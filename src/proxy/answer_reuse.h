@@ -42,7 +42,8 @@ class AnswerReuse final : public Handler, private SharedAnswer::Owner {
     AnswerKey key;
     bool keeps = false;
     bool coalesces = false;
-    KeptAnswerPtr stale;  // in place of an error; null: there is none
+    std::string generation;  // of the answers that replicas share; empty: it is not shared
+    KeptAnswerPtr stale;     // in place of an error; null: there is none
   };
 
   bool memory_is_scarce() const override;

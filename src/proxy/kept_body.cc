@@ -138,8 +138,8 @@ void KeepingBody::end() {
     answer_->stored = now - options_.lifetime.age;
     answer_->fresh_until = now + options_.lifetime.fresh;
     answer_->stale_until = answer_->fresh_until + options_.lifetime.stale;
-    const bool is_current = cache_->age() == options_.cache_age;
-    if (shared_ != nullptr && is_current) shared_->keep(options_.pool, options_.key, *answer_);
+    if (shared_ != nullptr)
+      shared_->keep(options_.pool, options_.key, *answer_, options_.generation);
     cache_->keep(options_.key, std::move(answer_), options_.cache_age);
   }
   cache_.reset();

@@ -24,6 +24,7 @@ class KeepingBody final : public Body {
     std::string_view pool;
     Lifetime lifetime;
     std::uint64_t cache_age = 0;  ///< AnswerCache::age, when the request began
+    std::string generation{};     ///< see RedisAnswers::find; empty: the answer is not shared
   };
 
   /// `shared`: where it is kept too; null: nowhere. `info` and the name of the pool outlive the

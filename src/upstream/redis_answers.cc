@@ -19,10 +19,13 @@ using WallTime = std::chrono::system_clock::time_point;
 /// Keys: how often the answers of the pool were dropped, and the answer. That number is part of the
 /// answer's key: those from before it are never found again, and expire.
 constexpr std::string_view find_script = R"(
-return redis.call('GET', KEYS[2] .. ':' .. (redis.call('GET', KEYS[1]) or '0'))
+local generation = redis.call('GET', KEYS[1]) or '0'
+return {generation, redis.call('GET', KEYS[2] .. ':' .. generation)}
 )";
 constexpr std::string_view keep_script = R"(
-redis.call('SET', KEYS[2] .. ':' .. (redis.call('GET', KEYS[1]) or '0'), ARGV[1], 'PX', ARGV[2])
+if (redis.call('GET', KEYS[1]) or '0') == ARGV[3] then
+  redis.call('SET', KEYS[2] .. ':' .. ARGV[3], ARGV[1], 'PX', ARGV[2])
+end
 return 0
 )";
 constexpr std::string_view clear_script = R"(
@@ -182,22 +185,26 @@ RedisAnswers::RedisAnswers(Loop& loop, RedisOptions options, bool logs)
               {std::string(find_script), std::string(keep_script), std::string(clear_script)},
               logs ? "kept answers" : "") {}
 
-Task<KeptAnswerPtr> RedisAnswers::find(std::string_view pool, AnswerKey key) {
+Task<RedisAnswers::Found> RedisAnswers::find(std::string_view pool, AnswerKey key) {
   RedisClient::Words words = {"2", generation_key(pool), answer_key(key)};
   auto reply = co_await client_.call(find_number, std::move(words), {});
-  if (!reply || reply->kind != RedisReply::Kind::text) co_return KeptAnswerPtr();
-  co_return KeptAnswerPtr(
-      parse_answer(reply->text, loop_.read_clock(), std::chrono::system_clock::now()));
+  Found found;
+  if (!reply || reply->items.size() != 2) co_return found;
+  found.generation = std::move(reply->items[0].text);
+  found.answer =
+      parse_answer(reply->items[1].text, loop_.read_clock(), std::chrono::system_clock::now());
+  co_return found;
 }
 
-void RedisAnswers::keep(std::string_view pool, const AnswerKey& key, const KeptAnswer& answer) {
+void RedisAnswers::keep(std::string_view pool, const AnswerKey& key, const KeptAnswer& answer,
+                        std::string generation) {
   const Instant now = loop_.read_clock();
   const auto kept_for = std::chrono::ceil<milliseconds>(answer.stale_until - now);
-  if (!client_.has_room(answer.size()) || kept_for <= milliseconds(0)) return;
+  if (generation.empty() || !client_.has_room(answer.size()) || kept_for <= milliseconds(0)) return;
   std::string bytes = answer_to_bytes(answer, now, std::chrono::system_clock::now());
   if (bytes.size() > max_bytes || !client_.has_room(bytes.size())) return;
   client_.tell(keep_number, {"2", generation_key(pool), answer_key(key), std::move(bytes),
-                             std::to_string(kept_for.count())});
+                             std::to_string(kept_for.count()), std::move(generation)});
 }
 
 Task<bool> RedisAnswers::clear(std::string pool) {

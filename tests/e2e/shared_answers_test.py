@@ -5,13 +5,14 @@ import itertools
 import json
 import pathlib
 import shutil
+import threading
 import unittest
 
 import case
 from ports import refusing_address
 from process import command
 from redis import Redis
-from stream import exchange
+from stream import PATIENCE, exchange
 
 CHAT = "/v1/chat/completions"
 JSON = [("content-type", "application/json")]
@@ -170,6 +171,25 @@ class SharedAnswers(case.Case):
         self.assertEqual(first.stop(), 0)
         second = self.replica(redis, workers=4)
         self.assertEqual({self.ask(second)[0] for _ in range(20)}, {2})
+
+    def test_an_answer_that_was_asked_for_before_a_purge_is_not_kept(self):
+        redis = self.redis()
+        asked, go = threading.Event(), threading.Event()
+        self.addCleanup(go.set)
+
+        def wait(request):
+            asked.set()
+            go.wait(10 * PATIENCE)
+            self.script(request)
+
+        backend = self.backend(wait)
+        first, second = self.replica(redis, backend.address), self.replica(redis, backend.address)
+        waiting = self.spawn(lambda: self.ask(second))
+        self.assertTrue(asked.wait(PATIENCE))
+        self.assertEqual(first.ask_admin("/api/v1/cache/purge", method="POST").status, 200)
+        go.set()
+        self.assertEqual(waiting.join(), (1, "miss"))
+        self.assertEqual(self.ask(first), (2, "miss"))
 
     def test_a_purge_says_so_if_redis_is_away(self):
         redis = self.redis()

@@ -36,10 +36,14 @@ class RedisAnswers {
   const RedisOptions& options() const { return client_.options(); }
   const AnswerCache::Seeds& seeds() const { return seeds_; }
 
-  /// The answer, fresh or stale; null: there is none, or the server has not answered in time.
-  Task<KeptAnswerPtr> find(std::string_view pool, AnswerKey key);
-  /// Keeps it, without waiting for that.
-  void keep(std::string_view pool, const AnswerKey& key, const KeptAnswer& answer);
+  struct Found {
+    KeptAnswerPtr answer;    ///< fresh or stale; null: there is none
+    std::string generation;  ///< how often the pool's were dropped; empty: no reply in time
+  };
+  Task<Found> find(std::string_view pool, AnswerKey key);
+  /// Keeps it, without waiting for that, unless the pool's were dropped since that generation.
+  void keep(std::string_view pool, const AnswerKey& key, const KeptAnswer& answer,
+            std::string generation);
   /// Drops those of a pool, for all replicas. False if the server has not said that it has.
   Task<bool> clear(std::string pool);
 
