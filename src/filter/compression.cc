@@ -133,8 +133,8 @@ Task<Result<Response>> CompressionFilter::compress(Request& request,
   if (compressor == nullptr) co_return response;
   mark_compressed(fields, *coding);
   response->declared_length.reset();
-  response->body =
-      std::make_unique<CompressedBody>(loop_, std::move(response->body), std::move(compressor));
+  response->body = std::make_unique<CompressedBody>(loop_, std::move(response->body),
+                                                    std::move(compressor), request.info.outcome);
   co_return response;
 }
 

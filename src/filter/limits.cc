@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "evenkeel/base/decimal.h"
 #include "evenkeel/base/rfc3339.h"
 #include "evenkeel/filter/usage.h"
 #include "evenkeel/http/cors.h"
@@ -57,7 +58,7 @@ class Meter {
   TokenUse used() const {
     if (info_->inference == nullptr) {
       TokenUse use{.input = info_->outcome.bytes_in / bytes_per_token,
-                   .output = info_->outcome.bytes_out / bytes_per_token};
+                   .output = info_->outcome.answer_bytes() / bytes_per_token};
       if (prices_ != nullptr)
         set_cost(use, {.input = use.input, .output = use.output}, prices_->highest({}));
       return use;
@@ -157,10 +158,24 @@ void remove_standing(Fields& fields, const StandingFields& names) {
   });
 }
 
+/// True if a filter behind this one has said that less is left.
+bool has_less(const Fields& fields, const StandingFields& names, LimitUnit unit,
+              const LimitStanding& standing) {
+  const auto text = fields.value(names.remaining);
+  if (!text) return false;
+  if (unit == LimitUnit::cost) {
+    const auto amount = Amount::parse(*text);
+    return amount && amount->millionths() <= standing.remaining;
+  }
+  const auto number = parse_number<std::uint64_t>(*text);
+  return number && *number <= standing.remaining;
+}
+
 void add_standing(Response& response, const StandingFields& names, LimitUnit unit,
-                  const LimitStanding& standing, bool is_anthropic) {
+                  const LimitStanding& standing, const Request& request, bool is_anthropic) {
   if (standing.limit == 0) return;
   Fields& fields = response.fields;
+  if (request.info.outcome.tells_limits && has_less(fields, names, unit, standing)) return;
   remove_standing(fields, names);
   const auto add = [&](std::string_view name, std::string_view value) {
     fields.add(name, fields.keep(value), FieldId::other);
@@ -170,13 +185,20 @@ void add_standing(Response& response, const StandingFields& names, LimitUnit uni
   add(names.reset, is_anthropic ? reset_time(standing.reset) : reset_text(standing.reset));
 }
 
-void add_standings(Response& response, const Reservation& reservation, ErrorFormat format) {
+/// Says where the client stands, of the limit of each kind of which least is left.
+void add_standings(Request& request, Response& response, const Reservation& reservation) {
+  const ErrorFormat format = error_format_of(request);
   if (format == ErrorFormat::grpc) return;
   const bool is_anthropic = format == ErrorFormat::anthropic;
   const FieldsOfApi& names = is_anthropic ? anthropic_fields : openai_fields;
-  add_standing(response, names.requests, LimitUnit::requests, reservation.requests(), is_anthropic);
-  add_standing(response, names.tokens, LimitUnit::tokens, reservation.tokens(), is_anthropic);
-  add_standing(response, names.cost, LimitUnit::cost, reservation.cost(), is_anthropic);
+  const auto add = [&](const StandingFields& of_kind, LimitUnit unit,
+                       const LimitStanding& standing) {
+    add_standing(response, of_kind, unit, standing, request, is_anthropic);
+  };
+  add(names.requests, LimitUnit::requests, reservation.requests());
+  add(names.tokens, LimitUnit::tokens, reservation.tokens());
+  add(names.cost, LimitUnit::cost, reservation.cost());
+  request.info.outcome.tells_limits = true;
 }
 
 /// True if the limit starts anew with the calendar.
@@ -298,7 +320,7 @@ Result<Response> LimitsFilter::refuse(Request& request, const LimitRefusal& refu
   request.info.outcome.fault = error.fault;
   request.info.outcome.detail = request.fields.keep(error.detail);
   Response response = error_response(error, format);
-  add_standings(response, reservation, format);
+  add_standings(request, response, reservation);
   allow_origin(request, response);
   return response;
 }
@@ -314,7 +336,7 @@ Task<Result<Response>> LimitsFilter::serve(Request& request,
     meter.discard();
     co_return response;
   }
-  if (!is_budget()) add_standings(*response, taken, error_format_of(request));
+  if (!is_budget()) add_standings(request, *response, taken);
   if (response->status >= 300 || response->body == nullptr) {
     meter.discard();
     co_return response;

@@ -25,7 +25,7 @@ std::uint64_t estimated_output(const RequestInfo& info) {
   const std::uint32_t events = info.inference->response.output_events;
   if (events > 0) return events;
   if (info.inference->request.stream) return 0;
-  return static_cast<std::uint64_t>(static_cast<double>(info.outcome.bytes_out) /
+  return static_cast<std::uint64_t>(static_cast<double>(info.outcome.answer_bytes()) /
                                     TokenEstimates::default_bytes_per_token);
 }
 

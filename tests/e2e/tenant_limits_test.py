@@ -145,6 +145,19 @@ class TenantLimits(ReloadCase):
         left = int(self.ask(body=chat(max_tokens=1)).field("x-ratelimit-remaining-tokens"))
         self.assertIn(left, range(880, 895))
 
+    def test_a_compressed_answer_uses_as_much_as_one_that_is_not(self):
+        answer = b'{"choices": [{"message": {"content": "%s"}}]}' % (b"x" * 4000)
+        self.limited(tenant("acme", KEY, output_tokens="100k/day"), routes=[{"pool": "pool", "compression": {}}],
+                     script=lambda request: request.answer(answer, fields=[JSON]))
+        left = []
+        for fields in ([], [("accept-encoding", "gzip")], []):
+            got = exchange(self.served.address, "POST", CHAT, [JSON, *bearer(KEY), *fields], chat(max_tokens=1))
+            self.assertEqual(got.field("content-encoding"), "gzip" if fields else None)
+            left.append(int(got.field("x-ratelimit-remaining-output-tokens") or got.field("x-ratelimit-remaining-tokens")))
+            self.served.wait_at_rest()
+        self.assertEqual(left[0] - left[1], left[1] - left[2])
+        self.assertGreater(left[0] - left[1], 900)
+
     def test_a_request_that_fails_uses_no_tokens(self):
         self.limited(tenant("acme", KEY, tokens="1000/day", requests="3/day"),
                      script=lambda request: request.answer(b"{}", status=500, fields=[JSON]))
@@ -242,6 +255,15 @@ class TenantLimits(ReloadCase):
         self.assertEqual([answer.field("x-evenkeel-reason") for answer in answers if answer.status == 429], ["quota_exceeded"] * 2)
         self.config["rate_limits"][0]["routes"] = ["smal"]
         self.assertIn("rate_limits[0].routes[0]: there is no route 'smal'; did you mean 'small'?", self.refused())
+
+    def test_answers_tell_of_the_limit_with_least_left_also_of_a_route(self):
+        routes = [{"name": "chat", "match": {"path": "/v1/**"}, "pool": "pool"}]
+        self.limited(tenant("acme", KEY, requests="9/day"), routes=routes,
+                     rate_limits=[{"by": "tenant", "routes": "chat", "requests": "2/day"}])
+        for remaining, status in (("1", 200), ("0", 200), ("0", 429)):
+            answer = self.ask()
+            self.assertEqual((answer.status, answer.field("x-ratelimit-remaining-requests")), (status, remaining))
+            self.assertEqual(answer.field("x-ratelimit-limit-requests"), "2")
 
     def test_each_key_has_limits_of_its_own(self):
         two_keys = {"name": "acme", "keys_sha256": [hashlib.sha256(key.encode()).hexdigest() for key in (KEY, OTHER_KEY)]}

@@ -225,9 +225,10 @@ TEST_F(CompressionOfRoutes, EndsWhereTooManyCompressorsAreInUse) {
 struct Compressed {
   explicit Compressed(Loop& loop)
       : feed(std::make_shared<BodyFeed>(loop)),
-        body(loop, std::make_unique<ScriptedBody>(feed), pool.lend(ContentCoding::gzip)) {}
+        body(loop, std::make_unique<ScriptedBody>(feed), pool.lend(ContentCoding::gzip), outcome) {}
 
   CompressorPool pool;
+  RequestOutcome outcome;
   std::shared_ptr<BodyFeed> feed;
   CompressedBody body;
 };

@@ -46,9 +46,10 @@ class CompressorPool {
 /// and not much is compressed before the loop gets another turn. Trailers pass.
 class CompressedBody final : public Body {
  public:
-  /// REQUIRES: the compressor is not null, and begins.
-  CompressedBody(Loop& loop, BodyPtr body, CompressorPool::Loan compressor)
-      : loop_(loop), body_(std::move(body)), compressor_(std::move(compressor)) {
+  /// `outcome`: of the request, which outlives the body. REQUIRES: the compressor is not null, and
+  /// begins.
+  CompressedBody(Loop& loop, BodyPtr body, CompressorPool::Loan compressor, RequestOutcome& outcome)
+      : loop_(loop), outcome_(outcome), body_(std::move(body)), compressor_(std::move(compressor)) {
     compressor_->begin(body_->length());
   }
 
@@ -66,9 +67,11 @@ class CompressedBody final : public Body {
     input_ = chunk.bytes;
     input_is_last_ = chunk.last;
     trailers_ = chunk.trailers;
+    outcome_.bytes_compressed += chunk.bytes.size();
   }
 
   Loop& loop_;
+  RequestOutcome& outcome_;
   BodyPtr body_;
   Task<Result<Chunk>> next_;  // of the body, if it was begun
   CompressorPool::Loan compressor_;

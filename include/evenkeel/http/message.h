@@ -180,11 +180,13 @@ inline bool is_reused(AnswerSource source) { return source > AnswerSource::miss;
 
 /// How a request ended, as far as it has.
 struct RequestOutcome {
-  std::string_view backend;         ///< address of the last attempt's backend
-  std::uint32_t backend_index = 0;  ///< of LabelIndex, of the backend that answered; 0: none did
-  AttemptList attempts;             ///< backends that the request was offered to
-  std::uint64_t bytes_in = 0;       ///< of the request body, as read
-  std::uint64_t bytes_out = 0;      ///< of the response body, as written
+  std::string_view backend;            ///< address of the last attempt's backend
+  std::uint32_t backend_index = 0;     ///< of LabelIndex, of the backend that answered; 0: none did
+  AttemptList attempts;                ///< backends that the request was offered to
+  std::uint64_t bytes_in = 0;          ///< of the request body, as read
+  std::uint64_t bytes_out = 0;         ///< of the response body, as written
+  std::uint64_t bytes_compressed = 0;  ///< of it before it was compressed; 0: it was not
+  bool tells_limits = false;  ///< true if the answer has said where its client stands with limits
   /// The status written to the client; 0 = nothing was written. 101 for every tunnel, also over
   /// HTTP/2, where the client reads 200.
   int status = 0;
@@ -194,6 +196,11 @@ struct RequestOutcome {
   AnswerSource source = AnswerSource::backend;
   /// The status of a gRPC call, as its client sees it; above 16: not a status that gRPC defines.
   std::optional<std::uint8_t> grpc_status;
+
+  /// The bytes of the response body as filters see it.
+  std::uint64_t answer_bytes() const {
+    return bytes_compressed != 0 ? bytes_compressed : bytes_out;
+  }
 };
 
 /// What is known of a request beyond its message, for the access log and the metrics. Views live as
