@@ -46,12 +46,6 @@ void WideHasher::add(std::string_view bytes) {
   XXH3_128bits_update(state_in(state_.data()), bytes.data(), bytes.size());
 }
 
-void WideHasher::add_text(std::string_view text) {
-  const std::uint64_t size = text.size();
-  add({reinterpret_cast<const char*>(&size), sizeof size});
-  add(text);
-}
-
 WideHash WideHasher::value() const {
   const XXH128_hash_t hash =
       XXH3_128bits_digest(reinterpret_cast<const XXH3_state_t*>(state_.data()));

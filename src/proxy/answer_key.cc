@@ -197,24 +197,41 @@ class AnswerKeys::Writer {
   explicit Writer(const AnswerCache::Seeds& seeds) : first_(seeds[0]), second_(seeds[1]) {}
 
   void text(std::string_view text) {
-    first_.add_text(text);
-    second_.add_text(text);
+    const std::uint64_t size = text.size();
+    put({reinterpret_cast<const char*>(&size), sizeof size});
+    put(text);
   }
   void number(std::uint64_t number) {
     text({reinterpret_cast<const char*>(&number), sizeof number});
   }
   void body(std::string_view bytes) {
-    first_.add(bytes);
-    second_.add(bytes);
+    flush();
+    add(bytes);
     body_bytes_ += bytes.size();
   }
-  AnswerKey key() const {
+  AnswerKey key() {
+    flush();
     return {.first = first_.value(), .second = second_.value(), .body_bytes = body_bytes_};
   }
 
  private:
+  /// Gathers short texts: each one that is hashed by itself costs more than its bytes.
+  void put(std::string_view bytes) {
+    if (bytes.size() > gathered_.size() - size_) flush();
+    if (bytes.size() > gathered_.size()) return add(bytes);
+    std::copy(bytes.begin(), bytes.end(), gathered_.begin() + static_cast<std::ptrdiff_t>(size_));
+    size_ += bytes.size();
+  }
+  void flush() { add({gathered_.data(), std::exchange(size_, 0)}); }
+  void add(std::string_view bytes) {
+    first_.add(bytes);
+    second_.add(bytes);
+  }
+
   WideHasher first_;
   WideHasher second_;
+  std::array<char, 1024> gathered_;  // NOLINT(*-member-init): written before it is read
+  std::size_t size_ = 0;             // of what is gathered
   std::uint64_t body_bytes_ = 0;
 };
 

@@ -50,16 +50,6 @@ TEST(WideHasher, HashesAsTheBytesInOnePiece) {
   }
 }
 
-TEST(WideHasher, TellsTextsFromTheirNeighbours) {
-  WideHasher one(7);
-  one.add_text("ab");
-  one.add_text("");
-  WideHasher other(7);
-  other.add_text("a");
-  other.add_text("b");
-  EXPECT_NE(one.value(), other.value());
-}
-
 TEST(BlockHash, DoesNotDependOnThePieces) {
   const std::string text = sample(5000);
   const Hashed whole = hash_in_pieces(text, text.size());

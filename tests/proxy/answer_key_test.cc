@@ -86,6 +86,22 @@ TEST_F(AnswerKeysTest, TellTenantsAndCredentials) {
     EXPECT_TRUE(tells_field(name, "secret")) << name;
 }
 
+TEST_F(AnswerKeysTest, TellTextsFromTheirNeighboursHoweverLong) {
+  const auto key_with = [&](const std::string& tenant, const std::string& certificate) {
+    Request asked = request();
+    asked.info.identity.tenant.name = tenant;
+    asked.info.identity.certificate_hash = certificate;
+    return key(std::move(asked));
+  };
+  EXPECT_NE(key_with("ab", ""), key_with("a", "b"));
+  for (const std::size_t size : {900u, 1016u, 1024u, 1025u, 5000u}) {
+    const std::string text(size, 'x');
+    EXPECT_EQ(key_with(text, "c"), key_with(text, "c")) << size;
+    EXPECT_NE(key_with(text + "c", ""), key_with(text, "c")) << size;
+    EXPECT_NE(key_with(text, "c"), key_with(text, "d")) << size;
+  }
+}
+
 TEST_F(AnswerKeysTest, TellWhatTheAnswerDependsOn) {
   EXPECT_NE(key(request()), key(request(R"({"model":"n"})")));
   EXPECT_TRUE(tells([](Request& changed) { changed.path = "/v1/chat/completions?a=b"; }));

@@ -28,8 +28,6 @@ class WideHasher {
   WideHasher& operator=(const WideHasher&) = delete;
 
   void add(std::string_view bytes);
-  /// Adds a text that is told from what follows it.
-  void add_text(std::string_view text);
   WideHash value() const;
 
  private:
