@@ -15,7 +15,7 @@ namespace {
 /// Why a batch is sent.
 enum class SendReason : std::uint8_t {
   idle,  // the backends have nothing of its kind to do
-  size,  // nothing fits beside it
+  size,  // it is full, or more waits than goes at once
   wait,  // its first request has waited long enough
 };
 
@@ -172,7 +172,9 @@ void Batching::Kind::add(Waiting& request) {
   std::vector<Waiting*> batch = batch_of(waiting_.size() - 1);
   BatchSize size;
   for (const Waiting* each : batch) size = size + each->size;
-  if (size.is_full(owner_.config_)) send(batch, SendReason::size);
+  if (size.is_full(owner_.config_)) return send(batch, SendReason::size);
+  // More waits than goes at once.
+  if (batch.size() < waiting_.size()) send_first(SendReason::size);
 }
 
 void Batching::Kind::remove(Waiting& request) {

@@ -21,7 +21,7 @@ namespace evenkeel {
 class RequestBatch {
  public:
   /// The most that an answer may be to be taken apart.
-  static constexpr std::size_t max_answer_bytes = 64UL * 1024 * 1024;
+  static constexpr std::size_t max_answer_bytes = 8UL * 1024 * 1024;
 
   /// A request, until it leaves. What is pointed to lives as long.
   struct Member {

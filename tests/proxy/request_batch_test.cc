@@ -36,7 +36,16 @@ class Batches : public testing::Test {
          {R"({"input":"a"})", R"({"input":["b","c"]})", R"({"input":"d"})"})
       clients_.emplace_back(loop_, body);
   }
+  /// Counts a backend that is asked.
+  struct Asked {
+    explicit Asked(int& all) : count(all) { ++count; }
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
+    ~Asked() { --count; }
+    int& count;
+  };
   Task<Result<Response>> answer(int status, std::string body, bool fails) {
+    const Asked asked(asked_);
     co_await head_.wait();
     if (fails) co_return Error{.fault = Fault::no_backend, .detail = "none"};
     Response response{.status = status};
@@ -70,6 +79,7 @@ class Batches : public testing::Test {
   }
 
   Loop loop_;
+  int asked_ = 0;
   Signal head_{loop_};
   std::deque<Client> clients_;
   std::shared_ptr<const void> flight_;
@@ -147,8 +157,9 @@ TEST_F(Batches, TellAllOfAnErrorThatIsNotOfTheInputs) {
 
 TEST_F(Batches, StopWithTheirLastRequest) {
   begin(200, four);
+  EXPECT_EQ(asked_, 1);
   batch_.reset();
-  EXPECT_TRUE(in_flight_.expired());
+  EXPECT_EQ(asked_, 0) << "the backend stops";
 }
 
 }  // namespace
