@@ -17,6 +17,14 @@ constexpr std::uint64_t count_at(std::uint64_t word, int place) {
 }
 constexpr std::uint64_t one_at(int place) { return std::uint64_t{1} << place * count_bits; }
 
+/// The word, with its counts halved if they are full: their ratios stay.
+constexpr std::uint64_t with_room(std::uint64_t word) {
+  if (count_at(word, 0) < max_count) return word;
+  std::uint64_t halved = word >> number_shift << number_shift;
+  for (int place = 0; place < 3; ++place) halved |= count_at(word, place) / 2 << place * count_bits;
+  return halved;
+}
+
 constexpr int requests_place = 0;
 constexpr int failures_place = 1;
 constexpr int slow_place = 2;
@@ -49,15 +57,15 @@ bool CanaryTrial::count(bool failed, Duration first_token, Instant now) {
   std::uint64_t after = 0;
   do {
     const bool is_present = before >> number_shift == number;
-    if (is_present && count_at(before, requests_place) == max_count) return false;
-    after = (is_present ? before : number << number_shift) + added;
+    after = (is_present ? with_room(before) : number << number_shift) + added;
   } while (!word.compare_exchange_weak(before, after, std::memory_order_relaxed));
 
   const CanaryVerdict verdict = judge(counts_at(number));
   if (verdict == CanaryVerdict::on_trial) return false;
   ended_in_.store(number, std::memory_order_relaxed);
   auto expected = CanaryVerdict::on_trial;
-  return verdict_.compare_exchange_strong(expected, verdict, std::memory_order_relaxed);
+  return verdict_.compare_exchange_strong(expected, verdict, std::memory_order_release,
+                                          std::memory_order_relaxed);
 }
 
 CanaryTrial::Counts CanaryTrial::counts_at(std::uint64_t number) const {

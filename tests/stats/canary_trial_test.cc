@@ -78,11 +78,15 @@ TEST(CanaryTrial, BeginsAgainWithNothingCounted) {
   EXPECT_EQ(trial.counts(start).requests, 0U);
 }
 
-TEST(CanaryTrial, CountsAFullPartNoFurther) {
+TEST(CanaryTrial, KeepsRatiosWhereAPartIsFull) {
   CanaryTrial trial({.error_rate = 0.5, .window = seconds(80), .min_requests = 1});
-  count(trial, 40'000, false, {}, start);
-  EXPECT_EQ(trial.counts(start).requests, 16'383U);
-  EXPECT_EQ(trial.counts(start).failures, 0U);
+  for (int i = 0; i < 100'000; ++i) {
+    trial.count(i % 4 == 3, {}, start);
+    ASSERT_LE(trial.counts(start).requests, 16'383U);
+  }
+  const auto counts = trial.counts(start);
+  EXPECT_NEAR(counts.failures, 0.25 * counts.requests, 0.01 * counts.requests);
+  EXPECT_LT(count(trial, 20'000, true, {}, start), 20'000) << "it ends with a burst of failures";
 }
 
 TEST(CanaryTrial, LosesNothingThatThreadsCountAtOnce) {

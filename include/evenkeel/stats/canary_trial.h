@@ -25,8 +25,8 @@ enum class CanaryVerdict : std::uint8_t { on_trial, too_many_errors, too_slow };
 std::string_view to_string(CanaryVerdict verdict);
 
 /// Counts what becomes of a canary's requests, in eight parts of the window, and ends the trial
-/// with the answer that leaves the bounds. It stays ended until it is restarted. Of more than 16383
-/// requests in a part the first count.
+/// with the answer that leaves the bounds. It stays ended until it is restarted. Counts of a part
+/// that are full (16383) are halved.
 ///
 /// Thread: any. Never locks.
 class CanaryTrial {
