@@ -246,6 +246,33 @@ void finish(Of<Config>, Node& node, Config& config) {
   }
 }
 
+void finish(Of<KubernetesDiscoverConfig>, Node& node, KubernetesDiscoverConfig& kubernetes) {
+  if (kubernetes.service.empty() == kubernetes.inference_pool.empty()) {
+    node.fail(kubernetes.service.empty() ? "names nothing" : "names a Service and an InferencePool",
+              "give `service` or `inference_pool`");
+  }
+  if (!kubernetes.inference_pool.empty() && !kubernetes.port.empty())
+    node.fail("'port' is of a Service", "an InferencePool has its `targetPorts`: remove it");
+}
+
+void finish(Of<DiscoverConfig>, Node& node, DiscoverConfig& discover) {
+  const int sources = int{discover.kubernetes.has_value()} + int{!discover.srv.empty()} +
+                      int{!discover.http_sd.empty()} + int{!discover.file.empty()};
+  if (sources != 1) {
+    node.fail(sources == 0 ? "names no source" : "names several sources",
+              "give one of `kubernetes`, `srv`, `http_sd` and `file`");
+  }
+}
+
+void finish(Of<ScalingConfig>, Node& node, ScalingConfig& scaling) {
+  if (scaling.min > scaling.max) node.fail("'min' is above 'max'", "swap them");
+}
+
+// Requires `backends` or `discover`.
+void extend_schema(Of<PoolConfig>, Tree& schema) {
+  schema.put("anyOf", Tree::list({has("backends"), has("discover")}));
+}
+
 // Requires pools, or routes that need none.
 void extend_schema(Of<Config>, Tree& schema) {
   schema.put("anyOf", Tree::list({has("pools"), has("routes")}));

@@ -909,6 +909,8 @@ void each_key(Of<Config>, const auto& visit) {
             "DNS resolution of backends. A name with several addresses becomes several backends; "
             "it is resolved again when its answer expires."},
         &T::dns, StructForm<DnsConfig>{});
+  visit(Key{"kubernetes", "The API server that `discover.kubernetes` asks."}, &T::kubernetes,
+        StructForm<KubernetesConfig>{});
   visit(Key{"limits", "Limits of the process."}, &T::limits, StructForm<ProcessLimits>{});
   visit(Key{"shutdown", "How the daemon stops."}, &T::shutdown, StructForm<ShutdownConfig>{});
   visit(Key{"state_file",

@@ -401,6 +401,7 @@ std::optional<ValidationError> check_access_log_format(std::string& value);
 std::optional<ValidationError> check_access_log_path(std::string& value);
 std::optional<ValidationError> check_access_log_field(std::string& value);
 std::optional<ValidationError> check_plain_path(std::string& value);
+std::optional<ValidationError> check_namespaced_name(std::string& value);
 std::optional<ValidationError> check_url(std::string& value);
 
 // Texts that several keys hold.
@@ -409,6 +410,8 @@ inline constexpr TextForm pool_name{"the name of a pool", check_not_empty};
 inline constexpr TextForm file_path{"the path of a file", check_not_empty};
 inline constexpr TextForm header_name{"the name of a header field", check_header_name};
 inline constexpr TextForm plain_path{"a path", check_plain_path, "^/"};
+inline constexpr TextForm namespaced_name{"a namespace and a name", check_namespaced_name,
+                                          "^[^/]+/[^/]+$"};
 inline constexpr TextForm url{"a URL", check_url, "^https?://|\\$\\{"};
 
 }  // namespace evenkeel::config_file

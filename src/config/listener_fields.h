@@ -23,9 +23,13 @@ void each_key(Of<ListenerTlsConfig>, const auto& visit) {
   visit(Key{"certificates",
             "One per name or group of names (such as `*.example.com`), selected by the client's "
             "SNI; the first is the default.",
-            required},
+            "none: `self_signed`"},
         &T::certificates,
         ListForm<StructForm<CertificateConfig>>{{}, "a list of certificates", false});
+  visit(Key{"self_signed",
+            "Whether the certificate is made at the start, in place of `certificates`: for "
+            "clients that verify none, as data planes do with endpoint pickers."},
+        &T::self_signed, FlagForm{});
   visit(Key{"client_ca",
             "PEM file with the authorities that verify client certificates. `listeners` forward "
             "them in x-forwarded-client-cert.",
@@ -47,6 +51,11 @@ void each_key(Of<ListenerTlsConfig>, const auto& visit) {
 }
 
 inline void finish(Of<ListenerTlsConfig>, Node& node, ListenerTlsConfig& tls) {
+  if (!tls.self_signed && !node.has("certificates")) {
+    node.fail_missing(node.path() + ".certificates", "missing key 'certificates'");
+  } else if (tls.self_signed && node.has("certificates")) {
+    node.fail("'self_signed' has no effect beside 'certificates'", "remove one of them");
+  }
   if (tls.client_auth == ClientAuth::request && tls.client_ca.empty()) {
     node.fail("'client_auth' has no effect without 'client_ca'",
               "add client_ca: FILE, with the authorities that verify client certificates");
@@ -121,6 +130,16 @@ void each_key(Of<ListenerLimits>, const auto& visit) {
         &T::max_streams, CountForm{1, 10'000});
 }
 
+void each_key(Of<EndpointPickerConfig>, const auto& visit) {
+  using T = EndpointPickerConfig;
+  visit(Key{"pool", "The pool of all requests.", "as `routes` decide"}, &T::pool, pool_name);
+  visit(Key{"responses",
+            "Whether answers are read, for what pools learn from them and for usage (`observe`), "
+            "or each stream ends with the pick, which costs less (`skip`); `auto`: they are read "
+            "where something wants to know."},
+        &T::responses, EnumForm<PickerResponses>{"responses", {"auto", "observe", "skip"}});
+}
+
 void each_key(Of<ListenerConfig>, const auto& visit) {
   using T = ListenerConfig;
   visit(Key{"name", "Its name in logs, metrics and the start-up message."}, &T::name, plain_name);
@@ -153,9 +172,20 @@ void each_key(Of<ListenerConfig>, const auto& visit) {
             "is not read. It comes before the API key.",
             "none"},
         &T::tenant_header, header_name);
+  visit(Key{"endpoint_picker",
+            "Tells other proxies where to send their requests, in place of proxying: Envoy's "
+            "external processing (ext_proc) over gRPC, as gateways ask an endpoint picker.",
+            "none: it proxies"},
+        &T::endpoint_picker, OptionalForm<StructForm<EndpointPickerConfig>>{});
+  visit(Key{"scaler",
+            "Whether it answers KEDA's external scaler over gRPC, for pools with `scaling`, in "
+            "place of proxying."},
+        &T::scaler, FlagForm{});
 }
 
 inline void finish(Of<ListenerConfig>, Node& node, ListenerConfig& listener) {
+  if (listener.scaler && listener.endpoint_picker)
+    node.fail("is a scaler and an endpoint picker", "write two listeners");
   if (!listener.tenant_header.empty() && listener.trusted_proxies.empty()) {
     node.fail("'tenant_header' has no effect without 'trusted_proxies'",
               "add trusted_proxies: [NETWORK], with the proxies that set it");

@@ -8,6 +8,7 @@
 
 #include "config/backend_fields.h"
 #include "config/compound_forms.h"
+#include "config/discovery_fields.h"
 #include "config/forms.h"
 #include "config/picker_fields.h"
 
@@ -339,13 +340,18 @@ inline void finish(Of<BudgetConfig>, Node& node, BudgetConfig& budget) {
 void each_backend_key(const auto& visit) {
   using T = PoolConfig;
   visit(Key{"backends", "The servers; a backend without other keys may be just its address.",
-            required},
+            "those that `discover` finds"},
         &T::backends,
         ListForm<BackendForm>{{{},
                                backend_address(),
                                "an address such as http://127.0.0.1:8000, or a mapping with one"},
                               "a list of backends",
                               false});
+  visit(Key{"discover",
+            "Where backends come and go by themselves, beside those of `backends`: one of its "
+            "keys. What is in the file is still theirs: labels and weights come with each.",
+            "none"},
+        &T::discover, OptionalForm<StructForm<DiscoverConfig>>{});
   visit(Key{"tls",
             "TLS to every backend of the pool; `{}` for all defaults. If absent, TLS is used for "
             "backends with https:// in their address.",
@@ -408,6 +414,11 @@ void each_key(Of<PoolConfig>, const auto& visit) {
             "a `fallback`. Beyond it they get 503, or the pool's own `fallback` takes them. "
             "Implies `inspect`."},
         &T::budget, StructForm<BudgetConfig>{});
+  visit(Key{"scaling",
+            "How many replicas of its server the pool may have, for `/api/v1/scaling`, the metric "
+            "of desired replicas, and KEDA.",
+            "none are asked for"},
+        &T::scaling, OptionalForm<StructForm<ScalingConfig>>{});
   each_reuse_key(visit);
   visit(Key{"debug_headers",
             "Whether responses name their backend and pool in x-evenkeel-backend and "
@@ -425,6 +436,10 @@ void check_hosted(const Node& node, const PoolConfig& pool);
 
 inline void finish(Of<PoolConfig>, Node& node, PoolConfig& pool) {
   if (pool.hosted) check_hosted(node, pool);
+  if (!node.has("backends") && !pool.discover) {
+    node.fail_missing(node.path() + ".backends", "missing key 'backends'",
+                      "or let `discover` find them");
+  }
   if (pool.models.empty() && pool.model.empty()) {
     for (const auto& [name, served] : pool.model_names) pool.models.push_back(name);
   }
@@ -444,6 +459,7 @@ inline void finish(Of<PoolConfig>, Node& node, PoolConfig& pool) {
   if (standby_only)
     node.fail("has only standby backends", "remove `standby: true` from one of them");
 }
+void extend_schema(Of<PoolConfig>, Tree& schema);
 inline void derive(Of<PoolConfig>, PoolConfig& defaults, const PoolConfig& pool) {
   defaults.health.timeout = default_health_timeout(pool.engine);
   defaults.keep_alive.idle = default_keep_alive_idle(pool.engine);

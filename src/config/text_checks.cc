@@ -298,6 +298,15 @@ std::optional<ValidationError> check_host_pattern(std::string& value) {
   return std::nullopt;
 }
 
+std::optional<ValidationError> check_namespaced_name(std::string& value) {
+  const std::size_t slash = value.find('/');
+  if (slash != value.npos && slash > 0 && slash + 1 < value.size() &&
+      value.find('/', slash + 1) == value.npos)
+    return std::nullopt;
+  return ValidationError{fmt::format("'{}' is no namespace and name", value),
+                         "write `namespace/name`, such as default/llama"};
+}
+
 std::optional<ValidationError> check_plain_path(std::string& value) {
   if (!value.starts_with('/')) {
     return ValidationError{fmt::format("'{}' is not a path: it starts with '/'", value),

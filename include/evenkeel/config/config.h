@@ -42,9 +42,11 @@ struct CertificateConfig {
 };
 
 struct ListenerTlsConfig {
-  std::vector<CertificateConfig> certificates;  // by name; the first for all others. Never empty
-  std::string client_ca;                        // file; empty: clients present no certificates
-  std::string client_crl;                       // file; empty: nothing is revoked
+  // By name; the first for all others. Empty only with `self_signed`.
+  std::vector<CertificateConfig> certificates;
+  bool self_signed = false;  // the certificate is made at the start
+  std::string client_ca;     // file; empty: clients present no certificates
+  std::string client_crl;    // file; empty: nothing is revoked
   ClientAuth client_auth = ClientAuth::require;
   TlsVersion min_version = TlsVersion::tls1_2;
 
@@ -76,6 +78,18 @@ struct ListenerLimits {
   bool operator==(const ListenerLimits&) const = default;
 };
 
+// Whether an endpoint picker reads the answers of the servers that it has picked. `automatic`:
+// where the pool learns from them, or bills them.
+enum class PickerResponses { automatic, observe, skip };
+
+// A listener that tells other proxies where to send their requests (Envoy's ext_proc).
+struct EndpointPickerConfig {
+  std::string pool;  // of all requests; empty: routes decide
+  PickerResponses responses = PickerResponses::automatic;
+
+  bool operator==(const EndpointPickerConfig&) const = default;
+};
+
 struct ListenerConfig {
   std::string name = "public";
   Address address{"0.0.0.0", 8080};
@@ -86,6 +100,8 @@ struct ListenerConfig {
   std::vector<Network> trusted_proxies;  // whose X-Forwarded-* and x-request-id are trusted
   HalfClose half_close = HalfClose::abort;
   std::string tenant_header;  // of trusted proxies: names the tenant; lower case; empty: none
+  std::optional<EndpointPickerConfig> endpoint_picker;  // none: it proxies
+  bool scaler = false;                                  // answers KEDA, over gRPC, and nothing else
 
   bool operator==(const ListenerConfig&) const = default;
 };
@@ -107,6 +123,45 @@ struct AdminConfig {
   std::optional<ListenerTlsConfig> tls;
 
   bool operator==(const AdminConfig&) const = default;
+};
+
+// Whose endpoints are the backends of a pool, in Kubernetes.
+struct KubernetesDiscoverConfig {
+  std::string service;         // "namespace/name"; empty: an InferencePool
+  std::string inference_pool;  // likewise
+  std::string port;            // of the service: number or name; empty: the only one
+
+  bool operator==(const KubernetesDiscoverConfig&) const = default;
+};
+
+// Where a pool finds backends beside those of the file: exactly one of these.
+struct DiscoverConfig {
+  std::optional<KubernetesDiscoverConfig> kubernetes;
+  std::string srv;                // the name of SRV records
+  std::string http_sd;            // URL of targets, in Prometheus' format
+  std::string file;               // of targets, likewise, or of backends
+  milliseconds interval{30'000};  // between two requests to `http_sd`
+
+  bool operator==(const DiscoverConfig&) const = default;
+};
+
+// The API server. What is empty is that of the pod's service account.
+struct KubernetesConfig {
+  std::string api;  // URL
+  std::string token_file;
+  std::string ca;  // PEM file
+
+  bool operator==(const KubernetesConfig&) const = default;
+};
+
+// How many replicas of its server a pool may have, for what scales them.
+struct ScalingConfig {
+  std::uint32_t min = 1;
+  std::uint32_t max = 100;
+  double target = 0.8;               // the load that a replica is planned for
+  milliseconds start_time{180'000};  // until a new replica serves
+
+  bool operator==(const ScalingConfig&) const = default;
 };
 
 struct BackendConfig {
@@ -420,7 +475,8 @@ struct PoolConfig {
   bool hosted = false;  // the backends are a service of a third party: see `Credentials`
   StreamUsage stream_usage = StreamUsage::automatic;
   PickerConfig picker;
-  std::vector<BackendConfig> backends;  // never empty in a loaded file
+  std::vector<BackendConfig> backends;     // never empty in a loaded file, but with `discover`
+  std::optional<DiscoverConfig> discover;  // none: those are all
   // Given, every backend uses TLS; else those with https:// in their address.
   std::optional<PoolTlsConfig> tls;
   // What the backends get as Host: "backend" (its own name), "client" (the client's), or a text;
@@ -441,7 +497,8 @@ struct PoolConfig {
   std::optional<CacheConfig> cache;        // none: no answer is kept
   std::optional<BatchingConfig> batching;  // none: each request goes to a backend as it is
   BudgetConfig budget;
-  bool debug_headers = false;  // x-evenkeel-backend and -pool on responses
+  std::optional<ScalingConfig> scaling;  // none: no replicas are asked for
+  bool debug_headers = false;            // x-evenkeel-backend and -pool on responses
 
   bool operator==(const PoolConfig&) const = default;
 };
@@ -898,6 +955,7 @@ struct Config {
   LogConfig log;
   TracingConfig tracing;
   DnsConfig dns;
+  KubernetesConfig kubernetes;
   ProcessLimits limits;
   ShutdownConfig shutdown;
   std::string state_file;  // what the next process continues with; empty: none

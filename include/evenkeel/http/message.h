@@ -223,6 +223,17 @@ class InterimHandler {
   virtual void interim(int status, const Fields& fields) = 0;
 };
 
+struct Request;
+struct Response;
+
+/// Takes requests to the backends that were chosen for them, in place of a link.
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  /// Returns when the head of the response has arrived, as Link::send does. `backend`: its address.
+  virtual Task<Result<Response>> carry(Request& request, std::string_view backend) = 0;
+};
+
 /// A request. Views point into the connection's read buffer and are valid while it is being served.
 /// `fields` has no framing (content-length, transfer-encoding), no hop-by-hop fields and no host,
 /// which is `authority`. The module `wire` removes and adds those.
@@ -243,6 +254,7 @@ struct Request {
   Fields fields;
   BodyPtr body;  ///< null: none
   InterimHandler* interim = nullptr;
+  Carrier* carrier = nullptr;                   ///< null: a link takes it to its backend
   ConnectionBudget* response_budget = nullptr;  ///< of the client's connection; null: none
   /// Counts the requests whose backend has all that has come of the body, and waits for its client
   /// to send more. Null: this one does not count.

@@ -1,0 +1,1 @@
+#include "evenkeel/discovery/discovery.h"

@@ -1,0 +1,1 @@
+#include "epp/messages.h"

@@ -1,0 +1,1 @@
+#include "scaling/messages.h"
