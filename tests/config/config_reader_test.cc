@@ -197,7 +197,7 @@ TEST(ConfigReader, NamesThePlaceOfAKeyThatStandsInAnother) {
   EXPECT_EQ(help_for(pool_with("    max_in_flight: 8\n")), "did you mean 'limits.max_in_flight'?");
   EXPECT_EQ(help_for(pool_with("    queue: {size: 8}\n")), "did you mean 'limits.queue'?");
   EXPECT_EQ(help_for(pool_with("    interval: 2s\n")),
-            "did you mean 'health.interval' or 'metrics.interval'?");
+            "did you mean 'discover.interval' or 'health.interval' or 'metrics.interval'?");
   EXPECT_EQ(help_for(pool_with("    timeout: 2s\n")), "did you mean 'timeouts.first_byte'?");
   EXPECT_EQ(help_for(with_pool("limits: {body: 64MiB}\n")),
             "did you mean 'listeners[].limits.body'?");

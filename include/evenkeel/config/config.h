@@ -42,7 +42,7 @@ struct CertificateConfig {
 };
 
 struct ListenerTlsConfig {
-  // By name; the first for all others. Empty only with `self_signed`.
+  // Found by name; the first is for all others. Empty only with `self_signed`.
   std::vector<CertificateConfig> certificates;
   bool self_signed = false;  // the certificate is made at the start
   std::string client_ca;     // file; empty: clients present no certificates
@@ -125,7 +125,7 @@ struct AdminConfig {
   bool operator==(const AdminConfig&) const = default;
 };
 
-// Whose endpoints are the backends of a pool, in Kubernetes.
+// The Service or InferencePool whose endpoints are the backends of a pool.
 struct KubernetesDiscoverConfig {
   std::string service;         // "namespace/name"; empty: an InferencePool
   std::string inference_pool;  // likewise
