@@ -55,6 +55,7 @@ struct AdmissionTicket : Node, std::enable_shared_from_this<AdmissionTicket> {
   Duration retry_after{};                    // when refused
   bool is_sample = false;                    // its placing is recorded as a sample
   std::uint32_t shadow = Arrival::any_slot;  // where another picker would send it
+  SlotSet only;                              // of hint.excluded.only(), if there is one
 };
 
 inline AdmissionTicket& ticket_of(Node* node) { return static_cast<AdmissionTicket&>(*node); }

@@ -129,6 +129,13 @@ void PoolScheduler::arrive(AdmissionTicket& ticket, Picker*, Instant now) {
     if (found != slot_of_.end()) excluded[count++] = found->second;
   }
   arrival.excluded = std::span(excluded).first(count);
+  if (const auto* const only = ticket.hint.excluded.only()) [[unlikely]] {
+    for (const Backend* each : *only) {
+      const auto found = slot_of_.find(&each->shared());
+      if (found != slot_of_.end()) ticket.only.add(found->second);
+    }
+    arrival.only = &ticket.only;
+  }
   request.decision_ = arrival.decision = begin_record(ticket);
   request.ticket_ = scheduler_.arrive(arrival, now);
   if (waiting_.size() <= request.ticket_) waiting_.resize(2 * std::size_t{request.ticket_} + 64);

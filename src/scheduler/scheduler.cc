@@ -205,6 +205,7 @@ Scheduler::Ticket Scheduler::arrive(const Arrival& arrival, Instant now) {
       arrival.excluded.first(std::min(arrival.excluded.size(), std::size_t{Arrival::max_excluded}));
   std::ranges::copy(excluded, request.excluded.begin());
   request.excluded_count = static_cast<std::uint32_t>(excluded.size());
+  request.only = arrival.only;
   request.held_for = no_backend;
   request.decision = arrival.decision;
   if (request.decision != nullptr) [[unlikely]]

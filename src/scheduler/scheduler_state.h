@@ -48,6 +48,7 @@ struct ScheduledRequest {
   std::uint32_t preferred = Arrival::any_slot;
   std::array<std::uint32_t, Arrival::max_excluded> excluded{};
   std::uint32_t excluded_count = 0;
+  const SlotSet* only = nullptr;
   std::uint32_t line = 0;  // where it waits
   double rank = 0;         // there
   // Set when the request was last held:
@@ -64,6 +65,7 @@ struct ScheduledRequest {
     const auto* const end = excluded.data() + excluded_count;
     return (pinned == Arrival::any_slot || pinned == slot) &&
            (allowed == nullptr || allowed->contains(slot)) &&
+           (only == nullptr || only->contains(slot)) &&
            std::find(excluded.data(), end, slot) == end;
   }
 };

@@ -31,7 +31,8 @@ bool SchedulingPass::may_find_slot(const TenantLine& line) {
 
 /// REQUIRES: its line may find one.
 bool SchedulingPass::may_find_slot(const ScheduledRequest& request) {
-  if (request.pinned == Arrival::any_slot && request.excluded_count == 0) [[likely]]
+  const bool may_use_any = request.excluded_count == 0 && request.only == nullptr;
+  if (request.pinned == Arrival::any_slot && may_use_any) [[likely]]
     return true;
   if (!knows_ready_slots_) find_ready_slots();
   if (request.pinned != Arrival::any_slot) return state_.ready_slots.contains(request.pinned);

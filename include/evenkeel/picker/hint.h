@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/priority.h"
@@ -19,29 +20,40 @@ class Backend;
 struct SharedBackend;
 struct RequestCost;
 
-/// The backends that a request has already tried. A small list that never allocates: a request is
-/// not retried once the list is full.
+/// The backends that a request must not go to: those that it has already tried, and those that its
+/// data plane does not allow. A small list that never allocates: a request is not retried once the
+/// list is full.
 class ExcludedBackends {
  public:
   static constexpr std::size_t capacity = 8;
 
-  bool empty() const { return count_ == 0; }
+  bool empty() const { return count_ == 0 && only_ == nullptr; }
   bool full() const { return count_ == capacity; }
   std::size_t size() const { return count_; }
   bool contains(const Backend* backend) const {
-    return std::find(begin(), end(), backend) != end();
+    return std::find(begin(), end(), backend) != end() || is_outside(backend);
   }
+  /// Excludes all but these backends, which outlive it.
+  void keep_to(const std::vector<const Backend*>& only) { only_ = &only; }
+  /// All that are not excluded by `keep_to`; null: none is.
+  const std::vector<const Backend*>* only() const { return only_; }
   /// REQUIRES: !full().
   void add(const Backend* backend) {
     assert(!full());
     if (!contains(backend)) backends_[count_++] = backend;
   }
+  /// The backends that were tried, up to `end`.
   const Backend* const* begin() const { return backends_.data(); }
   const Backend* const* end() const { return backends_.data() + count_; }
 
  private:
+  bool is_outside(const Backend* backend) const {
+    return only_ != nullptr && std::find(only_->begin(), only_->end(), backend) == only_->end();
+  }
+
   std::array<const Backend*, capacity> backends_{};
   std::size_t count_ = 0;
+  const std::vector<const Backend*>* only_ = nullptr;
 };
 
 /// What binds a request to the backend of earlier ones: see AffinityTable.
@@ -68,7 +80,8 @@ struct PromptBeginning {
 struct Hint {
   /// consistent-hash: `hash_of` the value that requests share; prefix-affinity: `Picker::key_of`
   std::optional<std::uint64_t> key;
-  ExcludedBackends excluded;           ///< never picked
+  /// Never picked; outlives `Pool::acquire`.
+  ExcludedBackends excluded;
   std::optional<SessionHint> session;  ///< only read by pools that pin sessions
   std::uint32_t subset = 0;  ///< a number of BackendSet: only these, while some serve; 0: all
   std::uint32_t session_subset =

@@ -82,6 +82,7 @@ struct Arrival {
   std::uint32_t preferred = any_slot;       ///< where its session was: costs there weigh less
   std::span<const std::uint32_t> excluded;  ///< never go there; the first `max_excluded` count
   static constexpr std::size_t max_excluded = 8;
+  const SlotSet* only = nullptr;  ///< go nowhere else; outlives the ticket. Null: go anywhere
   /// Where to record why it is placed as it is; null: nowhere. Outlives the ticket.
   Decision* decision = nullptr;
 };
