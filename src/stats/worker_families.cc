@@ -177,6 +177,9 @@ class WorkerFamilies {
     add_pool_counter(page, "evenkeel_fallbacks_total",
                      "Requests that the pool could not take and its fallback got.",
                      &PoolMetrics::fallbacks);
+    add_pool_counter(page, "evenkeel_picker_moved_total",
+                     "Requests that a data plane sent to another backend than was picked for it.",
+                     &PoolMetrics::moved_picks);
     add_pool_counter(page, "evenkeel_cache_hits_total",
                      "Requests that got an answer that was kept, which was still to be used.",
                      &PoolMetrics::cache_hits);

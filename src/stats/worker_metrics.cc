@@ -66,6 +66,7 @@ void PoolMetrics::clear() {
   retries.clear();
   budget_exhausted.clear();
   fallbacks.clear();
+  moved_picks.clear();
   cache_hits.clear();
   cache_stale.clear();
   cache_misses.clear();

@@ -124,6 +124,7 @@ struct PoolMetrics {
   Counter cache_stale;       ///< requests with one that was kept for longer, in place of an error
   Counter cache_misses;      ///< requests whose answer may be kept, and was not there
   Counter coalesced;         ///< requests with the answer to another one in flight
+  Counter moved_picks;       ///< requests that a data plane sent elsewhere than they were picked for
   MirrorMetrics mirror;
   BatchingMetrics batching;
 
