@@ -31,7 +31,7 @@ AuthRule AccessTable::rule_of(const Request& request) const {
     case RouteState::fixed:
     case RouteState::listed: {
       const auto route = route_of(request);
-      return route ? rules_[*route].auth : AuthRule::required;
+      return route && routes_.is_of_file(*route) ? rules_[*route].auth : AuthRule::required;
     }
     case RouteState::open: return least_strict(request);
     case RouteState::shed: return AuthRule::off;  // it is refused anyway
@@ -59,7 +59,8 @@ std::string AccessTable::denial_of(const Request& request) const {
   if (!methods->empty() && std::ranges::find(*methods, request.method) == methods->end())
     return "this client may not use the method " + printable_utf8(request.method);
   const auto route = route_of(request);
-  if (routes.empty() || !route || routes[*route]) return {};
+  const bool may_use = routes.empty() || !route || (routes_.is_of_file(*route) && routes[*route]);
+  if (may_use) return {};
   return "this client may not use this path: it is of the route '" +
          printable_utf8(routes_.name_of(*route)) + "'";
 }

@@ -46,7 +46,7 @@ Task<Result<Response>> AnswerReuse::handle(Request& request) {
   const InferenceInfo& info = *request.info.inference;
   const BodyConfig& of_route = routes_.config_of(request.info.identity);
   Use use{.keeps = cache_ != nullptr && rules_.may_keep(info, of_route),
-          .coalesces = rules_.may_coalesce(info, of_route)};
+          .coalesces = request.carrier == nullptr && rules_.may_coalesce(info, of_route)};
   if (!use.keeps && !use.coalesces) return next_.handle(request);
   if (has_cache_directive(request.fields, "no-store")) return next_.handle(request);
   const auto key = keys_.key_of(request, of_route);
@@ -132,7 +132,8 @@ Task<Result<Response>> AnswerReuse::fetch(Request& request, Use use) {
 Task<Result<Response>> AnswerReuse::generate(Request& request, Use use) {
   const std::uint64_t age = use.keeps ? cache_->age() : 0;
   auto response = co_await next_.handle(request);
-  if (!response || !use.keeps) co_return response;
+  const bool is_seen = response && response->body != nullptr;  // not if a data plane keeps it
+  if (!is_seen || !use.keeps) co_return response;
   if (memory_is_scarce()) {
     cache_->clear();  // requests need the memory more
     co_return response;

@@ -53,6 +53,9 @@ void localise_redirect(const Request& request, Response& response) {
   response.fields.add("location", response.fields.keep(local));
 }
 
+/// Names the backend that has answered by its address, as the request's carrier tells.
+constexpr std::string_view served_field = "x-gateway-destination-endpoint-served";
+
 PickReason reason_of(const Lease& lease) {
   if (lease.in_session()) return PickReason::session;
   // A scheduler chooses also where those go that have waited.
@@ -92,6 +95,8 @@ void Attempt::begin_tracing(RequestTrace& trace) const {
 
 Task<Result<LinkLease>> Attempt::connect(LinkPool::LinkChoice choice) {
   connect_began_ = context_.loop.now();
+  if (request_.carrier != nullptr) [[unlikely]]
+    return Result<LinkLease>(LinkLease());
   return access_.links->acquire(choice, protocol_of(request_));
 }
 
@@ -113,6 +118,8 @@ Task<Result<Response>> Attempt::send(LinkLease link) {
   if (request_.info.inference != nullptr && request_.info.inference->wants_usage) ask_for_usage();
   const bool counts = context_.pool.spec().notices_silence;
   request_.awaiting_clients = counts ? &backend_.slots().awaiting_clients() : nullptr;
+  if (request_.carrier != nullptr) [[unlikely]]
+    return request_.carrier->carry(request_, access_.endpoint);
   return link_->send(request_);
 }
 
@@ -128,7 +135,31 @@ void Attempt::ask_for_usage() const {
   if (info.usage_added) request_.fields.remove("accept-encoding");
 }
 
+/// Attributes the request to the backend that a data plane has sent it to, where that is not the
+/// one that was picked. A scheduler goes on with its own plan.
+void Attempt::follow_data_plane(Response& response) {
+  const auto served = response.fields.value(served_field);
+  if (!served) return;
+  const std::string endpoint(*served);
+  response.fields.remove(served_field);
+  if (endpoint == access_.endpoint || endpoint == backend_.spec().address) return;
+  context_.metrics.moved_picks.add();
+  const Backends& backends = context_.pool.backends();
+  const auto other = std::ranges::find_if(
+      backends, [&](const BackendPtr& each) { return each->spec().address == endpoint; });
+  if (other == backends.end()) return;
+  request_.info.outcome.backend = (*other)->spec().address;
+  if (lease_.placed() != nullptr || !(*other)->try_acquire(context_.loop.now())) return;
+  lease_ = Lease::adopt(*other, lease_.waited());
+}
+
 AttemptResult Attempt::complete(Response& response) {
+  if (response.body == nullptr) [[unlikely]] {  // its carrier does not see what is answered
+    lease_.release();
+    return {};
+  }
+  if (request_.carrier != nullptr) [[unlikely]]
+    follow_data_plane(response);
   const PoolConfig& config = context_.pool.config();
   remove_own_fields(response.fields);
   if (!request_.backend_authority.empty()) [[unlikely]]
@@ -146,9 +177,9 @@ AttemptResult Attempt::complete(Response& response) {
   if (response.status == 500) [[unlikely]]
     json_error = context_.engine_of(backend_).refusals.json_error;
   if (counts_against_backend(result.outcome) && json_error.empty()) [[unlikely]]
-    backend_.record_outcome(result, context_.loop.now());
+    lease_.backend()->record_outcome(result, context_.loop.now());
   if (config.debug_headers) {
-    response.fields.add("x-evenkeel-backend", backend_.spec().address);
+    response.fields.add("x-evenkeel-backend", info.outcome.backend);
     response.fields.add("x-evenkeel-pool", config.name);
   }
   if (wants_explanation(request_, config.debug_headers)) [[unlikely]]

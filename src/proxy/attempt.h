@@ -27,7 +27,8 @@ enum class NextAttempt : std::uint8_t {
 
 /// One attempt at one backend, with a slot that the request has: takes a link, sends the request,
 /// and records how that ends. The loop around it awaits its steps, so that an attempt has no
-/// coroutine of its own: `connect`, `send`, and `complete` or `fail`.
+/// coroutine of its own: `connect`, `send`, and `complete` or `fail`. A request with a carrier
+/// needs no link: its link lease stays empty.
 class Attempt {
  public:
   /// Notes the offer to the backend. `lease` is of a backend of the pool, and stays with the caller
@@ -62,6 +63,7 @@ class Attempt {
   /// Records the time until a link is ready, the attempt fails, or the request is dropped.
   void end_connecting();
   void ask_for_usage() const;
+  void follow_data_plane(Response& response);
   void record_failure(const Error& error, Instant now) const;
 
   const AttemptContext& context_;

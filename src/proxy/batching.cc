@@ -243,7 +243,7 @@ Batching::Batching(Handler& next, const PoolConfig& pool, const PoolState& state
 Task<Result<Response>> Batching::handle(Request& request) {
   const auto api = api_of(request);
   const bool memory_is_scarce = pressure_ != nullptr && pressure_->get() != MemoryPressure::none;
-  if (!api || memory_is_scarce) return next_.handle(request);
+  if (!api || memory_is_scarce || request.carrier != nullptr) return next_.handle(request);
   auto bytes = read_whole(*request.body);
   if (!bytes || bytes->size() > max_body_bytes) return next_.handle(request);
   auto body = BatchBody::read(*api, std::move(*bytes));

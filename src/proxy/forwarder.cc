@@ -1,7 +1,10 @@
 #include "evenkeel/proxy/forwarder.h"
 
+#include <algorithm>
+#include <unordered_set>
 #include <utility>
 
+#include "evenkeel/base/ascii.h"
 #include "evenkeel/base/hash.h"
 #include "evenkeel/http/client_key.h"
 #include "proxy/attempt.h"
@@ -43,6 +46,40 @@ class QueuedTime {
   Instant began_;
 };
 
+/// Keeps a request to the backends that its data plane allows, while it lives.
+class DataPlaneSubset {
+ public:
+  DataPlaneSubset(const Request& request,
+                  const std::unordered_map<const Backend*, BackendAccess>& backends, Hint& hint) {
+    if (request.carrier == nullptr) [[likely]]
+      return;
+    // Its carrier has set the field.
+    if (const auto subset = request.fields.value("x-gateway-destination-endpoint-subset")) {
+      read(*subset, backends);
+      hint.excluded.keep_to(allowed_);
+    }
+  }
+  DataPlaneSubset(const DataPlaneSubset&) = delete;
+  DataPlaneSubset& operator=(const DataPlaneSubset&) = delete;
+
+ private:
+  /// `subset`: addresses and ports, with commas between them.
+  void read(std::string_view subset,
+            const std::unordered_map<const Backend*, BackendAccess>& backends) {
+    std::unordered_set<std::string_view> endpoints;
+    while (!subset.empty()) {
+      const std::size_t end = std::min(subset.find(','), subset.size());
+      endpoints.insert(trimmed(subset.substr(0, end)));
+      subset.remove_prefix(std::min(end + 1, subset.size()));
+    }
+    for (const auto& [backend, access] : backends) {
+      if (endpoints.contains(access.endpoint)) allowed_.push_back(backend);
+    }
+  }
+
+  std::vector<const Backend*> allowed_;
+};
+
 }  // namespace
 
 Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t seed,
@@ -57,8 +94,10 @@ Forwarder::Forwarder(Loop& loop, std::shared_ptr<PoolState> state, std::uint64_t
       rng_(~seed) {}
 
 /// The attempts of one request in one coroutine, whose frame is all that they cost.
+// Long: whatever awaits is in that frame.
 Task<Result<Response>> Forwarder::forward(Request& request, Lease lease) {
   Hint hint = hint_of(request);
+  const DataPlaneSubset subset(request, backends_, hint);
   const RouteRules* const rules = rules_of(request.info.identity);
   if (rules != nullptr) rules->set_timeouts(request.info.timings);
   const std::optional<RequestCost> cost = predict_cost(request, rules);

@@ -138,9 +138,11 @@ void Plan::route(Request& request) {
   if (tenants_ != nullptr) [[unlikely]]
     tenants_->identify(request);
   const auto choice = routes_->find(request);
-  const bool is_listed = (is_answered_by(model_directory_.get(), request, choice) ||
-                          is_answered_by(ollama_lists_.get(), request, choice)) &&
-                         !(choice && routes_->has_fixed_response(choice->index));
+  const bool may_be_listed = !choice || (routes_->is_of_file(choice->index) &&
+                                         !routes_->has_fixed_response(choice->index));
+  const bool is_listed =
+      may_be_listed && (is_answered_by(model_directory_.get(), request, choice) ||
+                        is_answered_by(ollama_lists_.get(), request, choice));
   if (is_listed) [[unlikely]] {
     identity.routing.state = RouteState::listed;
     if (choice) routes_->name_route(identity, choice->index);

@@ -29,7 +29,7 @@ Task<Result<Response>> attempt_timed_out() {
 RetryLoop::RetryLoop(const AttemptContext& context, const RetryPolicy& policy, Hint& hint,
                      Request& request)
     : context_(context), policy_(policy), hint_(hint), request_(request) {
-  if (request.body != nullptr) keep_body();
+  if (request.body != nullptr && request.carrier == nullptr) keep_body();
 }
 
 /// Keeps a copy of the body from here on, if it may be small enough and is not kept yet.
@@ -106,6 +106,7 @@ void RetryLoop::on_sent() {
 
 /// True if the request may be sent once more, and there is another backend for it.
 bool RetryLoop::may_retry(const Backend& backend) const {
+  if (request_.carrier != nullptr) return false;
   if (sent_ >= policy_.attempts || hint_.excluded.full()) return false;
   if (request_.body != nullptr && !request_.body->rewindable()) return false;
   if (context_.loop.now() >= last_begin()) return false;

@@ -61,6 +61,16 @@ RouteTable::RouteTable(const Config& config, const PoolSet& pool_set, const Plan
     add_route(route, pool_set, pools, label_uses, label_index);
     reads_bodies_ |= route.match.looks_into_body();
   }
+  routes_of_file_ = routes_.size();
+  for (const ListenerConfig& listener : config.listeners) {
+    if (!listener.endpoint_picker || listener.endpoint_picker->pool.empty()) continue;
+    RouteConfig route{.name = listener.name, .match = {}, .targets = {}};
+    route.targets.push_back({listener.endpoint_picker->pool, 1});
+    picker_routes_.emplace(listener.name, routes_.size());
+    add_route(route, pool_set, pools, label_uses, label_index);
+    routes_.back().name = listener.name;  // which outlives it
+    routes_.back().sticky_header = {};
+  }
   reads_bodies_ |= may_limit_models(config);
   has_auth_ = config.auth.has_value();
   limits_by_model_ = std::ranges::any_of(config.rate_limits, [](const RateLimitConfig& each) {
@@ -100,6 +110,15 @@ void RouteTable::add_route(const RouteConfig& config, const PoolSet& pool_set,
   routes_.push_back(std::move(route));
 }
 
+std::optional<RouteChoice> RouteTable::find(const Request& request) const {
+  if (!picker_routes_.empty()) [[unlikely]] {
+    const auto found = picker_routes_.find(request.info.identity.listener);
+    if (found != picker_routes_.end())
+      return RouteChoice{.index = found->second, .needs_body = false};
+  }
+  return router_.route(request);
+}
+
 void RouteTable::route_by_head(Request& request, const RouteChoice& choice) {
   const Route& route = routes_[choice.index];
   if (choice.needs_body || route.splits_by_body) {
@@ -112,7 +131,7 @@ void RouteTable::route_by_head(Request& request, const RouteChoice& choice) {
     return;
   }
   if (takes_fixed_response(request, choice.index)) return;
-  const auto known = place_of_response(request);
+  const auto known = is_of_file(choice.index) ? place_of_response(request) : std::nullopt;
   put_in(request, known ? *known : place_on(choice.index, request));
 }
 

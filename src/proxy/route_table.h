@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,8 +29,10 @@ class RouteTable final : public PlacementNeeds {
   RouteTable(const Config& config, const PoolSet& pool_set, const PlanPools& pools,
              LabelUses& label_uses, LabelIndex& label_index, std::uint64_t seed);
 
-  /// See Router::route.
-  std::optional<RouteChoice> find(const Request& request) const { return router_.route(request); }
+  /// See Router::route. The requests of an endpoint picker with a pool have a route of their own.
+  std::optional<RouteChoice> find(const Request& request) const;
+  /// True if the route is one of the file: the others are behind them.
+  bool is_of_file(std::size_t route) const { return route < routes_of_file_; }
   /// See Router::first_by_head.
   std::optional<std::size_t> first_by_head(const Request& request,
                                            const std::function<bool(std::size_t)>& accepts) const {
@@ -102,6 +105,8 @@ class RouteTable final : public PlacementNeeds {
 
   const Router router_;
   std::vector<Route> routes_;
+  std::size_t routes_of_file_ = 0;
+  std::map<std::string_view, std::size_t> picker_routes_;  // by their listener
   std::vector<const Forwarder*> knowing_;  // of pools with affinity by the ids of responses
   Duration max_call_{};                    // of gRPC calls whose pool is not known yet
   bool reads_bodies_ = false;

@@ -14,6 +14,7 @@ struct WorkerLinks::LabeledLinks {
         options(with),
         label(worker.metrics_registry.label_index()),
         index(label.backend(name.first, name.second)),
+        endpoint(addresses.empty() ? "" : addresses.front().text()),
         metrics(worker.metrics().backend(index)),
         pool(worker.loop, addresses, options, metrics) {}
 
@@ -21,6 +22,7 @@ struct WorkerLinks::LabeledLinks {
   const LinkPoolOptions options;
   LabelUses label;
   std::uint32_t index;
+  const std::string endpoint;
   BackendMetrics& metrics;
   LinkPool pool;
 };
@@ -72,6 +74,7 @@ std::unordered_map<const Backend*, BackendAccess> WorkerLinks::backends_of(
         .links = std::shared_ptr<LinkPool>(links, &links->pool),
         .metrics = &links->metrics,
         .index = links->index,
+        .endpoint = links->endpoint,
         .key = resolved.key.empty() ? nullptr : &resolved.key,
         .host = resolved.host.replaces_client ? resolved.host.own : std::string_view(),
         .is_hosted = pool.state->config().hosted};

@@ -32,6 +32,7 @@ struct BackendAccess {
   std::shared_ptr<LinkPool> links;
   BackendMetrics* metrics;
   std::uint32_t index = 0;                 ///< of LabelIndex
+  std::string_view endpoint = {};          ///< its address and port; empty: its name has none
   const BackendCredential* key = nullptr;  ///< replaces the client's credentials; null: keeps them
   std::string_view host = {};  ///< replaces the Host that the client named; empty: keeps it
   bool is_hosted = false;      ///< of a hosted pool: gets nothing that tells of clients

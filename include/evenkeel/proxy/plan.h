@@ -54,6 +54,7 @@ class Plan final : public Handler, public std::enable_shared_from_this<Plan> {
   Task<Result<Response>> handle(Request& request) override;
 
   WorkerLinks& links() { return links_; }
+  const Config& config() const { return *config_; }
 
   /// The keys that count from now on. REQUIRES: they were built for this configuration.
   void adopt(std::shared_ptr<const KeyTable> keys);
