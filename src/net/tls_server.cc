@@ -16,12 +16,19 @@
 
 namespace evenkeel {
 
+/// A certificate that nothing vouches for, and its key.
+struct SelfSigned {
+  OwnedX509 certificate;
+  OwnedKey key;
+};
+
 /// A context per certificate; the first is for clients that name none of them.
 struct TlsContexts {
   std::vector<OwnedContext> all;
   std::map<std::string, SSL_CTX*, std::less<>> by_name;
   std::map<std::string, SSL_CTX*, std::less<>> by_suffix;  // ".example.com" of "*.example.com"
   std::vector<PresentedCertificate> presented;
+  std::shared_ptr<const SelfSigned> self_signed;  // null: those of files
 
   SSL_CTX* find(std::string_view name) const {
     if (const auto exact = by_name.find(name); exact != by_name.end()) return exact->second;
@@ -48,23 +55,76 @@ std::string_view name_in(const unsigned char* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes) + 5, name};
 }
 
+/// Makes a certificate for P-256, valid for ten years: nothing verifies it, and a process must not
+/// outlive it. Null if that fails.
+std::shared_ptr<const SelfSigned> make_self_signed() {
+  constexpr long lifetime_seconds = 10L * 365 * 24 * 3600;
+  constexpr long clock_difference = 24L * 3600;
+  auto made = std::make_shared<SelfSigned>();
+  made->key.reset(EVP_EC_gen("P-256"));
+  made->certificate.reset(X509_new());
+  std::uint64_t serial = 0;
+  if (made->key == nullptr || made->certificate == nullptr ||
+      RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof serial) != 1)
+    return nullptr;
+  X509* const certificate = made->certificate.get();
+  X509_NAME* const name = X509_get_subject_name(certificate);
+  const auto* const common_name = reinterpret_cast<const unsigned char*>("evenkeel");
+  const bool is_made =
+      X509_set_version(certificate, X509_VERSION_3) == 1 &&
+      ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), serial) == 1 &&
+      X509_gmtime_adj(X509_getm_notBefore(certificate), -clock_difference) != nullptr &&
+      X509_gmtime_adj(X509_getm_notAfter(certificate), lifetime_seconds) != nullptr &&
+      X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, common_name, -1, -1, 0) == 1 &&
+      X509_set_issuer_name(certificate, name) == 1 &&
+      X509_set_pubkey(certificate, made->key.get()) == 1 &&
+      X509_sign(certificate, made->key.get(), EVP_sha256()) > 0;
+  return is_made ? made : nullptr;
+}
+
 /// `verifiers`: the contents of the files that client certificates are verified by.
-void load_server(const ListenerTlsConfig& config, TlsContexts& contexts, std::string& verifiers,
+void load_verifiers(const ListenerTlsConfig& config, SSL_CTX* context, std::string& verifiers,
+                    std::vector<TlsProblem>& problems) {
+  if (config.client_ca.empty()) return;
+  verifiers = load_ca_file(context, config.client_ca, "client_ca", problems);
+  if (config.client_crl.empty()) return;
+  verifiers += '\0';
+  verifiers += load_crl_file(context, config.client_crl, "client_crl", problems);
+}
+
+/// Presents the predecessor's certificate, or a new one.
+void use_self_signed(const ListenerTlsConfig& config, TlsContexts& contexts,
+                     std::shared_ptr<const SelfSigned> kept, std::string& verifiers,
+                     std::vector<TlsProblem>& problems) {
+  OwnedContext context = make_context(TLS_server_method(), config.min_version);
+  load_verifiers(config, context.get(), verifiers, problems);
+  contexts.self_signed = kept != nullptr ? std::move(kept) : make_self_signed();
+  const SelfSigned* const own = contexts.self_signed.get();
+  if (own == nullptr || SSL_CTX_use_certificate(context.get(), own->certificate.get()) != 1 ||
+      SSL_CTX_use_PrivateKey(context.get(), own->key.get()) != 1) {
+    problems.push_back(
+        {"self_signed", "cannot make a certificate: " + openssl_error_text(), "name a file"});
+  } else {
+    contexts.presented.push_back(
+        {.name = "evenkeel", .expires = expiry_of(own->certificate.get())});
+  }
+  contexts.all.push_back(std::move(context));
+}
+
+/// `kept`: the certificate that the predecessor has made; null: none. `verifiers`: see above.
+void load_server(const ListenerTlsConfig& config, TlsContexts& contexts,
+                 std::shared_ptr<const SelfSigned> kept, std::string& verifiers,
                  std::vector<TlsProblem>& problems) {
+  if (config.self_signed)
+    return use_self_signed(config, contexts, std::move(kept), verifiers, problems);
   for (std::size_t i = 0; i < config.certificates.size(); ++i) {
     const CertificateConfig& files = config.certificates[i];
     OwnedContext context = make_context(TLS_server_method(), config.min_version);
     const OwnedX509 leaf = load_certificate_and_key(
         context.get(), files.cert, files.key, "certificates[" + std::to_string(i) + "].", problems);
-    if (!config.client_ca.empty()) {
-      std::vector<TlsProblem> found;
-      verifiers = load_ca_file(context.get(), config.client_ca, "client_ca", found);
-      if (!config.client_crl.empty()) {
-        verifiers += '\0';
-        verifiers += load_crl_file(context.get(), config.client_crl, "client_crl", found);
-      }
-      if (i == 0) problems.insert(problems.end(), found.begin(), found.end());
-    }
+    std::vector<TlsProblem> found;
+    load_verifiers(config, context.get(), verifiers, found);
+    if (i == 0) problems.insert(problems.end(), found.begin(), found.end());
     if (leaf != nullptr) {
       const std::vector<std::string> names = server_names_of(leaf.get());
       contexts.presented.push_back(
@@ -90,7 +150,7 @@ std::vector<TlsProblem> TlsServerContext::check(const ListenerTlsConfig& config)
   TlsContexts contexts;
   std::string verifiers;
   std::vector<TlsProblem> problems;
-  load_server(config, contexts, verifiers, problems);
+  load_server(config, contexts, nullptr, verifiers, problems);
   return problems;
 }
 
@@ -104,7 +164,8 @@ Result<std::shared_ptr<const TlsServerContext>> TlsServerContext::build(
                          ? predecessor->tickets_
                          : std::make_shared<TicketKeys>(std::move(options.clock));
   std::string verifiers;
-  load_server(config, *server->contexts_, verifiers, server->warnings_);
+  auto kept = predecessor == nullptr ? nullptr : predecessor->contexts_->self_signed;
+  load_server(config, *server->contexts_, std::move(kept), verifiers, server->warnings_);
   if (const TlsProblem* problem = first_error(server->warnings_)) {
     return Error{.fault = Fault::internal,
                  .detail = "listener " + listener + ": tls." + problem->key + ": " +
