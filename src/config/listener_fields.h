@@ -227,6 +227,8 @@ void each_key(Of<AdminConfig>, const auto& visit) {
 }
 
 inline void finish(Of<AdminConfig>, Node& node, AdminConfig& admin) {
+  if (admin.tls && admin.tls->self_signed)
+    node.fail("'tls.self_signed' is for listeners only", "name certificates in its place");
   if (admin.token_for == TokenFor::remote_changes || node.has("token_file")) return;
   node.fail("'token_for' needs a 'token_file'", "add token_file: FILE, with a token in it");
 }

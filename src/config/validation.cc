@@ -321,6 +321,23 @@ void check_targets(const Config& config, PoolUses& pools, ParseContext& context)
   }
 }
 
+// The pools of endpoint pickers are there.
+void check_picker_pools(const Config& config, PoolUses& pools, ParseContext& context) {
+  for (const auto& [path, listener] : items_of("listeners", config.listeners)) {
+    if (!listener.endpoint_picker || listener.endpoint_picker->pool.empty()) continue;
+    const std::string& pool = listener.endpoint_picker->pool;
+    if (!pools.use(pool)) pools.add_unknown(path + ".endpoint_picker.pool", pool, context);
+  }
+}
+
+// True if requests come that a route has to take.
+bool needs_routes(const Config& config) {
+  return std::ranges::any_of(config.listeners, [](const ListenerConfig& listener) {
+    const bool has_pool = listener.endpoint_picker && !listener.endpoint_picker->pool.empty();
+    return !has_pool && !listener.scaler;
+  });
+}
+
 // "a -> b -> c -> a"
 std::string text_of_cycle(const std::vector<std::string_view>& cycle) {
   constexpr std::size_t max_listed = 20;
@@ -478,9 +495,10 @@ void warn_of_lost_sessions(const Config& config, ParseContext& context) {
 
 void check_routes(const Config& config, ParseContext& context) {
   PoolUses pools(config);
+  check_picker_pools(config, pools, context);
   if (config.routes.empty()) {
     check_fallbacks(config, pools, context);
-    if (config.pools.size() > 1 && !context.report.has_problem("routes")) {
+    if (needs_routes(config) && config.pools.size() > 1 && !context.report.has_problem("routes")) {
       context.report.add(
           context.mark_of("pools"), "routes",
           fmt::format("missing, and there are {} pools: which one answers a request?",
