@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/buffer.h"
 #include "evenkeel/base/log.h"
+#include "evenkeel/epp/endpoint_picker.h"
 #include "evenkeel/net/proxy_header.h"
 #include "server/worker.h"
 
@@ -77,7 +78,11 @@ WorkerListener::ListenerSettings::ListenerSettings(WorkerListener& owner,
       index(owner.worker_.metrics_registry().label_index().listener(config.name)) {}
 
 std::shared_ptr<Handler> WorkerListener::ListenerSettings::plan() {
-  return listener.worker_.plan();
+  const std::shared_ptr<Plan>& plan = listener.worker_.plan();
+  if (!config.endpoint_picker) [[likely]]
+    return plan;
+  return std::make_shared<EndpointPicker>(listener.worker_.loop(), plan, plan->config(), config,
+                                          *this);
 }
 
 void WorkerListener::ListenerSettings::refused(const Refusal& refusal) {
