@@ -20,16 +20,19 @@ class Inflow {
   Inflow(Loop& loop, Signal& taken) : arrived_(loop), taken_(taken) {}
 
   void add(std::string_view bytes) {
+    if (failure_) return;
     waiting_ += bytes;
     arrived_.raise();
   }
   /// No bytes follow.
   void end() {
+    if (failure_) return;
     has_ended_ = true;
     arrived_.raise();
   }
   void end(const ext_proc::HeaderMap& trailers);
-  /// Fails what is read once the bytes are that have come, unless the body has ended.
+  /// Fails what is read once the bytes are that have come, unless the body has ended. What comes
+  /// afterwards is dropped.
   void fail(Error error) {
     if (has_ended_ || failure_) return;
     failure_ = std::move(error);

@@ -36,7 +36,7 @@ bool is_final_status(int status) { return status >= 200 && status <= 599; }
 }  // namespace
 
 bool learns_from_answers(const PoolConfig& pool) {
-  constexpr std::array<std::string_view, 3> blind = {"round-robin", "weighted", "consistent-hash"};
+  constexpr std::array<std::string_view, 2> blind = {"round-robin", "weighted"};
   return inspects(pool) || pool.cache || pool.limits.max_in_flight > 0 ||
          std::ranges::find(blind, pool.picker.name) == blind.end();
 }

@@ -66,6 +66,15 @@ TEST_F(InflowTest, FailsBehindTheBytesThatHaveCome) {
   EXPECT_EQ(read(), "client_gone");
 }
 
+TEST_F(InflowTest, DoesNotEndOnceItHasFailed) {
+  inflow.add("one");
+  inflow.fail({.fault = Fault::body_too_large});
+  inflow.add("three");
+  inflow.end();
+  EXPECT_EQ(read(), "one");
+  EXPECT_EQ(read(), "body_too_large");
+}
+
 TEST_F(InflowTest, DoesNotFailOnceItHasEnded) {
   inflow.end();
   inflow.fail({.fault = Fault::client_gone});
