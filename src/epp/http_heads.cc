@@ -36,13 +36,17 @@ bool is_of_data_plane(std::string_view name) {
          std::ranges::find(names, name) != names.end();
 }
 
-/// True for the fields by which gateways and pickers talk to each other and to servers.
+/// True for the fields in which only a picker names hosts to servers: clients must not.
+bool is_of_picker(std::string_view name) {
+  constexpr std::array<std::string_view, 3> names = {
+      "x-encoder-hosts-ports", "x-kv-cache-source-host-port", "x-prefiller-host-port"};
+  return name.starts_with(endpoint_field) || std::ranges::find(names, name) != names.end();
+}
+
+/// True for the fields by which gateways tell pickers and servers what to do.
 bool is_of_gateway(std::string_view name) {
-  constexpr std::array<std::string_view, 4> names = {
-      "x-data-parallel-rank", "x-encoder-hosts-ports", "x-kv-cache-source-host-port",
-      "x-prefiller-host-port"};
   return name.starts_with("x-llm-d-") || name.starts_with("x-gateway-") ||
-         std::ranges::find(names, name) != names.end();
+         name == "x-data-parallel-rank";
 }
 
 bool is_valid(std::string_view name, std::string_view value) {
@@ -115,8 +119,6 @@ constexpr std::array<Alias, 6> aliases = {{{"x-llm-d-slo-ttft-ms", "x-slo-ttft-m
                                            {"x-gateway-slo-tpot-ms", "x-slo-tpot-ms"},
                                            {"x-llm-d-inference-objective", "x-priority"},
                                            {"x-gateway-inference-objective", "x-priority"}}};
-constexpr std::array<std::string_view, 2> fairness_names = {"x-llm-d-inference-fairness-id",
-                                                            "x-gateway-inference-fairness-id"};
 
 void add_text(const ext_proc::Value& value, std::string& text) {
   if (value.kind_case() != ext_proc::Value::kStringValue) return;
@@ -165,21 +167,15 @@ Response read_response_head(const ext_proc::HeaderMap& head) {
   return response;
 }
 
-void read_gateway_fields(Request& request, const ListenerConfig& listener, bool trusted) {
+void read_gateway_fields(Request& request, bool trusted) {
   Fields& fields = request.fields;
   for (const auto& [name, meaning] : aliases) {
     const auto value = fields.value(name);
     const bool is_read = value && (meaning != "x-priority" || parse_priority(*value));
     if (is_read && !fields.value(meaning)) fields.add(meaning, *value);
   }
-  for (const std::string_view name : fairness_names) {
-    const auto value = fields.value(name);
-    const bool names_tenant = value && trusted && !listener.tenant_header.empty();
-    if (names_tenant && !fields.value(listener.tenant_header))
-      fields.add(listener.tenant_header, *value);
-  }
   fields.remove_if([trusted](const Field& field) {
-    return field.name().starts_with(endpoint_field) || (!trusted && is_of_gateway(field.name()));
+    return is_of_picker(field.name()) || (!trusted && is_of_gateway(field.name()));
   });
 }
 

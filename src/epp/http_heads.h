@@ -30,9 +30,9 @@ Result<Done> read_request_head(const ext_proc::HeaderMap& head, Request& request
 Response read_response_head(const ext_proc::HeaderMap& head);
 
 /// Reads the fields that llm-d and gateways have names of their own for as those that evenkeel
-/// reads. `trusted`: the data plane is one of the listener's trusted proxies; otherwise what only
-/// gateways and picker tell servers is removed.
-void read_gateway_fields(Request& request, const ListenerConfig& listener, bool trusted);
+/// reads, and removes those that only pickers set. `trusted`: the data plane is one of the
+/// listener's trusted proxies; otherwise what only gateways set is removed, too.
+void read_gateway_fields(Request& request, bool trusted);
 /// True if the address is of one of the listener's trusted proxies.
 bool is_trusted(const ListenerConfig& listener, std::string_view address);
 

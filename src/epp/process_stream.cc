@@ -222,7 +222,7 @@ void ProcessStream::begin_request(const ext_proc::ProcessingRequest& message) {
     serving_ = answer_at_once();
     return;
   }
-  read_gateway_fields(request_, listener_, is_trusted(listener_, caller.client));
+  read_gateway_fields(request_, is_trusted(listener_, caller.client));
   const auto subset = find_metadata(message.metadata_context(), hint_space, subset_field);
   if (subset) request_.fields.add(subset_field, request_.fields.keep(*subset));
   const bool has_body = !request_head_.end_of_stream() && request_mode_ != BodyMode::unseen;

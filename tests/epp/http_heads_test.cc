@@ -144,15 +144,12 @@ TEST(GatewayFields, AreReadByTheNamesThatEvenkeelHas) {
   Request request;
   request.fields = fields_of({{"x-llm-d-slo-ttft-ms", "500"},
                               {"x-gateway-inference-objective", "batch"},
-                              {"x-llm-d-inference-objective", "of-a-cluster"},
-                              {"x-llm-d-inference-fairness-id", "blue"}});
-  const ListenerConfig listener{.tenant_header = "x-tenant"};
+                              {"x-llm-d-inference-objective", "of-a-cluster"}});
 
-  read_gateway_fields(request, listener, true);
+  read_gateway_fields(request, true);
 
   EXPECT_EQ(request.fields.value("x-slo-ttft-ms"), "500");
   EXPECT_EQ(request.fields.value("x-priority"), "batch");
-  EXPECT_EQ(request.fields.value("x-tenant"), "blue");
   EXPECT_EQ(request.fields.value("x-llm-d-slo-ttft-ms"), "500");
 }
 
@@ -162,12 +159,23 @@ TEST(GatewayFields, OfUntrustedClientsDoNotReachServers) {
                               {"x-prefiller-host-port", "10.0.0.1:80"},
                               {"x-gateway-destination-endpoint-subset", "10.0.0.1:80"},
                               {"x-llm-d-inference-fairness-id", "blue"}});
-  const ListenerConfig listener{.tenant_header = "x-tenant"};
 
-  read_gateway_fields(request, listener, false);
+  read_gateway_fields(request, false);
 
   ASSERT_EQ(request.fields.size(), 1U);
   EXPECT_EQ(request.fields.value("x-slo-ttft-ms"), "500");
+}
+
+TEST(GatewayFields, ThatNameHostsAreThoseOfPickersAlone) {
+  Request request;
+  request.fields = fields_of({{"x-prefiller-host-port", "10.0.0.1:80"},
+                              {"x-gateway-destination-endpoint", "10.0.0.1:80"},
+                              {"x-data-parallel-rank", "1"}});
+
+  read_gateway_fields(request, true);
+
+  ASSERT_EQ(request.fields.size(), 1U);
+  EXPECT_EQ(request.fields.value("x-data-parallel-rank"), "1");
 }
 
 TEST(Metadata, IsATextOrAListOfTexts) {
