@@ -262,6 +262,14 @@ class Refusals(PickerCase):
             self.assertEqual((refusals[0].status, refusals[0].headers["x-evenkeel-reason"]), (status, reason))
             self.assertEqual(refusals[0].details, f"evenkeel_{reason}")
 
+    def test_what_evenkeel_answers_itself_is_answered_by_the_data_plane(self):
+        daemon = self.picker(A, routes=[{"match": {"path": "/hello"}, "respond": {"status": 200, "body": "hello"}},
+                                        {"match": {"path": "/v1/**"}, "pool": "llama"}])
+        with refused() as answers:
+            Exchange(self.channel(daemon), "GET", "/hello").pick()
+        self.assertEqual((answers[0].status, answers[0].body), (200, b"hello"))
+        self.assertEqual(daemon.wait_access(1)[0]["status"], 200)
+
     def test_a_body_that_outgrows_the_limit_after_the_pick_is_refused(self):
         channel = self.channel(self.picker(A, listener={"limits": {"body": "1MiB"}}, pool={"picker": "round-robin"}))
         with refused() as refusals:
@@ -316,7 +324,7 @@ class Refusals(PickerCase):
         self.assertEqual(sorted(sent.removed), ["x-llm-d-slo-ttft-ms", "x-prefiller-host-port"])
         trusted = Exchange(self.channel(self.picker(A, listener={"trusted_proxies": ["127.0.0.0/8"]})), body=chat(), fields=fields)
         trusted.pick()
-        self.assertEqual(trusted.removed, [])
+        self.assertEqual(trusted.removed, ["x-prefiller-host-port"])
 
     def test_streams_that_are_none_end_with_an_error(self):
         channel = self.channel(self.picker(A))
