@@ -140,6 +140,14 @@ std::optional<std::uint64_t> content_length_of(const ext_proc::HeaderMap& head) 
   return text ? parse_number<std::uint64_t>(*text) : std::nullopt;
 }
 
+bool is_larger(const ext_proc::HeaderMap& head, std::size_t fields, std::size_t bytes) {
+  if (static_cast<std::size_t>(head.headers_size()) > fields) return true;
+  std::size_t size = 0;
+  for (const ext_proc::HeaderValue& header : head.headers())
+    size += header.key().size() + value_of(header).size();
+  return size > bytes;
+}
+
 Result<Done> read_request_head(const ext_proc::HeaderMap& head, Request& request) {
   for (const ext_proc::HeaderValue& header : head.headers()) {
     const std::string_view name = header.key();

@@ -23,6 +23,9 @@ std::optional<std::string_view> find_header(const ext_proc::HeaderMap& head, std
 /// The length that the head announces.
 std::optional<std::uint64_t> content_length_of(const ext_proc::HeaderMap& head);
 
+/// True if the head has more fields or bytes.
+bool is_larger(const ext_proc::HeaderMap& head, std::size_t fields, std::size_t bytes);
+
 /// Fills in the head of a request with views of the message, which outlives it. An error: it is the
 /// head of none, or has fields that no message may have.
 Result<Done> read_request_head(const ext_proc::HeaderMap& head, Request& request);

@@ -20,7 +20,7 @@ class Inflow {
   Inflow(Loop& loop, Signal& taken) : arrived_(loop), taken_(taken) {}
 
   void add(std::string_view bytes) {
-    if (failure_) return;
+    if (failure_ || has_ended_) return;
     waiting_ += bytes;
     arrived_.raise();
   }

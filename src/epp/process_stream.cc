@@ -18,6 +18,7 @@ constexpr std::size_t max_piece_bytes = 62'000;
 constexpr std::size_t max_waiting_bytes = 256 * 1024;
 /// What a message may have beside a body.
 constexpr std::uint64_t max_head_bytes = 1024 * 1024;
+constexpr std::size_t max_response_fields = 1000;
 /// The most that is sent of an answer that no server has given.
 constexpr std::size_t max_answer_bytes = 8 * 1024 * 1024;
 
@@ -158,6 +159,9 @@ void ProcessStream::answer_unseen_bodies() {
 }
 
 void ProcessStream::take_response_head(ext_proc::ProcessingRequest& message) {
+  if (has_response_head_) return end(GrpcStatus::invalid_argument, "a request has one response");
+  if (is_larger(message.response_headers().headers(), max_response_fields, max_head_bytes))
+    return end(GrpcStatus::resource_exhausted, "the head of the response is too large");
   response_head_.Swap(message.mutable_response_headers());
   served_ = find_metadata(message.metadata_context(), load_balancer_space, served_field);
   has_response_head_ = true;
@@ -206,6 +210,17 @@ void ProcessStream::input_ended() {
 
 // ---- the request
 
+Result<Done> ProcessStream::read_head() {
+  const ListenerLimits& limits = listener_.limits;
+  const ext_proc::HeaderMap& head = request_head_.headers();
+  if (is_larger(head, limits.header_fields, limits.header_bytes)) {
+    return Error{.fault = Fault::header_too_large,
+                 .side = Side::client,
+                 .detail = "the head is larger than limits.header or limits.header_fields allows"};
+  }
+  return read_request_head(head, request_);
+}
+
 /// Makes a request of its head, and has it served.
 void ProcessStream::begin_request(const ext_proc::ProcessingRequest& message) {
   RequestInfo& info = request_.info;
@@ -214,7 +229,7 @@ void ProcessStream::begin_request(const ext_proc::ProcessingRequest& message) {
   info.identity.listener = caller.listener;
   info.identity.client = caller.client;
   info.identity.protocol = caller.protocol;
-  const auto head = read_request_head(request_head_.headers(), request_);
+  const auto head = read_head();
   info.identity.secure = request_.scheme == "https";
   if (!head) {
     info.outcome.fault = head.error().fault;

@@ -66,6 +66,7 @@ class ProcessStream final : public Body, private Carrier {
   void input_ended();
 
   // The request.
+  Result<Done> read_head();
   void begin_request(const ext_proc::ProcessingRequest& message);
   Task<void> serve();
   Task<Result<Response>> carry(Request& request, std::string_view endpoint) override;

@@ -91,6 +91,13 @@ TEST(RequestHead, HasTheTextOfEitherMember) {
   EXPECT_EQ(find_header(head, "x-a"), "text");
 }
 
+TEST(RequestHead, HasASizeInFieldsAndInBytes) {
+  const auto head = head_of({{"x-a", "1"}, {"x-b", "2"}});
+  EXPECT_FALSE(is_larger(head, 2, 8));
+  EXPECT_TRUE(is_larger(head, 1, 8));
+  EXPECT_TRUE(is_larger(head, 2, 7));
+}
+
 TEST(ChangesOfAHead, AreNoneWhereNothingHasChanged) {
   const Pairs same{{"accept", "a"}, {"accept", "b"}, {"x-c", "d"}};
   const auto changes = changes_of(same, same);
