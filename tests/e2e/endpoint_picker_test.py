@@ -57,6 +57,12 @@ class Picks(PickerCase):
         picked = [Exchange(channel, body=chat()).pick() for _ in range(6)]
         self.assertEqual(sorted(picked), sorted([A, B, C] * 2))
 
+    def test_a_backend_that_has_a_name_is_told_by_its_address(self):
+        channel = self.channel(self.picker("localhost:7009"))
+        sent = Exchange(channel, body=chat(), subset=["127.0.0.1:7009"])
+        self.assertEqual(sent.pick(), "127.0.0.1:7009")
+        sent.respond(ANSWER)
+
     def test_a_request_without_a_body_is_picked_for_at_once(self):
         channel = self.channel(self.picker())
         sent = Exchange(channel, "GET", "/v1/models")
@@ -336,6 +342,17 @@ class Refusals(PickerCase):
         empty = Stream(channel)
         empty.end()
         self.assertEqual(empty.wait_end(), grpc.StatusCode.OK)
+        large = Exchange(channel, body=chat(), fields=[(f"x-{number}", "1") for number in range(2000)])
+        with refused() as refusals:
+            large.pick()
+        self.assertEqual(refusals[0].status, 431)
+        twice = Exchange(channel, body=chat())
+        twice.pick()
+        twice.begin_response()
+        twice.stream.send("response_headers", headers_of([(":status", "200")]))
+        with self.assertRaises(grpc.RpcError) as raised:
+            twice.stream.receive()
+        self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
         bad = Stream(channel)
         bad.send("request_headers", headers_of([("x-no", "method")]))
         with self.assertRaises(Refused):
