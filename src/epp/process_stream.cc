@@ -264,15 +264,12 @@ Task<void> ProcessStream::serve() {
   } else {
     response_ = error_response(result.error(), error_format_of(request_));
   }
-  const bool is_unseen = is_answered_ && !has_response_head_;
-  request_.info.outcome.status = is_unseen ? 200 : response_.status;
-  if (is_unseen) {
+  request_.info.outcome.status = response_.status;
+  if (is_unseen_) {
     response_ = {};
     co_return end(GrpcStatus::ok);
   }
-  const bool is_passed =
-      is_answered_ && response_.status == read_response_head(response_head_.headers()).status;
-  if (is_passed) {
+  if (response_.status == observed_status_) {
     co_await pass_answer();
   } else {
     co_await answer_at_once();
@@ -298,10 +295,8 @@ Task<Result<Response>> ProcessStream::carry(Request& request, std::string_view e
   sending_request_ = send_request(request, endpoint);
   while (!send_failure_) {
     if (observes_ && has_response_head_) co_return observed_response();
-    if (is_sent_ && (!observes_ || input_has_ended_)) {
-      is_answered_ = true;
-      co_return Response{};
-    }
+    is_unseen_ = is_sent_ && (!observes_ || input_has_ended_);
+    if (is_unseen_) co_return Response{};
     co_await response_changed_.wait();
   }
   co_return Error(*send_failure_);
@@ -368,7 +363,7 @@ Result<Response> ProcessStream::observed_response() {
                  .side = Side::backend,
                  .detail = "the data plane tells of a response without a status"};
   }
-  is_answered_ = true;
+  observed_status_ = response.status;
   if (served_) response.fields.add(served_field, response.fields.keep(*served_));
   auto length = content_length_of(response_head_.headers());
   if (response_head_.end_of_stream()) {

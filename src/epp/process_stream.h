@@ -103,9 +103,10 @@ class ProcessStream final : public Body, private Carrier {
   bool head_is_answered_ = false;
   bool is_picked_ = false;
   bool observes_ = false;
+  int observed_status_ = 0;  // of the response, as the data plane tells; 0: it has told of none
   bool is_sent_ = false;
   bool has_response_head_ = false;
-  bool is_answered_ = false;  // the data plane has a response, or gets one without its being seen
+  bool is_unseen_ = false;  // the response
   bool input_has_ended_ = false;
   bool has_ended_ = false;
   std::optional<Error> send_failure_;
