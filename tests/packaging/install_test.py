@@ -61,7 +61,7 @@ class Installed(unittest.TestCase):
         self.assertEqual((checked.returncode, checked.stderr), (0, ""))
         examples = {path.name for path in (self.usr / "share/doc/evenkeel/examples").iterdir()}
         self.assertEqual(examples, {path.name for path in (SOURCE / "config").glob("*.yaml")} - {"default.yaml"}
-                         | {"evenkeel.schema.json"})
+                         | {"evenkeel.schema.json", "envoy"})
 
     def test_pages_and_completions_are_those_that_the_program_prints(self):
         for path, arguments in (("man/man1/evenkeel.1", ["manual", "evenkeel"]),
