@@ -166,6 +166,15 @@ class BehindEnvoy(case.Case):
             self.eventually(lambda: daemon.backend(simulators.addresses[0])["in_flight"] == 1)
         self.eventually(lambda: daemon.backend(simulators.addresses[0])["in_flight"] == 0)
 
+    def test_requests_wait_for_a_slot_as_they_do_for_a_proxy(self):
+        simulators = self.simulators("--model", "llama", speed=20)
+        daemon = self.picker(simulators.addresses, pool={"limits": {"max_in_flight": 1}})
+        envoy = self.envoy(daemon)
+        asked = [self.spawn(lambda number=number: self.ask(envoy, chat(f"number {number}"))) for number in range(4)]
+        self.assertEqual([each.join().status for each in asked], [200] * 4)
+        waits = sorted(line["wait_ms"] for line in daemon.wait_access(4))
+        self.assertGreater(waits[-1], waits[0])
+
     def test_tls_that_nothing_verifies(self):
         def use_tls(config):
             cluster = next(each for each in config["static_resources"]["clusters"] if each["name"] == "picker")
