@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "evenkeel/http/message.h"
+#include "evenkeel/inference/grpc_response.h"
 #include "evenkeel/inference/kserve_grpc.h"
-#include "sim/grpc_response.h"
 #include "sim/simulated_model.h"
 
 namespace evenkeel {

@@ -9,7 +9,7 @@
 #include "evenkeel/base/hash.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/http/grpc.h"
-#include "sim/grpc_response.h"
+#include "evenkeel/inference/grpc_response.h"
 #include "sim/http_response.h"
 #include "sim/openai_response.h"
 #include "sim/tokenizer.h"

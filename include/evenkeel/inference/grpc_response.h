@@ -1,6 +1,7 @@
 // Responses to gRPC calls: unary ones, and streams in both directions.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <list>
 #include <optional>
@@ -24,8 +25,13 @@ struct GrpcError {
 template <class T>
 using GrpcResult = std::variant<T, GrpcError>;
 
-/// Reads the message of a unary call. An error: the framing is malformed, or the client left.
-Task<Result<std::string>> read_unary_message(Request& request);
+/// The largest message that is read where nothing else is said.
+inline constexpr std::size_t max_grpc_message_bytes = std::size_t{256} << 20;
+
+/// Reads the message of a unary call. An error: the framing is malformed, the message is larger
+/// than `max_bytes`, or the client left.
+Task<Result<std::string>> read_unary_message(Request& request,
+                                             std::size_t max_bytes = max_grpc_message_bytes);
 
 /// A response of one message.
 Response grpc_unary_response(std::string_view message);
@@ -44,19 +50,20 @@ class GrpcStreamWriter {
 using MessageHandler = std::function<Task<void>(std::string message, GrpcStreamWriter& writer)>;
 
 /// The response to a stream of requests. `requests` null: there is none; it outlives the response.
-Response grpc_stream_response(Loop& loop, Body* requests, MessageHandler handler);
+Response grpc_stream_response(Loop& loop, Body* requests, MessageHandler handler,
+                              std::size_t max_bytes = max_grpc_message_bytes);
 
 /// The body of a streamed response: answers each message of the request in a task of its own. Ends
 /// when the client has sent its last message and all are answered. Destroying it drops the tasks.
 class GrpcResponseStream final : public Body, private GrpcStreamWriter {
  public:
-  GrpcResponseStream(Loop& loop, Body* requests, MessageHandler handler);
+  GrpcResponseStream(Loop& loop, Body* requests, MessageHandler handler, std::size_t max_bytes);
   Task<Result<Chunk>> read() override;
 
  private:
   void write(std::string_view message) override;
   void fail(GrpcError failure) override;
-  Task<void> read_requests();
+  Task<void> read_requests(std::size_t max_bytes);
   Task<void> answer(std::string message);
   Chunk end();
 

@@ -1,4 +1,4 @@
-#include "sim/grpc_response.h"
+#include "evenkeel/inference/grpc_response.h"
 
 #include <utility>
 #include <vector>
@@ -11,8 +11,6 @@ namespace {
 
 using Step = GrpcMessageReader::Step;
 
-constexpr std::size_t max_message_bytes = 256 << 20;
-
 /// What is wrong with the frames of a call is INTERNAL, as gRPC's own library has it.
 Error broken(Fault fault, const char* detail) {
   return {.fault = fault, .side = Side::client, .detail = detail};
@@ -20,8 +18,9 @@ Error broken(Fault fault, const char* detail) {
 
 /// Reads the messages of a request, each when it is complete. An error: the framing is malformed,
 /// or the client left. REQUIRES: `body` (null: there is none) and `take` outlive it.
-Task<Result<Done>> read_messages(Body* body, const std::function<void(std::string)>& take) {
-  GrpcMessageReader reader(max_message_bytes);
+Task<Result<Done>> read_messages(Body* body, std::size_t max_bytes,
+                                 const std::function<void(std::string)>& take) {
+  GrpcMessageReader reader(max_bytes);
   bool last = body == nullptr;
   while (!last) {
     auto chunk = co_await body->read();
@@ -69,19 +68,18 @@ class ReplyBody final : public Body {
 Response grpc_response(BodyPtr body) {
   Response response;
   response.fields.add("content-type", "application/grpc");
-  response.fields.add("server", "evenkeel-sim");
   response.body = std::move(body);
   return response;
 }
 
 }  // namespace
 
-Task<Result<std::string>> read_unary_message(Request& request) {
+Task<Result<std::string>> read_unary_message(Request& request, std::size_t max_bytes) {
   std::vector<std::string> messages;
   const std::function<void(std::string)> keep = [&](std::string message) {
     messages.push_back(std::move(message));
   };
-  const auto read = co_await read_messages(request.body.get(), keep);
+  const auto read = co_await read_messages(request.body.get(), max_bytes, keep);
   if (!read) co_return read.error();
   if (messages.empty()) co_return broken(Fault::internal, "the request ended before its message");
   if (messages.size() > 1) co_return broken(Fault::internal, "more than one message");
@@ -98,20 +96,23 @@ Response grpc_error_response(const GrpcError& failure) {
 
 // ---- streams
 
-Response grpc_stream_response(Loop& loop, Body* requests, MessageHandler handler) {
-  return grpc_response(std::make_unique<GrpcResponseStream>(loop, requests, std::move(handler)));
+Response grpc_stream_response(Loop& loop, Body* requests, MessageHandler handler,
+                              std::size_t max_bytes) {
+  return grpc_response(
+      std::make_unique<GrpcResponseStream>(loop, requests, std::move(handler), max_bytes));
 }
 
-GrpcResponseStream::GrpcResponseStream(Loop& loop, Body* requests, MessageHandler handler)
+GrpcResponseStream::GrpcResponseStream(Loop& loop, Body* requests, MessageHandler handler,
+                                       std::size_t max_bytes)
     : requests_(requests), handler_(std::move(handler)), changed_(loop) {
-  reading_ = read_requests();
+  reading_ = read_requests(max_bytes);
 }
 
-Task<void> GrpcResponseStream::read_requests() {
+Task<void> GrpcResponseStream::read_requests(std::size_t max_bytes) {
   const std::function<void(std::string)> take = [this](std::string message) {
     if (!failure_) active_handlers_.push_back(answer(std::move(message)));
   };
-  const auto read = co_await read_messages(requests_, take);
+  const auto read = co_await read_messages(requests_, max_bytes, take);
   requests_done_ = true;
   if (!read) {
     fail({.status = grpc_status_of(read.error().fault), .message = read.error().detail});
