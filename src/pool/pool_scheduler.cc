@@ -120,6 +120,7 @@ Arrival PoolScheduler::arrival_of(const AdmissionTicket& ticket) const {
 
 void PoolScheduler::arrive(AdmissionTicket& ticket, Picker*, Instant now) {
   now = in_order(now);
+  ++stats_.arrived_total;
   PlacedRequest& request = *ticket.placed;
   Arrival arrival = arrival_of(ticket);
   std::array<std::uint32_t, ExcludedBackends::capacity> excluded;
@@ -180,6 +181,7 @@ void PoolScheduler::pass_locked(Instant now) {
     PlacedRequest& request = *ticket.placed;
     stats_.prefill_sum += placement.prefill;
     stats_.decode_sum += placement.decode;
+    stats_.work_sum += placement.work;
     end_placing(request);
     if (placement.backend == Scheduler::no_backend) {
       ++stats_.refused_total;
@@ -256,6 +258,7 @@ SchedulerStats PoolScheduler::stats(const ShadowStats* shadow) const {
   std::lock_guard lock(mutex_);
   SchedulerStats stats = stats_;
   stats.index_bytes = scheduler_.prefixes().bytes();
+  stats.work_capacity = scheduler_.capacity();
   if (shadow != nullptr) stats.shadow = *shadow;
   return stats;
 }

@@ -23,7 +23,8 @@ void SchedulingPass::refuse_late() {
     state_.placements.push_back({.ticket = request.ticket,
                                  .retry_after = duration_of(drain_seconds(request)),
                                  .prefill = duration_of(request.least_prefill),
-                                 .decode = duration_of(decode_seconds(request, least_step_))});
+                                 .decode = duration_of(decode_seconds(request, least_step_)),
+                                 .work = duration_of(work_seconds(request))});
     if (request.decision != nullptr) [[unlikely]]
       record_refusal(request);
     state_.count_leaving(request);
@@ -31,6 +32,14 @@ void SchedulingPass::refuse_late() {
     return true;
   };
   for (TenantLine& line : state_.lines) std::erase_if(line.entries, is_refused);
+}
+
+/// The work of a request that no backend gets, on any of them.
+double SchedulingPass::work_seconds(const ScheduledRequest& request) const {
+  const double prefill = std::max(0.0, request.least_prefill - least_step_);
+  if (state_.candidates.empty()) return prefill;
+  const ScheduledBackend& backend = state_.backends[state_.candidates.front().slot];
+  return prefill + decode_seconds(request, added_per_token(request, backend));
 }
 
 /// Each of the backends that a request may use gets the same share of its prefill. The few that a

@@ -308,6 +308,19 @@ BackendForecast Scheduler::forecast(std::uint32_t slot, Instant now) const {
           .reported_cached = static_cast<std::uint64_t>(backend.reported_cached)};
 }
 
+double Scheduler::capacity() const {
+  constexpr double least = 0.05;  // where steps take longer than the target by themselves
+  const double target = state_->default_tpot_target(state_->unloaded(1).step);
+  double sum = 0;
+  double count = 0;
+  for (const ScheduledBackend& backend : state_->used()) {
+    if (!backend.known) continue;
+    sum += std::max(least, 1 - backend.ledger.speed().step_seconds(0, 0) / target);
+    count += 1;
+  }
+  return count > 0 ? sum / count : 0;
+}
+
 Duration Scheduler::predicted_prefill(std::uint32_t slot, std::uint32_t uncached_tokens,
                                       std::uint32_t cached_tokens) const {
   const BackendLedger& ledger = state_->backends[slot].ledger;

@@ -328,6 +328,7 @@ class SchedulingPass {
   Candidate* untried_or(const ScheduledRequest& request, Candidate& best);
   bool within_tie(double cost, double least) const;
   double violations(Candidate& candidate);
+  static double added_per_token(const ScheduledRequest& request, const ScheduledBackend& backend);
 
   // ---- for requests with a record (record_decision.cc) ----
   /// It is looked at; `chosen` is the cheapest candidate, null: there is none. Without `held_by` it
@@ -343,6 +344,7 @@ class SchedulingPass {
   void share_out_queue();
   double drain_seconds(const ScheduledRequest& request) const;
   double decode_seconds(const ScheduledRequest& request, double step) const;
+  double work_seconds(const ScheduledRequest& request) const;
 
   Scheduler::State& state_;
   double now_;

@@ -359,6 +359,14 @@ std::optional<HeldBy> SchedulingPass::reason_to_hold(const ScheduledRequest& req
   return starts ? std::nullopt : std::optional(HeldBy::streams);
 }
 
+/// What a token of each of its outputs adds to the step in which it is made, in seconds.
+double SchedulingPass::added_per_token(const ScheduledRequest& request,
+                                       const ScheduledBackend& backend) {
+  const EngineSpeed::Coefficients& speed = backend.ledger.speed().coefficients();
+  return request.choices *
+         (speed.per_stream + speed.per_context_token * request.entry.prompt_tokens);
+}
+
 void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
   ScheduledBackend& backend = state_.backends[candidate.slot];
   state_.placements.push_back({.ticket = request.ticket,
@@ -367,10 +375,12 @@ void SchedulingPass::start(ScheduledRequest& request, Candidate& candidate) {
                                .prefill = duration_of(candidate.prefill),
                                .decode = duration_of(output_ * candidate.decode_step)});
   TenantCounter& tenant = state_.tenant(request.tenant);
-  const EngineSpeed::Coefficients& speed = backend.ledger.speed().coefficients();
-  request.seconds_per_output_token =
-      request.choices * (speed.per_stream + speed.per_context_token * request.entry.prompt_tokens);
+  request.seconds_per_output_token = added_per_token(request, backend);
   request.output_charge = output_ * request.seconds_per_output_token;
+  const double own_steps =
+      candidate.prefill_speed.steps_of(candidate.uncached) * candidate.prefill_speed.step;
+  state_.placements.back().work =
+      duration_of(std::max(0.0, candidate.prefill - own_steps) + request.output_charge);
   tenant.served += (candidate.prefill + request.output_charge) / request.tenant_weight;
   state_.last_served = tenant.served;
 

@@ -73,6 +73,37 @@ TEST_F(ScheduledAcquire, StartsARequestAtOnceOnAnIdleBackend) {
   EXPECT_EQ(state_->scheduled()->stats().placed_total, 2u);
 }
 
+TEST_F(ScheduledAcquire, WaitsForTheFirstServerOfAPoolThatStartsFromZero) {
+  PoolSpec spec = scheduled_pool(1);
+  spec.config.scaling = ScalingConfig{.min = 0};
+  given(std::move(spec));
+  backend(0)->state().take_out(OutOfRotation::unhealthy);
+
+  auto waiting = acquire(100);
+  wait_for(50ms);
+  ASSERT_FALSE(waiting.ready());
+  backend(0)->put_back(OutOfRotation::unhealthy);
+
+  ASSERT_TRUE(becomes_ready(waiting));
+  EXPECT_TRUE(waiting.take().ok());
+}
+
+TEST_F(ScheduledAcquire, TellsTheWorkOfWhatArrivesAndHowMuchOfItABackendCanDo) {
+  given(scheduled_pool(2));
+
+  Lease small = acquire_now(100);
+  const Duration of_small = state_->scheduled()->stats().work_sum;
+  Lease large = acquire_now(10'000);
+  const SchedulerStats stats = state_->scheduled()->stats();
+
+  EXPECT_EQ(stats.arrived_total, 2u);
+  EXPECT_GT(of_small, Duration{});
+  EXPECT_GT(stats.work_sum - of_small, 5 * of_small);
+  EXPECT_LT(stats.work_sum, stats.prefill_sum + stats.decode_sum);
+  EXPECT_GT(stats.work_capacity, 0.05);
+  EXPECT_LT(stats.work_capacity, 1);
+}
+
 TEST_F(ScheduledAcquire, HoldsARequestUntilABackendCanStartIt) {
   given(scheduled_pool(1));
   Lease first = acquire_now(20'000);

@@ -42,7 +42,10 @@ struct SchedulerStats {
   /// prompts, and the time that their outputs are decoded.
   Duration prefill_sum{};
   Duration decode_sum{};
-  std::size_t index_bytes = 0;  ///< memory of the prefix index
+  Duration work_sum{};              ///< see Scheduler::Placement
+  std::uint64_t arrived_total = 0;  ///< placed, refused, or waiting, or their clients left
+  double work_capacity = 0;         ///< see Scheduler::capacity
+  std::size_t index_bytes = 0;      ///< memory of the prefix index
   /// Share of the last seconds, 0..1, in which the backends that serve computed prompts; all of the
   /// time in which requests had to wait.
   double busy_ratio = 0;

@@ -187,6 +187,9 @@ class Scheduler {
     /// stream among others. If the request is refused, on the best backend.
     Duration prefill{};
     Duration decode{};
+    /// What prompt and output add to steps that run anyway: the engine's time that another such
+    /// request costs where there are many.
+    Duration work{};
   };
   /// The capacity of the backends, which may be shared with others.
   class Capacity {
@@ -227,6 +230,10 @@ class Scheduler {
   // ---- Estimates ----
 
   BackendForecast forecast(std::uint32_t slot, Instant now) const;
+  /// The work (Placement::work) that a backend can do in a second, on average, so that its streams
+  /// meet the pool's target for the time per output token, in seconds: the rest is the steps' own
+  /// time. 0: there is no backend.
+  double capacity() const;
   /// Predicted time of a prefill on the backend as it is now.
   Duration predicted_prefill(std::uint32_t slot, std::uint32_t uncached_tokens,
                              std::uint32_t cached_tokens) const;
