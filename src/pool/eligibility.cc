@@ -14,6 +14,15 @@ bool usable_or_standby(const BackendState& state) {
   return state.other_reasons(OutOfRotation::standby, OutOfRotation::ejected) == 0;
 }
 
+/// True if the pool may be given a server for the request.
+bool awaits_first_server(const PoolState& pool, const Hint& hint) {
+  if (!pool.starts_from_zero() || !hint.excluded.empty()) return false;
+  const auto is_drained = [](const BackendPtr& backend) {
+    return backend->state().is_out(OutOfRotation::draining);
+  };
+  return pool.backends().empty() || !std::ranges::all_of(pool.backends(), is_drained);
+}
+
 }  // namespace
 
 bool has_in_rotation(const Backends& backends, const ExcludedBackends& excluded) {
@@ -24,9 +33,10 @@ bool has_in_rotation(const Backends& backends, const ExcludedBackends& excluded)
 
 bool may_become_available(const PoolState& pool, const Hint& hint) {
   if (hint.subset != 0) return has_in_rotation(pool.backend_set().of(hint.subset), hint.excluded);
-  return std::ranges::any_of(pool.backends(), [&](const BackendPtr& backend) {
+  const auto may_use = [&](const BackendPtr& backend) {
     return usable_or_standby(backend->state()) && !hint.excluded.contains(backend.get());
-  });
+  };
+  return std::ranges::any_of(pool.backends(), may_use) || awaits_first_server(pool, hint);
 }
 
 bool pin_holds(const Hint& hint, Instant now) {

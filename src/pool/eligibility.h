@@ -10,8 +10,9 @@ namespace evenkeel {
 /// True if one of these that the request has not tried is in rotation.
 bool has_in_rotation(const Backends& backends, const ExcludedBackends& excluded);
 
-/// True if a backend that the request has not tried can take it now, when it has a free slot, or
-/// when the pool activates its standby backends. In a subset: if one is in rotation.
+/// True if a backend that the request has not tried can take it now, when it has a free slot, when
+/// the pool activates its standby backends, or when its first server is up (starts_from_zero). In a
+/// subset: if one is in rotation.
 bool may_become_available(const PoolState& pool, const Hint& hint);
 
 /// True if the backend that `hint` is pinned to keeps its sessions, or there is none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "evenkeel/pool/pool_load.h"
 #include "pool/admission.h"
 
 namespace evenkeel {
@@ -17,25 +18,12 @@ bool ready(const Backend& backend, Instant now) {
   return shared.state.other_reasons(OutOfRotation::standby) == 0 && !shared.state.unreachable(now);
 }
 
-bool in_service(const Backend& backend, Instant now) {
-  return ready(backend, now) && !backend.state().is_out(OutOfRotation::standby);
-}
-
 /// True if the backend is down; one that is starting counts only while requests queue.
 bool down(const Backend& backend, bool has_queue, Instant now) {
   const SharedBackend& shared = backend.shared();
   const bool starts = shared.state.is_out(OutOfRotation::starting) &&
                       !shared.state.is_out(OutOfRotation::unhealthy);
   return !ready(backend, now) && (has_queue || !starts);
-}
-
-BackendUtilization sample_load(const Backend& backend) {
-  const SharedBackend& shared = backend.shared();
-  const LoadSample values = shared.signals.values();
-  const double limit = backend.spec().max_in_flight;
-  return {.in_flight_ratio = limit > 0 ? shared.slots.in_flight() / limit : LoadSample::unknown,
-          .kv_cache_ratio = values.kv_cache_ratio,
-          .waiting = values.waiting};
 }
 
 /// Mean time to the first byte over the backends in service that respond, in seconds. NaN while the
@@ -72,8 +60,6 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
   sample.has_queue = admission.has_waiting_for_slots() || (is_busy && admission.has_waiting());
   const double waiting = sample.has_queue ? pool.queue().waiting : 0;
   sample.outstanding = pool.in_flight() + static_cast<std::uint64_t>(waiting);
-  double known = 0;
-  double slots = 0;
   for (const auto& backend : pool.backends()) {
     if (backend->spec().config.standby) {
       sample.standby += ready(*backend, now);
@@ -81,17 +67,10 @@ PoolDemand sample_load(const PoolState& pool, double latency_rise, Instant now) 
       sample.active += in_service(*backend, now);
       sample.down += down(*backend, sample.has_queue, now);
     }
-    if (!in_service(*backend, now)) continue;
-    sample.in_service += 1;
-    slots += backend->spec().max_in_flight;
-    const double load = load_of(sample_load(*backend), pool.config().standby.enter);
-    if (std::isnan(load)) continue;
-    sample.load += load;
-    known += 1;
   }
-  if (known > 0) sample.load *= sample.in_service / known;
-  if (slots > 0) sample.load += waiting * sample.in_service / slots;
-  sample.load = std::max(sample.load, busy_ratio * sample.in_service);
+  const PoolLoad load = load_of(pool, waiting, pool.config().standby.enter, now);
+  sample.in_service = load.in_service;
+  sample.load = std::fmax(load.used, busy_ratio * sample.in_service);  // fmax ignores NaN
   if (latency_rise >= significant_latency_rise) {
     sample.load = std::max(sample.load,
                            pool.config().standby.enter * sample.in_service *

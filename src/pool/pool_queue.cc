@@ -68,6 +68,8 @@ Result<Lease> outcome_of(const std::shared_ptr<AdmissionTicket>& ticket, Stage s
     case Stage::arrives:
     case Stage::waits:
     case Stage::left:
+      if (!has_in_rotation(ticket->pool->backends(), {}))
+        return error(Fault::queue_timeout, "no server has started in time (scaling)");
       return error(Fault::queue_timeout, is_scheduled ? "no backend could start it in time"
                                                       : "no slot became free in time");
   }

@@ -111,6 +111,63 @@ TEST_F(PoolAcquire, FailsInAnEmptyPool) {
   EXPECT_EQ(result.error().fault, Fault::no_backend);
 }
 
+PoolSpec pool_from_zero(std::size_t backends, QueueConfig queue = {}) {
+  PoolSpec spec = some_pool(backends, 0, queue);
+  spec.config.scaling = ScalingConfig{.min = 0};
+  return spec;
+}
+
+TEST_F(PoolAcquire, WaitsForTheFirstServerOfAPoolThatStartsFromZero) {
+  given(pool_from_zero(1));
+  backend(0)->state().take_out(OutOfRotation::unhealthy);
+
+  auto waiting = acquire();
+  ASSERT_FALSE(waiting.ready());
+  EXPECT_EQ(state_->queue().waiting, 1u);
+  backend(0)->put_back(OutOfRotation::unhealthy);
+
+  ASSERT_TRUE(becomes_ready(waiting));
+  EXPECT_TRUE(waiting.take().ok());
+}
+
+TEST_F(PoolAcquire, ARequestOfAnEmptyPoolGoesToTheServerThatIsFound) {
+  given(pool_from_zero(0));
+  auto waiting = acquire();
+  ASSERT_FALSE(waiting.ready());
+
+  const auto found = PoolState::build(pool_from_zero(1), state_.get());
+  Pool next(found, loop_, 2);
+  found->backends()[0]->state().take_out(OutOfRotation::starting);
+  found->activate();
+  pool_->hand_queue_to(&next);
+  let_the_loop_turn();
+  ASSERT_FALSE(waiting.ready());
+  found->backends()[0]->put_back(OutOfRotation::starting);
+
+  ASSERT_TRUE(becomes_ready(waiting));
+  EXPECT_EQ(waiting.take()->backend(), found->backends()[0]);
+}
+
+TEST_F(PoolAcquire, TheWaitForTheFirstServerEndsWithTheQueuesTimeout) {
+  given(pool_from_zero(1, {.timeout = 1ms}));
+  backend(0)->state().take_out(OutOfRotation::unhealthy);
+  auto waiting = acquire();
+
+  ASSERT_TRUE(becomes_ready(waiting));
+
+  EXPECT_EQ(waiting.take().error().fault, Fault::queue_timeout);
+}
+
+TEST_F(PoolAcquire, DoesNotWaitForAServerThatHasFailedItOrIsDrained) {
+  given(pool_from_zero(1));
+  Hint hint;
+  hint.excluded.add(backend(0).get());
+  EXPECT_EQ(acquire(hint).take().error().fault, Fault::no_backend);
+
+  backend(0)->state().take_out(OutOfRotation::draining);
+  EXPECT_EQ(acquire().take().error().fault, Fault::no_backend);
+}
+
 TEST_F(PoolAcquire, QueuesWhenAllBackendsAreFull) {
   given(some_pool(1, 1));
   Lease first = acquire_now();

@@ -74,6 +74,10 @@ class PoolState {
   /// Number of backends that are in rotation and can be connected, as far as known.
   std::size_t available(Instant now) const;
   QueueStats queue() const;
+  /// True if requests wait where no backend is up, since what scales the pool starts its first one.
+  bool starts_from_zero() const {
+    return config().scaling && (config().scaling->min == 0 || backends().empty());
+  }
   /// The time in which the backends that the request is for, all of the pool or a subset, complete
   /// what waits for them and this request, as fast as they did lately.
   Duration wait_for(const Hint& hint) const;
@@ -159,6 +163,9 @@ class Pool {
   /// A request of a session goes to the backend of the session, and waits for a slot of that one
   /// while it holds (docs/balancing.md). If it is excluded, the session moves to the backend that
   /// is picked; a sequence gets `no_backend`.
+  ///
+  /// Where the pool starts from zero, a request that was not tried anywhere also waits while no
+  /// backend is in rotation, unless all of them are drained.
   ///
   /// Errors, all with Side::proxy: `no_backend` (none outside `hint.excluded` is in rotation),
   /// `queue_full`, `queue_timeout`.
