@@ -18,6 +18,7 @@
 #include "admin/on_loop.h"
 #include "admin/page.h"
 #include "admin/requests_document.h"
+#include "admin/scaling.h"
 #include "admin/sessions_document.h"
 #include "evenkeel/backend/unavailable.h"
 #include "evenkeel/base/path.h"
@@ -56,6 +57,7 @@ enum class AdminEndpoint : std::uint8_t {
   snapshot,
   sessions,
   tenants,
+  scaling,
   canaries,
   restart_canary,
 };
@@ -66,7 +68,7 @@ constexpr Duration max_loop_silence = std::chrono::seconds(5);  // of a loop tha
 constexpr Duration state_update_interval = std::chrono::milliseconds(250);
 constexpr Duration max_snapshot_age = LiveFeed::interval;
 
-constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 25> endpoints = {
+constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 26> endpoints = {
     {{"/", AdminEndpoint::index},
      {"/healthz", AdminEndpoint::healthz},
      {"/readyz", AdminEndpoint::readyz},
@@ -84,6 +86,7 @@ constexpr std::array<std::pair<std::string_view, AdminEndpoint>, 25> endpoints =
      {"/api/v1/snapshot", AdminEndpoint::snapshot},
      {"/api/v1/sessions", AdminEndpoint::sessions},
      {"/api/v1/tenants", AdminEndpoint::tenants},
+     {"/api/v1/scaling", AdminEndpoint::scaling},
      {"/api/v1/canaries", AdminEndpoint::canaries},
      {"/api/v1/canaries/restart", AdminEndpoint::restart_canary},
      {"/api/v1/events", AdminEndpoint::events},
@@ -108,6 +111,7 @@ GET  /api/v1/decisions/REQUEST-ID  why a request went where it went, or failed
 GET  /api/v1/explain?path=P&model=M where a request would go now; also method and host
 GET  /api/v1/sessions?pool=NAME    where the sessions of pools are kept, and their last moves
 GET  /api/v1/tenants               what each tenant uses, beside its weight and priority
+GET  /api/v1/scaling               how many replicas each pool with `scaling` should have, and why
 GET  /api/v1/canaries              each canary of a split: whether it is on trial, and how it does
 GET  /api/v1/live                  changes once a second, as server-sent events
 GET  /api/v1/snapshot              what the first of these events has, for clients that poll
@@ -195,7 +199,8 @@ std::string not_ready_reason(const RuntimeStatus& status, Instant now) {
   std::size_t available = 0;
   for (const PoolSet::PoolEntry& pool : status.pool_set->pools()) {
     const PoolState& state = *pool.state;
-    if (state.available(now) > 0) {
+    // A pool without servers takes requests where these have the first one started.
+    if (state.available(now) > 0 || state.starts_from_zero()) {
       ++available;
     } else if (unavailable.size() < max_named) {
       unavailable.push_back(state.config().name + ": " + why_unavailable(state.backends(), now));
@@ -334,6 +339,7 @@ AdminReply AdminApi::read(AdminEndpoint endpoint, const AdminRequest& request) {
     case AdminEndpoint::live: return {.content_type = "text/event-stream", .live = true};
     case AdminEndpoint::snapshot: return snapshot(request);
     case AdminEndpoint::tenants: return json_reply(200, json_text(tenant_usage_.document(view)));
+    case AdminEndpoint::scaling: return json_reply(200, json_text(scaling_document(view)));
     case AdminEndpoint::canaries: return json_reply(200, json_text(canaries_document(view)));
     case AdminEndpoint::events: return json_reply(200, json_text(events_.document()));
     case AdminEndpoint::log_levels: return log_levels();

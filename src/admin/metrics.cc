@@ -11,6 +11,7 @@
 #include "admin/documents.h"
 #include "admin/limit_use.h"
 #include "admin/pool_families.h"
+#include "admin/scaling.h"
 #include "evenkeel/admin/key_set_fetcher.h"
 #include "evenkeel/admin/usage_sender.h"
 #include "evenkeel/base/log.h"
@@ -161,6 +162,7 @@ std::string render_metrics(const RuntimeAccess& runtime, MetricsFormat format) {
   add_panic_family(page, view);
   add_further_families(page, registry, tls_listeners(*view.status->config));
   add_pool_families(page, view);
+  add_scaling_families(page, view);
   add_canary_family(page, view);
   add_limit_families(page, view);
   add_backend_families(page, view);

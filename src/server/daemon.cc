@@ -25,6 +25,7 @@
 #include "evenkeel/base/refusal_text.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/config/named_files.h"
+#include "evenkeel/scaling/scaling_feed.h"
 #include "evenkeel/server/process_environment.h"
 #include "evenkeel/state/state_file.h"
 #include "evenkeel/upgrade/inherited_sockets.h"
@@ -150,6 +151,7 @@ class Daemon {
   Loop loop_;
   Watch signal_watch_;
   MemoryGuard memory_guard_{loop_, status_};
+  ScalingFeed scaling_;
   std::unique_ptr<MetricsRegistry> metrics_registry_;
   std::unique_ptr<AccessLog> access_log_;
   std::unique_ptr<AccessLog> usage_log_;  // null: off
@@ -241,7 +243,8 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
   usage_sender_.emplace(status_.snapshot()->version);
   key_set_fetcher_.emplace(status_.snapshot()->version, key_set_sink());
   workers_.emplace(loop_, workers, *metrics_registry_, access_log_.get(), usage_log_.get(),
-                   audit_log_.get(), memory_guard_.pressure(), !cpu_limit_.is_below(workers));
+                   audit_log_.get(), memory_guard_.pressure(), !cpu_limit_.is_below(workers),
+                   &scaling_);
   reloader_.emplace(
       Reloader::Process{.loop = loop_,
                         .inherited = inherited_,
@@ -255,6 +258,7 @@ std::vector<Problem> Daemon::start(LoadResult loaded) {
                         .key_sets = &*key_set_fetcher_,
                         .trace_exporter = &*trace_exporter_,
                         .usage_sender = &*usage_sender_,
+                        .scaling = &scaling_,
                         .take_over = [this](Binary which) { return take_over_by(which); },
                         .takeover_obstacle = takeover_obstacle(program_),
                         .move_admin = [this](int fd) { move_admin(fd); },
@@ -299,7 +303,8 @@ RuntimeAccess Daemon::runtime_access() {
           .backend_monitor = &reloader_->backend_monitor(),
           .memory = &memory_guard_.figures(),
           .key_sets = &*key_set_fetcher_,
-          .usage_sender = &*usage_sender_};
+          .usage_sender = &*usage_sender_,
+          .scaling = &scaling_};
 }
 
 /// Hands key sets to the control loop.
@@ -559,6 +564,7 @@ void Daemon::shorten_drain() {
 }
 
 Task<void> Daemon::finish_connections(Retire how, Duration limit) {
+  scaling_.close();  // ends streams that have no end
   const bool finished = co_await drain_->finish_connections(how, limit);
   if (!finished) exit_code_ = exit_timeout;
 }

@@ -103,7 +103,9 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
           }),
       set_tried_(process_.loop),
       preparation_(process_.loop, "preparation"),
-      changes_(process_.loop) {}
+      changes_(process_.loop) {
+  if (process_.scaling != nullptr) autoscaler_.emplace(*process_.scaling);
+}
 
 // ---- prepare ----------------------------------------------------------------------------------
 
@@ -344,6 +346,8 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   restore_sessions(restored_pins, *pool_set_, process_.loop.read_clock());
   restore_backends(std::exchange(restored_, {}), *pool_set_, process_.loop.read_clock());
   apply_models();
+  knows_replicas_ = true;
+  plan_replicas(process_.loop.read_clock());
   co_await wait_for_key_sets(key_set_deadline);
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments), keys_, issuers_);
   pool_set_->reopen_resolved();
@@ -691,12 +695,23 @@ void Reloader::adopt_key_set(const std::string& url, std::shared_ptr<const JwkSe
 void Reloader::tick_pools() {
   const Instant now = process_.loop.read_clock();
   for (const PoolSet::PoolEntry& pool : pool_set_->pools()) pool.state->tick(now);
+  plan_replicas(now);
   end_drains();
   apply_models();
   if (issuers_ != nullptr && process_.key_sets != nullptr) {
     for (const std::string& url : issuers_->take_wanted()) process_.key_sets->fetch_soon(url);
   }
   if (key_file_.has_changed(now)) changes_.post("API keys", [this] { return run_read_keys(); });
+}
+
+/// Plans nothing before the first checks: all backends are out of rotation, and would be removed.
+void Reloader::plan_replicas(Instant now) {
+  if (!autoscaler_ || !knows_replicas_) return;
+  std::vector<const PoolState*> scaled;
+  for (const PoolSet::PoolEntry& pool : pool_set_->pools()) {
+    if (pool.state->config().scaling) scaled.push_back(pool.state.get());
+  }
+  autoscaler_->tick(scaled, now);
 }
 
 /// Takes the configuration out of the change, and its API keys if they were read.

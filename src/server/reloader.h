@@ -22,6 +22,7 @@
 #include "evenkeel/config/config.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/net/dns_cache.h"
+#include "evenkeel/scaling/autoscaler.h"
 #include "evenkeel/state/saved_state.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/tenancy/key_table.h"
@@ -90,6 +91,7 @@ class Reloader final : public Control {
     KeySetFetcher* key_sets = nullptr;        ///< null: keys of issuers are not fetched
     TraceExporter* trace_exporter = nullptr;  ///< null: spans are not exported
     UsageSender* usage_sender = nullptr;      ///< null: usage records are not sent
+    ScalingFeed* scaling = nullptr;           ///< null: replicas are not planned
     /// Starts another process, and hands over to it. REQUIRES: no change runs meanwhile.
     std::function<Task<Result<Done>>(Binary)> take_over = nullptr;
     std::string takeover_obstacle = {};  ///< why no process can take over; empty: one can
@@ -170,9 +172,9 @@ class Reloader final : public Control {
   /// failed.
   void adopt_key_set(const std::string& url, std::shared_ptr<const JwkSet> keys);
 
-  /// Moves standby backends into and out of rotation, learns weights, tells the workers which
-  /// models there are, follows the file of API keys, and has keys fetched that tokens lack. Call it
-  /// every 100 ms.
+  /// Moves standby backends into and out of rotation, learns weights, plans replicas, tells the
+  /// workers which models there are, follows the file of API keys, and has keys fetched that tokens
+  /// lack. Call it every 100 ms.
   void tick_pools();
   /// "serving 2 pools, 5 of 6 backends up"
   std::string summary() const;
@@ -216,6 +218,7 @@ class Reloader final : public Control {
   Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
 
   std::vector<MonitorSpec> specs_to_monitor() const;
+  void plan_replicas(Instant now);
   void apply_models();
   void end_drains();
   void publish_drain_ends();
@@ -231,7 +234,9 @@ class Reloader final : public Control {
   ListenerSet listener_set_;
   DnsCache dns_cache_;
   BackendMonitor backend_monitor_;
-  std::set<std::string> listed_pools_;  // whose models the workers have to know
+  std::optional<Autoscaler> autoscaler_;  // empty: replicas are not planned
+  bool knows_replicas_ = false;           // the first checks have ended
+  std::set<std::string> listed_pools_;    // whose models the workers have to know
   ModelCatalogBuilder model_catalog_;
   std::shared_ptr<const KeyTable> keys_;  // null only before the first commit
   KeySets key_sets_;                      // that were fetched

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "evenkeel/base/descriptor_limit.h"
+#include "evenkeel/scaling/external_scaler.h"
 
 namespace evenkeel {
 namespace {
@@ -40,7 +41,7 @@ int compute_fd_reserve_threshold() {
 
 Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
                AccessLogRing* usage_ring, AuditLog* audit_log,
-               const MemoryPressureLevel& memory_pressure, bool may_busy_poll)
+               const MemoryPressureLevel& memory_pressure, bool may_busy_poll, ScalingFeed* scaling)
     : index_(index),
       may_busy_poll_(may_busy_poll),
       fd_reserve_threshold_(compute_fd_reserve_threshold()),
@@ -48,7 +49,8 @@ Worker::Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing*
       worker_metrics_(metrics_registry.worker_metrics(index)),
       memory_pressure_(memory_pressure),
       held_bodies_(loop_, worker_metrics_.replay(), &memory_pressure),
-      recorder_(loop_, worker_metrics_, ring, usage_ring) {
+      recorder_(loop_, worker_metrics_, ring, usage_ring),
+      external_scaler_(std::make_shared<ExternalScaler>(scaling, loop_)) {
   if (audit_log != nullptr) recorder_.observe_credentials(audited_credentials_.emplace(*audit_log));
 }
 

@@ -16,6 +16,7 @@
 #include "evenkeel/filter/access_log.h"
 #include "evenkeel/net/listener.h"
 #include "evenkeel/proxy/plan.h"
+#include "evenkeel/scaling/scaling_feed.h"
 #include "evenkeel/stats/chunked_array.h"
 #include "evenkeel/stats/worker_metrics.h"
 #include "evenkeel/wire/frontend.h"
@@ -28,10 +29,11 @@ namespace evenkeel {
 
 class Worker final {
  public:
-  /// `audit_log`: null: off. It and `memory_pressure`, of the process, outlive the worker.
+  /// `audit_log`: null: off; `scaling`: null: none. They and `memory_pressure`, of the process,
+  /// outlive the worker.
   Worker(unsigned index, MetricsRegistry& metrics_registry, AccessLogRing* ring,
          AccessLogRing* usage_ring, AuditLog* audit_log, const MemoryPressureLevel& memory_pressure,
-         bool may_busy_poll = true);
+         bool may_busy_poll = true, ScalingFeed* scaling = nullptr);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();
@@ -81,6 +83,8 @@ class Worker final {
   // ---- for its listeners ----
 
   const std::shared_ptr<Plan>& plan() const { return plan_; }
+  /// What answers the requests of listeners with `scaler`.
+  const std::shared_ptr<Handler>& external_scaler() const { return external_scaler_; }
   MetricsRegistry& metrics_registry() { return metrics_registry_; }
   WorkerMetrics& worker_metrics() { return worker_metrics_; }
   void refused(const Refusal& refusal);
@@ -147,6 +151,7 @@ class Worker final {
   RequestRecorder recorder_;
   std::shared_ptr<const ModelCatalog> models_;  // null: not known yet
   std::shared_ptr<Plan> plan_;
+  const std::shared_ptr<Handler> external_scaler_;
   std::vector<std::weak_ptr<Plan>> former_plans_;  // that requests still hold
   // Retired listeners stay until they are empty, and until the next reload.
   std::list<WorkerListener> listeners_;

@@ -39,13 +39,14 @@ struct WorkerGroup::Change {
 
 WorkerGroup::WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry,
                          AccessLog* access_log, AccessLog* usage_log, AuditLog* audit_log,
-                         const MemoryPressureLevel& memory_pressure, bool may_busy_poll)
+                         const MemoryPressureLevel& memory_pressure, bool may_busy_poll,
+                         ScalingFeed* scaling)
     : own_(own) {
   for (unsigned i = 0; i < count; ++i) {
     const auto ring_of = [i](AccessLog* log) { return log == nullptr ? nullptr : &log->ring(i); };
     workers_.push_back(std::make_unique<Worker>(i, metrics_registry, ring_of(access_log),
                                                 ring_of(usage_log), audit_log, memory_pressure,
-                                                may_busy_poll));
+                                                may_busy_poll, scaling));
     loops_.push_back(&workers_.back()->loop());
   }
 }

@@ -25,9 +25,10 @@ class WorkerGroup {
  public:
   /// `own` is the control thread's loop. The logs are null when they are off.
   /// All outlive the group. `may_busy_poll`: whether `busy_polling` of the file has an effect.
+  /// `scaling`: what listeners with `scaler` tell; null: nothing.
   WorkerGroup(Loop& own, unsigned count, MetricsRegistry& metrics_registry, AccessLog* access_log,
               AccessLog* usage_log, AuditLog* audit_log, const MemoryPressureLevel& memory_pressure,
-              bool may_busy_poll = true);
+              bool may_busy_poll = true, ScalingFeed* scaling = nullptr);
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
   ~WorkerGroup();

@@ -78,6 +78,8 @@ WorkerListener::ListenerSettings::ListenerSettings(WorkerListener& owner,
       index(owner.worker_.metrics_registry().label_index().listener(config.name)) {}
 
 std::shared_ptr<Handler> WorkerListener::ListenerSettings::plan() {
+  if (config.scaler) [[unlikely]]
+    return listener.worker_.external_scaler();
   const std::shared_ptr<Plan>& plan = listener.worker_.plan();
   if (!config.endpoint_picker) [[likely]]
     return plan;

@@ -30,6 +30,7 @@ class Control;
 class BackendMonitor;
 class KeySetFetcher;
 class UsageSender;
+class ScalingFeed;
 
 /// The process that this one has replaced in an upgrade, while that finishes its requests: what it
 /// last reported.
@@ -127,6 +128,7 @@ struct RuntimeAccess {
   const MemoryFigures* memory = nullptr;            ///< null: not measured
   const KeySetFetcher* key_sets = nullptr;          ///< its `statuses`: any thread; null: none
   const UsageSender* usage_sender = nullptr;        ///< its `status`: any thread; null: none
+  const ScalingFeed* scaling = nullptr;             ///< null: none
 };
 
 }  // namespace evenkeel
