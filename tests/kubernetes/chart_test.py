@@ -108,16 +108,20 @@ class Judged(unittest.TestCase):
         admin, _, port = file["admin"]["address"].rpartition(":")
         self.assertEqual(objects.ports(), {**ports, "admin": int(port)})
         self.assertEqual(admin, "0.0.0.0")
-        self.assertEqual({each["name"] for each in objects.of("Service")["spec"]["ports"]}, set(ports))
+        grpc = {each["name"] for each in file["listeners"] if each.get("endpoint_picker") or each.get("scaler")}
+        published = {each["metadata"]["name"]: {port["name"] for port in each["spec"]["ports"]} for each in objects.all if each["kind"] == "Service"}
+        self.assertEqual(published.pop("evenkeel-admin"), {"admin"})
+        self.assertEqual(published.pop("evenkeel-internal", set()), grpc)
+        self.assertEqual(published.pop("evenkeel", set()), set(ports) - grpc)
         stops = seconds(file["shutdown"]["delay"]) + seconds(file["shutdown"]["drain"])
         self.assertGreater(objects.pod()["spec"]["terminationGracePeriodSeconds"], stops)
 
     def objects_select_the_pods(self, objects):
         labels = objects.pod()["metadata"]["labels"]
-        selectors = [objects.of("Deployment")["spec"]["selector"]["matchLabels"], objects.of("Service")["spec"]["selector"],
-                     objects.of("Service", "evenkeel-admin")["spec"]["selector"],
+        selectors = [objects.of("Deployment")["spec"]["selector"]["matchLabels"],
                      objects.of("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
                      objects.of("NetworkPolicy")["spec"]["podSelector"]["matchLabels"]]
+        selectors += [each["spec"]["selector"] for each in objects.all if each["kind"] == "Service"]
         for each in selectors:
             self.assertTrue(each)
             self.assertLessEqual(each.items(), labels.items())
@@ -161,7 +165,7 @@ class Manifests(Judged):
         objects = Objects(manifests.PLAIN["picker"].read_text())
         listener, = parsed(objects.file())["listeners"]
         self.assertEqual((listener["endpoint_picker"]["pool"], listener["tls"]["self_signed"]), ("llama", True))
-        port, = objects.of("Service")["spec"]["ports"]
+        port, = objects.of("Service", "evenkeel-internal")["spec"]["ports"]
         self.assertEqual((port["port"], port["appProtocol"]), (9002, "http2"))
 
     def test_what_the_api_server_refuses_is_found(self):
@@ -288,11 +292,12 @@ class Chart(Judged):
     def test_everything_at_once_is_right(self):
         objects = self.render("--values", manifests.values("everything"))
         self.judge(objects)
-        ports = {each["name"]: (each["port"], each["appProtocol"]) for each in objects.of("Service")["spec"]["ports"]}
-        self.assertEqual(ports, {"public": (443, "https"), "internal": (8080, "http"), "picker": (9002, "http2"),
-                                 "scaler": (9004, "kubernetes.io/h2c")})
+        def ports(service):
+            return {each["name"]: (each["port"], each["appProtocol"]) for each in objects.of("Service", service)["spec"]["ports"]}
+        self.assertEqual(ports("evenkeel"), {"public": (443, "https"), "plain": (8080, "http")})
+        self.assertEqual(ports("evenkeel-internal"), {"picker": (9002, "http2"), "scaler": (9004, "kubernetes.io/h2c")})
+        self.assertEqual((objects.of("Service")["spec"]["type"], objects.of("Service", "evenkeel-internal")["spec"].get("type")), ("LoadBalancer", None))
         self.assertEqual(objects.pod()["spec"]["terminationGracePeriodSeconds"], 5420)
-        self.assertEqual(parsed(objects.file())["admin"]["readyz"], "never", "a pool may sleep")
         self.assertEqual(len(parsed(objects.file())["pools"]), 3, "the pool of the file is the picker's")
 
     def test_servers_are_scaled_within_the_limits_of_their_pool(self):
@@ -301,11 +306,12 @@ class Chart(Judged):
         self.assertEqual((scaled["metadata"]["namespace"], scaled["spec"]["minReplicaCount"], scaled["spec"]["maxReplicaCount"]), ("models", 0, 8))
         trigger, = scaled["spec"]["triggers"]
         self.assertEqual((trigger["type"], trigger["metadata"]),
-                         ("external-push", {"scalerAddress": "evenkeel.evenkeel.svc:9004", "pool": "llama"}))
+                         ("external-push", {"scalerAddress": "evenkeel-internal.evenkeel.svc:9004", "pool": "llama"}))
         trigger, = self.render(*everything, "--set", "scaling.by=prometheus").of("ScaledObject", "evenkeel-llama")["spec"]["triggers"]
-        self.assertEqual(trigger["metadata"]["query"], 'max(evenkeel_pool_desired_replicas{pool="llama"})')
+        self.assertEqual(trigger["metadata"]["query"], 'sum(evenkeel_pool_demand_replicas{pool="llama"})')
         scaled = self.render(*everything, "--set", "scaling.by=hpa").of("HorizontalPodAutoscaler", "evenkeel-qwen")["spec"]
         self.assertEqual((scaled["minReplicas"], scaled["maxReplicas"], scaled["scaleTargetRef"]["kind"]), (1, 4, "StatefulSet"))
+        self.assertEqual(scaled["behavior"]["scaleDown"]["stabilizationWindowSeconds"], 180, "the start_time of a pool")
         self.assertIn("has no `scaling`", self.refused(*everything, "--set", "scaling.targets[0].pool=hosted"))
 
     def test_the_file_may_be_a_text(self):

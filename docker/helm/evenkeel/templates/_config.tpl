@@ -33,11 +33,6 @@
   {{- end -}}
 {{- end -}}
 
-{{- range $file.pools -}}
-  {{- if and (hasKey (.scaling | default dict) "min") (eq (int .scaling.min) 0) (not $file.admin.readyz) -}}
-    {{- $_ := set $file.admin "readyz" "never" -}}{{/* a request must reach a pool that sleeps */}}
-  {{- end -}}
-{{- end -}}
 {{- if not (or $file.pools $file.routes) -}}
   {{- fail "config: give it pools, or set picker.inferencePool" -}}
 {{- end -}}
@@ -56,7 +51,7 @@
 {{- $port -}}
 {{- end -}}
 
-{{/* Name, port and protocol of each listener, as a JSON list. */}}
+{{/* Name, port and protocol of each listener, as a JSON list; internal: no client of models uses it. */}}
 {{- define "evenkeel.listeners" -}}
 {{- $file := include "evenkeel.config" . | fromYaml -}}
 {{- $found := list -}}
@@ -70,7 +65,7 @@
   {{- if and $grpc .tls -}}{{- $protocol = "http2" -}}
   {{- else if $grpc -}}{{- $protocol = "kubernetes.io/h2c" -}}
   {{- else if .tls -}}{{- $protocol = "https" -}}{{- end -}}
-  {{- $found = append $found (dict "name" $name "port" (include "evenkeel.port" (.address | default "0.0.0.0:8080") | int) "protocol" $protocol "scaler" (.scaler | default false)) -}}
+  {{- $found = append $found (dict "name" $name "port" (include "evenkeel.port" (.address | default "0.0.0.0:8080") | int) "protocol" $protocol "scaler" (.scaler | default false) "internal" (not (not $grpc))) -}}
 {{- end -}}
 {{- toJson $found -}}
 {{- end -}}
