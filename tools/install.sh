@@ -70,7 +70,7 @@ install_go_tool() {
   command -v go >/dev/null || install golang-go
   say "building $name into build/go/bin"
   mkdir -p build/go/bin
-  if (cd "tests/e2e/$name" && timeout "$seconds" go build -trimpath -ldflags "-s -w" -o "../../../build/go/bin/$name" "$package") \
+  if (cd "tests/e2e/$name" && timeout "$seconds" go build -ldflags "-s -w" -o "../../../build/go/bin/$name" "$package") \
     >"build/go/$name.log" 2>&1 </dev/null; then
     cp "$pins" "build/go/$name.mod"
   else
