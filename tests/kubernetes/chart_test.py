@@ -8,6 +8,7 @@ import copy
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -330,10 +331,44 @@ class Chart(Judged):
         self.assertNotEqual(annotation("--set", "reload.enabled=false"),
                             annotation("--set", "reload.enabled=false", "--set", "config.shutdown.drain=2m"))
 
+    def test_an_admin_listener_with_tls_is_asked_over_it(self):
+        objects = self.render("--values", manifests.values("everything"), "--set", "config.admin.tls.self_signed=true",
+                              "--set", "reload.arguments={--ca-file,/files/admin/ca.crt}")
+        container = objects.container()
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            self.assertEqual(container[probe]["httpGet"]["scheme"], "HTTPS")
+        reload, = objects.pod()["spec"]["initContainers"]
+        self.assertEqual(reload["command"][4:], ["--admin=https://127.0.0.1:9901", "--token-file=/files/admin/token", "--ca-file", "/files/admin/ca.crt"])
+        endpoint, = objects.of("ServiceMonitor")["spec"]["endpoints"]
+        self.assertEqual(endpoint["scheme"], "https")
+
+    def test_the_commands_of_the_page_are_right(self):
+        page = (manifests.ROOT / "docs" / "kubernetes.md").read_text()
+        blocks = re.findall(r"^```(\w+)\n(.*?)^```", page, re.M | re.S)
+        yamls = [text for language, text in blocks if language == "yaml"]
+        commands = re.findall(r"^helm (?:install|upgrade) (.*)$", "".join(text for language, text in blocks if language == "sh").replace("\\\n", ""), re.M)
+        self.assertGreater(len(commands), 3)
+        self.assertIn("\nconfig:\n", "\n" + yamls[-1], "the values of the last part")
+        with tempfile.TemporaryDirectory() as folder:
+            file, scaled = pathlib.Path(folder, "evenkeel.yaml"), pathlib.Path(folder, "values.yaml")
+            file.write_text(yamls[0])
+            scaled.write_text(yamls[-1])
+            for command in commands:
+                words = command.replace("config=evenkeel.yaml", f"config={file}").split()
+                name, chart, *options = [word for word in words if word not in ("--create-namespace", "--reset-then-reuse-values")]
+                self.assertEqual((name, chart), ("evenkeel", "docker/helm/evenkeel"))
+                if not any(option.startswith(("config=", "picker.")) for option in options):
+                    options += ["--set-file", f"config={file}"]
+                self.judge(Objects(manifests.run("template", name, manifests.CHART, *options)))
+            self.judge(self.render("--values", scaled))
+        for document in documents("---\n".join(text for text in yamls if text.startswith("apiVersion: "))):
+            self.assertEqual(schemas.problems(document, KNOWN), [])
+
     def test_mistakes_are_told(self):
         self.assertIn("give it pools", self.refused())
         self.assertIn("config: no YAML", self.refused("--set", "config=pools: ["))
         self.assertIn("name of a port", self.refused("--values", manifests.values("proxy"), "--set", "config.listeners[0].name=a_listener"))
+        self.assertIn("no listener 'pubic'", self.refused("--values", manifests.values("proxy"), "--set", "service.ports.pubic=80"))
         self.assertIn("replica", self.refused("--values", manifests.values("proxy"), "--set", "replica=3"))
 
 

@@ -67,6 +67,11 @@
   {{- else if .tls -}}{{- $protocol = "https" -}}{{- end -}}
   {{- $found = append $found (dict "name" $name "port" (include "evenkeel.port" (.address | default "0.0.0.0:8080") | int) "protocol" $protocol "scaler" (.scaler | default false) "internal" (not (not $grpc))) -}}
 {{- end -}}
+{{- $names := list -}}
+{{- range $found -}}{{- $names = append $names .name -}}{{- end -}}
+{{- range $name, $_ := .Values.service.ports -}}
+  {{- if not (has $name $names) -}}{{- fail (printf "service.ports: config has no listener '%s'" $name) -}}{{- end -}}
+{{- end -}}
 {{- toJson $found -}}
 {{- end -}}
 
