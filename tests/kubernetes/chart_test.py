@@ -162,6 +162,19 @@ class Manifests(Judged):
             with self.subTest(path.name):
                 self.judge(Objects(path.read_text()))
 
+    def test_simulators_are_the_servers_that_they_find(self):
+        servers = Objects((manifests.ROOT / "docker" / "kubernetes" / "simulators.yaml").read_text())
+        self.assertEqual([each for document in servers.all for each in schemas.problems(document, KNOWN)], [])
+        pool, = parsed(Objects(manifests.PLAIN["proxy"].read_text()).file())["pools"]
+        service = servers.of("Service", "llama")
+        self.assertEqual(pool["discover"]["kubernetes"]["service"], "default/llama")
+        pods = servers.of("Deployment", "llama")["spec"]["template"]
+        self.assertEqual((service["spec"]["selector"], service["metadata"]["namespace"]), (pods["metadata"]["labels"], "default"))
+        arguments = ["127.0.0.1:0" if each == "0.0.0.0:8000" else each for each in pods["spec"]["containers"][0]["args"]]
+        with subprocess.Popen([EVENKEEL, *arguments], stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True) as server:
+            self.assertRegex(server.stdout.readline(), r"^listening name=\S+ address=127")
+            server.kill()
+
     def test_a_picker_listens_for_gateways_over_tls(self):
         objects = Objects(manifests.PLAIN["picker"].read_text())
         listener, = parsed(objects.file())["listeners"]
