@@ -143,17 +143,17 @@ class ApiServer:
         namespace = f"/namespaces/{document['metadata'].get('namespace', 'default')}" if resource["namespaced"] else ""
         return f"{root}{namespace}/{resource['name']}"
 
-    def apply(self, document, dry_run=False):
+    def apply(self, document, dry_run=False, manager="tests"):
         """Applies a document with strict validation, as `kubectl apply --server-side` does. Raises Refused."""
         path = f"{self.path_of(document)}/{document['metadata']['name']}"
-        return self.request("PATCH", path, document, "application/apply-patch+yaml", fieldManager="tests", force="true",
+        return self.request("PATCH", path, document, "application/apply-patch+yaml", fieldManager=manager, force="true",
                             fieldValidation="Strict", **({"dryRun": "All"} if dry_run else {}))
 
     def create(self, document):
         return self.request("POST", self.path_of(document), document)
 
-    def ensure_namespace(self, name):
-        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    def ensure_namespace(self, name, labels):
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}, manager="setup")
 
     def until_known(self, document):
         """Waits until the kind of a new CustomResourceDefinition is served."""

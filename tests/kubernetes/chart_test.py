@@ -330,10 +330,11 @@ class Chart(Judged):
 
     def test_the_file_may_be_a_text(self):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            file.write("# With a comment.\npools: [{name: llama, backends: [http://10.0.0.1:8000]}]\nlimits: {memory: 1000000000B}\n")
+            file.write("# With a comment.\npools: [{name: llama, backends: [http://10.0.0.1:8000]}]\nlisteners: [{limits: {max_connections: 1000000}}]\n")
             file.flush()
             objects = self.render("--set-file", f"config={file.name}")
         self.judge(objects)
+        self.assertEqual(parsed(objects.file())["listeners"][0]["limits"]["max_connections"], 1_000_000)
         self.assertEqual([each for each in objects.all if each["kind"] == "Role"], [])
 
     def test_pods_are_replaced_where_a_reload_cannot_apply_a_change(self):

@@ -30,8 +30,8 @@ class RealApiServer(unittest.TestCase):
             cls.server.apply(each)
             cls.server.until_known({"apiVersion": f"{each['spec']['group']}/{each['spec']['versions'][0]['name']}",
                                     "kind": each["spec"]["names"]["kind"], "metadata": {}})
-        for name in ("evenkeel", "models"):
-            cls.server.ensure_namespace(name)
+        for name in ("evenkeel", "models", "default"):
+            cls.server.ensure_namespace(name, {"pod-security.kubernetes.io/warn": "restricted"})
 
     def take(self, document):
         """Applies it without and with effect; the API server neither refuses it nor warns of it."""
@@ -66,6 +66,12 @@ class RealApiServer(unittest.TestCase):
         for by in ("keda", "prometheus", "hpa"):
             for each in documents(manifests.rendered("--values", manifests.values("everything"), "--set", f"scaling.by={by}")):
                 self.take(each)
+
+    def test_a_pod_with_rights_is_warned_of(self):
+        deployment, = [each for each in documents(manifests.PLAIN["proxy"].read_text()) if each["kind"] == "Deployment"]
+        del deployment["spec"]["template"]["spec"]["containers"][0]["securityContext"]
+        self.server.apply(deployment, dry_run=True)
+        self.assertIn("restricted", "".join(self.server.warnings))
 
     def test_a_mistake_is_refused(self):
         deployment, = [each for each in documents(manifests.PLAIN["proxy"].read_text()) if each["kind"] == "Deployment"]
