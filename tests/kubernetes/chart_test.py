@@ -139,17 +139,20 @@ class Judged(unittest.TestCase):
         self.assertNotIn("admin", open_ports)
 
     def roles_allow_what_is_read(self, objects):
-        wanted = {}
+        wanted, pools = {}, set()
         for pool in parsed(objects.file())["pools"]:
             kubernetes = (pool.get("discover") or {}).get("kubernetes") or {}
             for key, resources in (("service", {"endpointslices"}), ("inference_pool", {"inferencepools", "pods"})):
                 if kubernetes.get(key):
                     wanted.setdefault(kubernetes[key].partition("/")[0], set()).update(resources)
+            pools.add(kubernetes.get("inference_pool"))
         roles = {each["metadata"]["namespace"]: each for each in objects.all if each["kind"] == "Role"}
         bindings = {each["metadata"]["namespace"]: each for each in objects.all if each["kind"] == "RoleBinding"}
         self.assertEqual({name: {resource for rule in role["rules"] for resource in rule["resources"]} for name, role in roles.items()}, wanted)
+        named = {f"{namespace}/{name}" for namespace, role in roles.items() for rule in role["rules"] for name in rule.get("resourceNames", ())}
+        self.assertEqual(named, pools - {None, ""})
         for namespace, role in roles.items():
-            self.assertTrue(all(rule["verbs"] == ["get", "list", "watch"] for rule in role["rules"]))
+            self.assertTrue(all(rule["verbs"] == ["list", "watch"] for rule in role["rules"]))
             self.assertEqual(bindings[namespace]["roleRef"]["name"], role["metadata"]["name"])
             subject, = bindings[namespace]["subjects"]
             self.assertEqual((subject["name"], subject["namespace"]), (objects.pod()["spec"]["serviceAccountName"], objects.of("Deployment")["metadata"]["namespace"]))

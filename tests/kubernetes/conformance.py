@@ -43,11 +43,11 @@ class RealApiServer(unittest.TestCase):
                 self.fail(f"{name}: {why}")
             self.assertEqual(self.server.warnings, [], name)
 
-    def allowed(self, verb, group, resource, namespace, account="evenkeel:evenkeel"):
+    def allowed(self, verb, group, resource, namespace, account="evenkeel:evenkeel", name=""):
         review = self.server.create({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
             "spec": {"user": f"system:serviceaccount:{account}",
-                     "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": namespace}}})
+                     "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name}}})
         return review["status"]["allowed"]
 
     def helm(self, *arguments):
@@ -82,13 +82,15 @@ class RealApiServer(unittest.TestCase):
     def test_pods_may_read_what_the_file_finds_servers_in_and_nothing_else(self):
         for each in documents(manifests.PLAIN["picker"].read_text()) + documents(manifests.rendered("--values", manifests.values("everything"))):
             self.server.apply(each)
-        for verb in ("get", "list", "watch"):
-            self.assertTrue(self.allowed(verb, "", "pods", "default", "default:evenkeel"))
-            self.assertTrue(self.allowed(verb, "inference.networking.k8s.io", "inferencepools", "default", "default:evenkeel"))
+        picker, group = "default:evenkeel", "inference.networking.k8s.io"
+        for verb in ("list", "watch"):
+            self.assertTrue(self.allowed(verb, "", "pods", "default", picker))
+            self.assertTrue(self.allowed(verb, group, "inferencepools", "default", picker, "llama"))
+            self.assertFalse(self.allowed(verb, group, "inferencepools", "default", picker, "another"))
             self.assertTrue(self.allowed(verb, "discovery.k8s.io", "endpointslices", "models"))
             self.assertFalse(self.allowed(verb, "", "secrets", "default"))
             self.assertFalse(self.allowed(verb, "", "pods", "default"))
-        self.assertFalse(self.allowed("patch", "", "pods", "default", "default:evenkeel"))
+        self.assertFalse(self.allowed("patch", "", "pods", "default", picker))
 
     def test_helm_installs_upgrades_and_removes_it(self):
         common = ("--namespace", "tried", "--values", manifests.values("proxy"))

@@ -98,7 +98,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What is read in Kubernetes, by namespace, as JSON: {"default": {"slices": true, "pools": true}}. */}}
+{{/* What is read in Kubernetes, by namespace, as JSON: {"default": {"slices": ["llama"], "pools": ["qwen"]}}. */}}
 {{- define "evenkeel.reads" -}}
 {{- $reads := dict -}}
 {{- range (include "evenkeel.config" . | fromYaml).pools -}}
@@ -106,7 +106,9 @@
   {{- range $key, $what := dict "service" "slices" "inference_pool" "pools" -}}
     {{- with get $kubernetes $key -}}
       {{- $namespace := first (splitList "/" .) -}}
-      {{- $_ := set $reads $namespace (merge (dict $what true) (get $reads $namespace | default dict)) -}}
+      {{- $there := get $reads $namespace | default dict -}}
+      {{- $_ := set $there $what (append (get $there $what | default list) (last (splitList "/" .)) | uniq | sortAlpha) -}}
+      {{- $_ := set $reads $namespace $there -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
