@@ -61,7 +61,7 @@ class ApiServer:
         etcd = f"http://127.0.0.1:{client}"
         try:
             self.start("etcd", f"--data-dir={self.folder}/etcd", f"--listen-client-urls={etcd}", f"--advertise-client-urls={etcd}",
-                       f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync")
+                       f"--listen-peer-urls=http://127.0.0.1:{peer}")
             self.start("kube-apiserver", f"--etcd-servers={etcd}", "--bind-address=127.0.0.1", f"--secure-port={self.port}",
                        f"--cert-dir={self.folder}/certificates", f"--service-account-key-file={self.folder}/accounts.key",
                        f"--service-account-signing-key-file={self.folder}/accounts.key", f"--service-account-issuer={self.url}",

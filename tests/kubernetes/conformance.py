@@ -22,7 +22,7 @@ class RealApiServer(unittest.TestCase):
     def setUpClass(cls):
         missing = [name for name in ("etcd", "kube-apiserver", "helm") if not program(name)]
         if missing:
-            raise unittest.SkipTest(f"not installed: {', '.join(missing)}")
+            raise AssertionError(f"not installed: {', '.join(missing)}")
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.server = cls.enterClassContext(ApiServer(folder.name))
