@@ -108,7 +108,7 @@ void translate_help(std::vector<std::string>& arguments) {
 
 int report_unknown_verb(const CLI::App& app, const std::string& word) {
   std::optional<std::string> meant = nearest_word(word, verbs_of(app));
-  for (const char* other : {"ctl", "config", "import", "key", "audit"}) {
+  for (const char* other : {"ctl", "config", "import", "key", "audit", "picker"}) {
     if (!meant && contains(verbs_of(*app.get_subcommand(other)), word)) {
       meant = fmt::format("{} {}", other, word);
     }
@@ -132,6 +132,7 @@ void add_verbs(CLI::App& app, Invocation& invocation) {
   add_replay_verb(app, invocation);
   add_usage_verb(app, invocation);
   add_audit_verb(app, invocation);
+  add_picker_verb(app, invocation);
   add_import_verb(app, invocation);
   add_key_verb(app, invocation);
   add_explain_verb(app, invocation);

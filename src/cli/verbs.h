@@ -33,6 +33,7 @@ void add_demo_verb(CLI::App& app, Invocation& invocation);
 void add_replay_verb(CLI::App& app, Invocation& invocation);
 void add_usage_verb(CLI::App& app, Invocation& invocation);
 void add_audit_verb(CLI::App& app, Invocation& invocation);
+void add_picker_verb(CLI::App& app, Invocation& invocation);
 void add_version_verb(CLI::App& app, Invocation& invocation);
 void add_completion_verb(CLI::App& app, Invocation& invocation);
 void add_manual_verb(CLI::App& app, Invocation& invocation);
