@@ -112,7 +112,8 @@ class Http2Guard {
   static constexpr std::uint8_t data = 0;
   static constexpr std::uint8_t headers = 1;
   static constexpr std::uint8_t priority = 2;
-  static constexpr int max_window_credit = 1000;
+  /// A link has at most 1000 streams: this is for four small messages on each at the same time.
+  static constexpr int max_window_credit = 8000;
 
   Verdict data_frame(const Http2FrameHeader& head, bool alive, Instant now);
   Verdict headers_frame(const Http2FrameHeader& head, bool alive);

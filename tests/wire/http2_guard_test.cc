@@ -193,6 +193,11 @@ TEST_F(Http2GuardTest, WindowsMayBeOpenedAsDataArrives) {
             100'000);
 }
 
+TEST_F(Http2GuardTest, WindowsOfManySmallCallsMayBeOpenedAtOnce) {
+  for (int i = 0; i < 3'000; ++i) guard.sent_message_frame(100);
+  EXPECT_EQ(passes(6'000, 0ms, [&](int) { return code_of(guard.window_update(60, now)); }), 6'000);
+}
+
 TEST_F(Http2GuardTest, WindowsOpenedByteByByteAreAFlood) {
   const int passed =
       passes(100'000, 0ms, [&](int) { return code_of(guard.window_update(1, now)); });
