@@ -128,11 +128,11 @@ std::string CheckSession::document(std::size_t bytes) const {
   return text += end;
 }
 
-std::unique_ptr<ProcessStream> CheckSession::open() {
-  return std::make_unique<ProcessStream>(loop_, client_, access_);
+std::unique_ptr<CheckStream> CheckSession::open() {
+  return std::make_unique<CheckStream>(loop_, client_, access_);
 }
 
-void CheckSession::send_head(ProcessStream& stream, const ProxiedRequest& request) const {
+void CheckSession::send_head(CheckStream& stream, const ProxiedRequest& request) const {
   ext_proc::ProcessingRequest message;
   ext_proc::HttpHeaders& head = *message.mutable_request_headers();
   head.set_end_of_stream(request.bodiless);
@@ -158,7 +158,7 @@ void CheckSession::send_head(ProcessStream& stream, const ProxiedRequest& reques
   stream.send(message);
 }
 
-void CheckSession::send_body(ProcessStream& stream, const ProxiedRequest& request) const {
+void CheckSession::send_body(CheckStream& stream, const ProxiedRequest& request) const {
   if (request.bodiless) return;
   const bool end_apart = request.end_apart || request.chunks.empty();
   const auto send_chunk = [&](const std::string& bytes, bool last) {
@@ -180,7 +180,7 @@ void CheckSession::send_body(ProcessStream& stream, const ProxiedRequest& reques
   }
 }
 
-Task<void> CheckSession::collect(ProcessStream& stream, const ProxiedRequest& request,
+Task<void> CheckSession::collect(CheckStream& stream, const ProxiedRequest& request,
                                  PickerAnswer& answer) {
   const Duration patience =
       options_.timeout + std::chrono::seconds(request.body_bytes() / (1 << 20));
@@ -197,7 +197,7 @@ Task<void> CheckSession::collect(ProcessStream& stream, const ProxiedRequest& re
   }
 }
 
-Task<void> CheckSession::finish(ProcessStream& stream, PickerAnswer& answer) {
+Task<void> CheckSession::finish(CheckStream& stream, PickerAnswer& answer) {
   constexpr Duration grace = std::chrono::milliseconds(100);
   stream.half_close();
   const Instant until = loop_.read_clock() + (ends_streams_ ? options_.timeout : grace);
@@ -211,7 +211,7 @@ Task<void> CheckSession::finish(ProcessStream& stream, PickerAnswer& answer) {
   }
 }
 
-Task<void> CheckSession::respond(ProcessStream& stream, const ProxiedResponse& response,
+Task<void> CheckSession::respond(CheckStream& stream, const ProxiedResponse& response,
                                  PickerAnswer& answer) {
   ext_proc::ProcessingRequest message;
   Headers& headers = *message.mutable_response_headers()->mutable_headers();

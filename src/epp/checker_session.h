@@ -77,15 +77,15 @@ class CheckSession {
   ProxiedRequest request() const;
   /// A JSON document of this size, as the request's API has it. REQUIRES: at least 200 bytes.
   std::string document(std::size_t bytes) const;
-  std::unique_ptr<ProcessStream> open();
-  void send_head(ProcessStream& stream, const ProxiedRequest& request) const;
-  void send_body(ProcessStream& stream, const ProxiedRequest& request) const;
+  std::unique_ptr<CheckStream> open();
+  void send_head(CheckStream& stream, const ProxiedRequest& request) const;
+  void send_body(CheckStream& stream, const ProxiedRequest& request) const;
   /// Reads what the picker answers to a request that was sent.
-  Task<void> collect(ProcessStream& stream, const ProxiedRequest& request, PickerAnswer& answer);
+  Task<void> collect(CheckStream& stream, const ProxiedRequest& request, PickerAnswer& answer);
   /// Ends the stream, and reads until the picker has ended it too.
-  Task<void> finish(ProcessStream& stream, PickerAnswer& answer);
+  Task<void> finish(CheckStream& stream, PickerAnswer& answer);
   /// Sends the response, and reads what the picker answers.
-  Task<void> respond(ProcessStream& stream, const ProxiedResponse& response, PickerAnswer& answer);
+  Task<void> respond(CheckStream& stream, const ProxiedResponse& response, PickerAnswer& answer);
   /// A request from its beginning to the end of its stream.
   Task<PickerAnswer> exchange(ProxiedRequest request);
   /// Requests with bodies of all sizes; sent once.

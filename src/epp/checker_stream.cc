@@ -17,14 +17,14 @@ StreamEvent broken(std::string how) {
 }  // namespace
 
 /// What is yet to be sent.
-struct ProcessStream::Upload {
+struct CheckStream::Upload {
   explicit Upload(Loop& loop) : changed(loop) {}
   std::string bytes;
   bool closed = false;
   Signal changed;
 };
 
-class ProcessStream::UploadBody final : public Body {
+class CheckStream::UploadBody final : public Body {
  public:
   explicit UploadBody(Upload& upload) : upload_(upload) {}
 
@@ -39,7 +39,7 @@ class ProcessStream::UploadBody final : public Body {
   std::string current_;
 };
 
-ProcessStream::ProcessStream(Loop& loop, BackendClient& client, const ServerAccess& access)
+CheckStream::CheckStream(Loop& loop, BackendClient& client, const ServerAccess& access)
     : loop_(loop),
       upload_(std::make_unique<Upload>(loop)),
       request_(access.request("POST", "/envoy.service.ext_proc.v3.ExternalProcessor/Process")),
@@ -50,19 +50,19 @@ ProcessStream::ProcessStream(Loop& loop, BackendClient& client, const ServerAcce
   opening_ = client.open(request_, LinkPool::LinkChoice::any, on_send_);
 }
 
-ProcessStream::~ProcessStream() = default;
+CheckStream::~CheckStream() = default;
 
-void ProcessStream::send(const ext_proc::ProcessingRequest& message) {
+void CheckStream::send(const ext_proc::ProcessingRequest& message) {
   append_grpc_frame(upload_->bytes, message.SerializeAsString());
   upload_->changed.raise();
 }
 
-void ProcessStream::half_close() {
+void CheckStream::half_close() {
   upload_->closed = true;
   upload_->changed.raise();
 }
 
-Task<StreamEvent> ProcessStream::next(Instant deadline) {
+Task<StreamEvent> CheckStream::next(Instant deadline) {
   if (!receiving_.valid()) receiving_ = receive();
   co_await UntilDoneOrDeadline(receiving_, loop_, deadline);
   if (!receiving_.ready()) co_return StreamEvent{};
@@ -70,7 +70,7 @@ Task<StreamEvent> ProcessStream::next(Instant deadline) {
 }
 
 /// The next message of the bytes that are here, or why there will be none.
-std::optional<StreamEvent> ProcessStream::take_buffered() {
+std::optional<StreamEvent> CheckStream::take_buffered() {
   switch (reader_.read(bytes_)) {
     case GrpcMessageReader::Step::more: return std::nullopt;
     case GrpcMessageReader::Step::too_large: return broken("a message of more than 64 MiB");
@@ -87,7 +87,7 @@ std::optional<StreamEvent> ProcessStream::take_buffered() {
 }
 
 /// How the call has ended: by its trailers, or by its head if that is all that there is.
-StreamEvent ProcessStream::end_of(const Fields* trailers) const {
+StreamEvent CheckStream::end_of(const Fields* trailers) const {
   const Fields& fields = trailers != nullptr ? *trailers : opened_->response.fields;
   const auto status = fields.value("grpc-status");
   if (!status) return broken("an end without grpc-status");
@@ -96,7 +96,7 @@ StreamEvent ProcessStream::end_of(const Fields* trailers) const {
           .text = percent_decoded(fields.value("grpc-message").value_or(""))};
 }
 
-Task<StreamEvent> ProcessStream::receive() {
+Task<StreamEvent> CheckStream::receive() {
   if (!opened_) {
     auto opened = co_await opening_;
     if (!opened) co_return broken(opened.error().detail);

@@ -34,12 +34,12 @@ struct StreamEvent {
 /// The destructor cancels a call that has not ended.
 ///
 /// Thread: its loop's. Client and access outlive it.
-class ProcessStream {
+class CheckStream {
  public:
-  ProcessStream(Loop& loop, BackendClient& client, const ServerAccess& access);
-  ProcessStream(const ProcessStream&) = delete;
-  ProcessStream& operator=(const ProcessStream&) = delete;
-  ~ProcessStream();
+  CheckStream(Loop& loop, BackendClient& client, const ServerAccess& access);
+  CheckStream(const CheckStream&) = delete;
+  CheckStream& operator=(const CheckStream&) = delete;
+  ~CheckStream();
 
   void send(const ext_proc::ProcessingRequest& message);
   /// Sends nothing more.

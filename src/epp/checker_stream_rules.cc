@@ -80,7 +80,7 @@ Task<Finding> check_early_half_close(CheckSession& session) {
 Task<Finding> check_streams(CheckSession& session) {
   const unsigned count = session.options().streams;
   const ProxiedRequest request = session.request();
-  std::vector<std::unique_ptr<ProcessStream>> streams;
+  std::vector<std::unique_ptr<CheckStream>> streams;
   for (unsigned i = 0; i < count; ++i) {
     streams.push_back(session.open());
     session.send_head(*streams.back(), request);
