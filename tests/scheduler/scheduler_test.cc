@@ -215,6 +215,8 @@ TEST(Scheduler, KeepsRequestsOnTheBackendsThatTheyMayUse) {
   SlotSet allowed;
   allowed.add(1);
   allowed.add(2);
+  SlotSet only;
+  only.add(0);
   constexpr std::uint32_t excluded[] = {1};
 
   for (int i = 0; i < 8; ++i) {
@@ -225,8 +227,10 @@ TEST(Scheduler, KeepsRequestsOnTheBackendsThatTheyMayUse) {
     EXPECT_TRUE(allowed.contains(placing.backend_of.at(number)));
     const auto pinned = placing.arrive_and_place({.prompt_tokens = 100, .pinned = 3});
     EXPECT_EQ(placing.backend_of.at(pinned), 3u);
+    const auto kept = placing.arrive_and_place({.prompt_tokens = 100, .only = &only});
+    EXPECT_EQ(placing.backend_of.at(kept), 0u);
     placing.now += seconds(1);
-    for (const auto each : {number, other, pinned}) placing.serve(each);
+    for (const auto each : {number, other, pinned, kept}) placing.serve(each);
   }
 }
 
