@@ -19,9 +19,10 @@ std::string with_listeners(const std::string& listeners) {
 }
 
 TEST(ConfigOfEndpointPickers, NamesAPoolOfTheFile) {
-  EXPECT_THAT(problems_of(with_listeners("{name: p, endpoint_picker: {pool: c}}")),
-              ElementsAre(HasSubstr("listeners[0].endpoint_picker.pool: there is no pool 'c'; the "
-                                    "pools are a, b")));
+  EXPECT_THAT(
+      problems_of(with_listeners("{name: p, endpoint_picker: {pool: elsewhere}}")),
+      ElementsAre(HasSubstr("listeners[0].endpoint_picker.pool: there is no pool 'elsewhere'; "
+                            "the pools are a, b")));
 }
 
 TEST(ConfigOfEndpointPickers, NeedsNoRoutesWhereEachHasAPool) {
