@@ -9,6 +9,7 @@ import unittest
 
 import case
 from backend import Backend
+from dns_server import NAME_ERROR, NameServer
 from ports import free_port
 from stream import exchange
 
@@ -69,12 +70,13 @@ class Keda:
 
 
 class Scaled(case.Case):
-    def front(self, *addresses, **pool):
-        return self.front_of({"name": "llama", "backends": list(addresses), "scaling": SCALING, "health": QUICK, **pool})
+    def front(self, *addresses, config=None, **pool):
+        return self.front_of({"name": "llama", "backends": list(addresses), "scaling": SCALING, "health": QUICK, **pool},
+                             **(config or {}))
 
-    def front_of(self, *pools):
+    def front_of(self, *pools, **config):
         return self.daemon({"listeners": [{"name": "public"}, {"name": "scaler", "scaler": True}], "pools": list(pools),
-                            "routes": [{"pool": pools[0]["name"]}]})
+                            "routes": [{"pool": pools[0]["name"]}], **config})
 
     def nowhere(self):
         """The address of a server that has not started."""
@@ -145,6 +147,21 @@ class FromZero(Scaled):
 
         self.assertEqual(waiting.join().status, 200)
         self.assertEqual(len(server.exchanges), 1)
+
+    def test_a_request_waits_until_the_name_of_the_servers_has_an_address(self):
+        names = NameServer()
+        self.addCleanup(names.close)
+        names.say("models.test", code=NAME_ERROR)
+        port = free_port()
+        daemon = self.front(f"models.test:{port}", config={
+            "dns": {"servers": [names.address], "min_ttl": "100ms", "max_ttl": "300ms"}})
+
+        waiting = [self.spawn(lambda: exchange(daemon.address).status) for _ in range(3)]
+        self.eventually(lambda: self.plan(daemon)["waiting"] == 3, "requests that wait")
+        self.late_server(f"127.0.0.1:{port}")
+        names.say("models.test", "127.0.0.1")
+
+        self.assertEqual([each.join() for each in waiting], [200] * 3)
 
     def test_it_gives_up_after_the_timeout_of_the_queue(self):
         daemon = self.front(self.nowhere(), limits={"queue": {"timeout": "300ms"}})
