@@ -22,6 +22,18 @@ Task<std::string> health_problem(CheckSession& session) {
   co_return std::string();
 }
 
+/// Reads the pick of one stream and ends it, since a picker may hold others until then; empty: it
+/// came.
+Task<std::string> pick_problem(CheckSession& session, CheckStream& stream,
+                               const ProxiedRequest& request) {
+  PickerAnswer answer;
+  co_await session.collect(stream, request, answer);
+  const bool well = answer.picked() && answer.failure.empty();
+  std::string problem = well ? "" : answer.summary();
+  co_await session.finish(stream, answer);
+  co_return problem;
+}
+
 enum class CancelPhase : std::uint8_t { head, body, response };
 
 /// Drops a stream in that phase, when the picker has what was sent.
@@ -86,18 +98,17 @@ Task<Finding> check_streams(CheckSession& session) {
     session.send_head(*streams.back(), request);
   }
   for (const auto& stream : streams) session.send_body(*stream, request);
+  std::vector<Task<std::string>> answers;
+  for (const auto& stream : streams) answers.push_back(pick_problem(session, *stream, request));
+  std::string first;
   for (unsigned i = 0; i < count; ++i) {
-    PickerAnswer answer;
-    co_await session.collect(*streams[i], request, answer);
-    if (!answer.picked() || !answer.failure.empty()) {
-      co_return fails(fmt::format("stream {} of {}: {}", i + 1, count, answer.summary()));
+    auto answer = std::move(answers[i]);
+    auto problem = co_await answer;
+    if (!problem.empty() && first.empty()) {
+      first = fmt::format("stream {} of {}: {}", i + 1, count, problem);
     }
   }
-  for (const auto& stream : streams) {
-    PickerAnswer rest;
-    co_await session.finish(*stream, rest);
-  }
-  co_return holds(fmt::format("{} at once", count));
+  co_return first.empty() ? holds(fmt::format("{} at once", count)) : fails(first);
 }
 
 Task<Finding> check_cancel(CheckSession& session) {

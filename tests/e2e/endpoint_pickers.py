@@ -181,6 +181,19 @@ class RewritesTheBody(Picker):
         return answers
 
 
+class HoldsTwentyAtATime(Picker):
+    """Others wait until one of them has ended."""
+
+    def __init__(self):
+        super().__init__()
+        self._slots = asyncio.Semaphore(20)
+
+    async def process(self, requests, context):
+        async with self._slots:
+            async for answer in super().process(requests, context):
+                yield answer
+
+
 # ---- those that break a rule ----
 
 class HeaderAndMetadataDiffer(Picker):

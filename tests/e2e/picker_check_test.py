@@ -56,6 +56,9 @@ class PickerCheck(case.Case):
     def test_a_picker_that_rewrites_the_body_and_says_its_length(self):
         self.assert_all_hold(pickers.RewritesTheBody(), () if pickers.health else ("health",))
 
+    def test_a_picker_whose_requests_wait_for_others(self):
+        self.assert_all_hold(pickers.HoldsTwentyAtATime(), () if pickers.health else ("health",))
+
     def test_1000_streams_at_once(self):
         ended = command("picker", "check", self.serve(pickers.Picker()).url, "--only", "streams", within=120)
         self.assertEqual(ended.returncode, 0, ended.stdout)
