@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "evenkeel/admin/admin_tls.h"
+#include "evenkeel/base/file_watch.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/config/load.h"
 #include "evenkeel/stats/access_log.h"

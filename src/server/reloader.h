@@ -17,6 +17,7 @@
 #include "evenkeel/admin/trace_exporter.h"
 #include "evenkeel/admin/usage_sender.h"
 #include "evenkeel/audit/audit_log.h"
+#include "evenkeel/base/file_watch.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/owned_fd.h"
 #include "evenkeel/config/config.h"
