@@ -13,6 +13,8 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,17 +34,89 @@ constexpr int max_begun_at_once = 200;
 constexpr Duration burst_interval = std::chrono::milliseconds(1);  // the next tick of timers
 constexpr Duration forever = std::chrono::hours(24);
 
+/// Stands for SRV records where others have an address family.
+constexpr int no_family = -1;
+
 /// One lookup; its caller may be gone when the answer arrives.
 struct Query {
   Query(Loop& loop, std::string name, int address_family)
       : host(std::move(name)), family(address_family), answered(loop) {}
   const std::string host;
-  const int family;
+  const int family;  // or `no_family`
   Signal answered;
   bool abandoned = false;
   int status = ARES_ECANCELLED;
   Resolver::Answer answer;
+  Resolver::ServiceAnswer services;
 };
+
+/// Reads the parts of a DNS message (RFC 1035, section 4).
+class MessageReader {
+ public:
+  explicit MessageReader(std::span<const unsigned char> message) : message_(message) {}
+
+  bool good() const { return at_ <= message_.size(); }
+  void skip(std::size_t bytes) { at_ += bytes; }
+  std::uint16_t number() {
+    if (at_ + 2 > message_.size()) at_ = message_.size() + 1;
+    if (!good()) return 0;
+    const auto value = static_cast<std::uint16_t>(message_[at_] << 8 | message_[at_ + 1]);
+    at_ += 2;
+    return value;
+  }
+  std::string name() {
+    char* text = nullptr;
+    long size = 0;
+    const bool read =
+        good() && ares_expand_name(message_.data() + at_, message_.data(),
+                                   static_cast<int>(message_.size()), &text, &size) == ARES_SUCCESS;
+    at_ = read ? at_ + static_cast<std::size_t>(size) : message_.size() + 1;
+    std::string copy(read ? text : "");
+    ares_free_string(text);
+    return copy;
+  }
+
+ private:
+  std::span<const unsigned char> message_;
+  std::size_t at_ = 0;
+};
+
+/// The SRV records of an answer. c-ares 1.18 tells no time to live of them.
+std::optional<Resolver::ServiceAnswer> read_services(std::span<const unsigned char> message) {
+  constexpr std::uint16_t type_srv = 33;
+  MessageReader reader(message);
+  reader.skip(4);
+  const std::uint16_t questions = reader.number();
+  const std::uint16_t records = reader.number();
+  reader.skip(4);
+  for (std::uint16_t i = 0; i < questions && reader.good(); ++i) {
+    reader.name();
+    reader.skip(4);
+  }
+  Resolver::ServiceAnswer answer{.services = {}, .ttl = forever};
+  for (std::uint16_t i = 0; i < records && reader.good(); ++i) {
+    reader.name();
+    const std::uint16_t type = reader.number();
+    reader.skip(2);
+    const std::uint32_t ttl = std::uint32_t{reader.number()} << 16 | reader.number();
+    const std::uint16_t size = reader.number();
+    if (type != type_srv) {
+      reader.skip(size);
+      continue;
+    }
+    Resolver::Service service;
+    service.priority = reader.number();
+    service.weight = reader.number();
+    service.port = reader.number();
+    service.host = normal_host(reader.name());
+    if (!reader.good()) return std::nullopt;
+    answer.ttl = std::min<Duration>(answer.ttl, std::chrono::seconds(ttl));
+    // "." says that there is no such service.
+    if (!service.host.empty()) answer.services.push_back(std::move(service));
+  }
+  if (!reader.good()) return std::nullopt;
+  return answer;
+}
 
 Endpoint endpoint_of(const sockaddr* address, socklen_t size) {
   Endpoint endpoint;
@@ -77,6 +151,8 @@ struct Resolver::State {
   }
   static void socket_changed(void* self, int fd, int readable, int writable);
   static void answered(void* query, int status, int timeouts, ares_addrinfo* found);
+  static void services_answered(void* query, int status, int timeouts, unsigned char* message,
+                                int size);
 
   Loop& loop;
   std::vector<Address> servers;
@@ -191,6 +267,13 @@ void Resolver::State::begin_waiting() {
     const std::shared_ptr<Query>& query = waiting.front();
     if (query->abandoned) continue;
     ++begun;
+    if (query->family == no_family) {
+      constexpr int class_in = 1;
+      constexpr int type_srv = 33;
+      ares_query(channel, query->host.c_str(), class_in, type_srv, &State::services_answered,
+                 new std::shared_ptr<Query>(query));
+      continue;
+    }
     ares_addrinfo_hints hints{};
     hints.ai_family = query->family;
     hints.ai_socktype = SOCK_STREAM;
@@ -222,10 +305,30 @@ void Resolver::State::answered(void* argument, int status, int, ares_addrinfo* f
   if (!query.abandoned) query.answered.raise();
 }
 
+void Resolver::State::services_answered(void* argument, int status, int, unsigned char* message,
+                                        int size) {
+  const std::unique_ptr<std::shared_ptr<Query>> owned(
+      static_cast<std::shared_ptr<Query>*>(argument));
+  Query& query = **owned;
+  query.status = status;
+  if (status == ARES_SUCCESS) {
+    auto services = read_services({message, static_cast<std::size_t>(size)});
+    if (!services) query.status = ARES_EBADRESP;
+    if (services) query.services = std::move(*services);
+  }
+  if (!query.abandoned) query.answered.raise();
+}
+
 Resolver::Resolver(Loop& loop, std::vector<Address> servers)
     : state_(std::make_unique<State>(loop, std::move(servers))) {}
 
 Resolver::~Resolver() = default;
+
+/// A lookup whose caller waits.
+struct Resolver::PendingQuery {
+  std::shared_ptr<Query> query;
+  ~PendingQuery() { query->abandoned = true; }
+};
 
 Task<Result<Resolver::Answer>> Resolver::lookup(std::string host, std::uint16_t port) {
   auto lookup_v4 = lookup(host, port, Family::v4);
@@ -257,29 +360,42 @@ Task<Result<Resolver::Answer>> Resolver::lookup(std::string host, std::uint16_t 
     if (!loopback) co_return std::move(loopback.error());
     co_return Answer{.addresses = std::move(*loopback), .ttl = forever};
   }
+  PendingQuery pending{std::make_shared<Query>(state_->loop, host, af)};
+  auto done = co_await run(pending);
+  if (!done) co_return std::move(done.error());
+  for (Endpoint& each : pending.query->answer.addresses) each.set_port(port);
+  co_return std::move(pending.query->answer);
+}
+
+Task<Result<Resolver::ServiceAnswer>> Resolver::find_services(std::string name) {
+  PendingQuery pending{std::make_shared<Query>(state_->loop, name, no_family)};
+  auto done = co_await run(pending);
+  if (!done) co_return std::move(done.error());
+  co_return std::move(pending.query->services);
+}
+
+/// Sends the query and waits for its answer. That there is nothing of that name is one.
+Task<Result<Done>> Resolver::run(PendingQuery& pending) {
   if (state_->channel == nullptr) {
     auto opened = state_->open();
     if (!opened) co_return std::move(opened.error());
   }
-  struct PendingQuery {
-    std::shared_ptr<Query> query;
-    ~PendingQuery() { query->abandoned = true; }
-  } pending{std::make_shared<Query>(state_->loop, host, af)};
   Query& query = *pending.query;
   state_->begin(pending.query);
   co_await query.answered.wait();
 
   if (query.status == ARES_ENOTFOUND || query.status == ARES_ENODATA) {
     query.answer.addresses.clear();
-    co_return std::move(query.answer);
+    query.services.services.clear();
+    co_return Done{};
   }
   if (query.status != ARES_SUCCESS) {
-    co_return Error{.fault = Fault::connect_failed,
-                    .side = Side::backend,
-                    .detail = "cannot resolve '" + host + "': " + ares_strerror(query.status)};
+    co_return Error{
+        .fault = Fault::connect_failed,
+        .side = Side::backend,
+        .detail = "cannot resolve '" + query.host + "': " + ares_strerror(query.status)};
   }
-  for (Endpoint& each : query.answer.addresses) each.set_port(port);
-  co_return std::move(query.answer);
+  co_return Done{};
 }
 
 }  // namespace evenkeel

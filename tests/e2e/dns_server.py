@@ -5,7 +5,7 @@ import struct
 import threading
 import time
 
-A, AAAA = 1, 28
+A, AAAA, SRV = 1, 28, 33
 NO_ERROR, FORMAT_ERROR, SERVER_FAILURE, NAME_ERROR = range(4)
 
 
@@ -33,7 +33,8 @@ class NameServer:
 
     def say(self, name, *addresses, ttl=1, **how):
         """Sets the answer for a name. `code`: an error code; `silent`: query types that get no answer; `failing`: query types
-        that get SERVFAIL; `delay`: in seconds; `raw(query, question)`: returns the bytes of the answer."""
+        that get SERVFAIL; `delay`: in seconds; `raw(query, question)`: returns the bytes of the answer; `services`: its SRV records,
+        each (priority, weight, port, target)."""
         self.zone[name] = {"addresses": addresses, "ttl": ttl, **how}
 
     def questions(self, name, kind=A):
@@ -72,8 +73,12 @@ class NameServer:
         if raw := said.get("raw"):
             return raw(query, question)
         code = SERVER_FAILURE if kind in said.get("failing", ()) else said.get("code", NO_ERROR)
-        records = [] if code else [each for each in said.get("addresses", ())
-                                   if (AAAA if ":" in each else A) == kind]
+        if code:
+            records = []
+        elif kind == SRV:
+            records = said.get("services", ())
+        else:
+            records = [each for each in said.get("addresses", ()) if (AAAA if ":" in each else A) == kind]
         return answer(query, question, records, said.get("ttl", 1), code)
 
 
@@ -83,5 +88,10 @@ def answer(query, question, addresses=(), ttl=1, code=NO_ERROR, flags=0x8180):
 
 
 def record(address, ttl):
+    if isinstance(address, tuple):
+        *numbers, target = address
+        packed = struct.pack("!HHH", *numbers)
+        packed += b"".join(bytes([len(part)]) + part.encode() for part in target.split(".")) + b"\0"
+        return b"\xc0\x0c" + struct.pack("!HHIH", SRV, 1, ttl, len(packed)) + packed
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     return b"\xc0\x0c" + struct.pack("!HHIH", AAAA if ":" in address else A, 1, ttl, len(packed)) + packed

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -13,11 +14,12 @@
 #include "evenkeel/base/loop.h"
 #include "evenkeel/config/address.h"
 #include "evenkeel/net/endpoint.h"
+#include "evenkeel/net/resolver.h"
 
 namespace evenkeel {
 
-/// Answers queries for A and AAAA records over UDP. A name that was not set does not exist. Runs on
-/// the test's loop.
+/// Answers queries for A, AAAA and SRV records over UDP. A name that was not set does not exist.
+/// Runs on the test's loop.
 class NameServer {
  public:
   enum class Mode : std::uint8_t { answers, fails, silent };
@@ -27,6 +29,7 @@ class NameServer {
     std::uint32_t ttl_seconds = 60;
     Mode v4_mode = Mode::answers;
     Mode v6_mode = Mode::answers;
+    std::vector<Resolver::Service> services = {};
   };
 
   explicit NameServer(Loop& loop) {
@@ -53,6 +56,7 @@ class NameServer {
  private:
   static constexpr std::uint16_t type_a = 1;
   static constexpr std::uint16_t type_aaaa = 28;
+  static constexpr std::uint16_t type_srv = 33;
   static constexpr std::size_t header_size = 12;
 
   void answer_all() {
@@ -96,11 +100,17 @@ class NameServer {
     response += static_cast<char>(0x85);  // a response, authoritative, recursion desired
     response += static_cast<char>(0x80 | code);
     append_u16(response, 1);
-    append_u16(response, fails ? 0 : addresses.size());
+    const bool srv = type == type_srv;
+    append_u16(response, fails ? 0 : srv ? records.services.size() : addresses.size());
     append_u16(response, 0);
     append_u16(response, 0);
     response += question;
     if (fails) return response;
+    if (srv) {
+      for (const Resolver::Service& each : records.services)
+        append_service(response, records, each);
+      return response;
+    }
     for (const std::string& text : addresses) append_record(response, type, records, text);
     return response;
   }
@@ -117,6 +127,28 @@ class NameServer {
     append_u16(response, records.ttl_seconds & 0xffff);
     append_u16(response, v6 ? 16 : 4);
     response.append(bytes, v6 ? 16 : 4);
+  }
+
+  static void append_service(std::string& response, const Records& records,
+                             const Resolver::Service& service) {
+    std::string target;
+    for (std::string_view rest = service.host; !rest.empty();) {
+      const std::size_t dot = std::min(rest.find('.'), rest.size());
+      target += static_cast<char>(dot);
+      target += rest.substr(0, dot);
+      rest.remove_prefix(std::min(dot + 1, rest.size()));
+    }
+    target += '\0';
+    append_u16(response, 0xc000 | header_size);
+    append_u16(response, type_srv);
+    append_u16(response, 1);  // IN
+    append_u16(response, records.ttl_seconds >> 16);
+    append_u16(response, records.ttl_seconds & 0xffff);
+    append_u16(response, 6 + target.size());
+    append_u16(response, service.priority);
+    append_u16(response, service.weight);
+    append_u16(response, service.port);
+    response += target;
   }
 
   static void append_u16(std::string& out, std::size_t value) {

@@ -32,6 +32,12 @@ class ResolverTest : public testing::Test {
     return finish(resolver.lookup(host, 80));
   }
 
+  Result<Resolver::ServiceAnswer> find_services(const std::string& name) {
+    auto task = resolver.find_services(name);
+    EXPECT_TRUE(loop.run_until([&] { return task.ready(); }, Clock::now() + 20s));
+    return task.take();
+  }
+
   Loop loop;
   NameServer server{loop};
   Resolver resolver{loop, {server.address()}};
@@ -137,6 +143,37 @@ TEST_F(ResolverTest, MayBeDestroyedDuringALookup) {
 
   task.drop();
   short_lived.reset();
+}
+
+TEST_F(ResolverTest, FindsTheServersOfAService) {
+  const std::vector<Resolver::Service> services = {
+      {.host = "a.test", .port = 8000, .priority = 10, .weight = 60},
+      {.host = "b.test", .port = 8001, .priority = 20, .weight = 0}};
+  server.names["_http._tcp.pool.test"] = {.ttl_seconds = 7, .services = services};
+
+  const auto answer = find_services("_http._tcp.pool.test");
+
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->services, services);
+  EXPECT_EQ(answer->ttl, 7s);
+}
+
+TEST_F(ResolverTest, AServiceWithoutServersIsAnAnswer) {
+  server.names["_none._tcp.pool.test"] = {.services = {{.host = "", .port = 0}}};  // RFC 2782: "."
+
+  const auto none = find_services("_none._tcp.pool.test");
+  const auto unknown = find_services("_unknown._tcp.pool.test");
+
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(none->services.empty());
+  ASSERT_TRUE(unknown);
+  EXPECT_TRUE(unknown->services.empty());
+}
+
+TEST_F(ResolverTest, AServiceWhoseNameServersFailIsAnError) {
+  server.names["_http._tcp.pool.test"] = {.v4_mode = NameServer::Mode::fails};
+
+  EXPECT_FALSE(find_services("_http._tcp.pool.test"));
 }
 
 }  // namespace

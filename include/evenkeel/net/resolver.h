@@ -29,6 +29,20 @@ class Resolver {
     Duration ttl{};                   ///< how long the answer is valid, as its records say
   };
 
+  /// A server of a service (RFC 2782).
+  struct Service {
+    std::string host;  ///< in its normal form
+    std::uint16_t port = 0;
+    std::uint16_t priority = 0;  ///< those with the lowest are tried first
+    std::uint16_t weight = 0;
+
+    bool operator==(const Service&) const = default;
+  };
+  struct ServiceAnswer {
+    std::vector<Service> services;  ///< empty: the name has none
+    Duration ttl{};                 ///< how long the answer is valid, as its records say
+  };
+
   /// Reads files and the list of name servers with the first lookup. `servers`: empty for the
   /// system's.
   explicit Resolver(Loop& loop, std::vector<Address> servers = {});
@@ -41,8 +55,13 @@ class Resolver {
   Task<Result<Answer>> lookup(std::string host, std::uint16_t port, Family family);
   /// Both families at once, IPv4 first. An Error if one lookup failed and the other found nothing.
   Task<Result<Answer>> lookup(std::string host, std::uint16_t port);
+  /// The SRV records of a name, such as "_http._tcp.llama.internal". Errors as above.
+  Task<Result<ServiceAnswer>> find_services(std::string name);
 
  private:
+  struct PendingQuery;
+  Task<Result<Done>> run(PendingQuery& pending);
+
   struct State;
   std::unique_ptr<State> state_;
 };
