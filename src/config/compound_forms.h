@@ -373,6 +373,13 @@ using FallbackForm = PoolReferenceForm<FallbackConfig>;
 using MirrorForm = PoolReferenceForm<MirrorConfig>;
 using BackendForm = ShorthandForm<BackendConfig, &BackendConfig::address, AddressForm>;
 
+// The backends of a pool. An empty list is not read back, and is not written.
+struct BackendsForm : ListForm<BackendForm> {
+  Tree tree(const Value& value, const Value* omit) const {
+    return value.empty() ? Tree{} : ListForm<BackendForm>::tree(value, omit);
+  }
+};
+
 // `pool: x` as a route's only target, and `split: {x: 95, y: 5}`: two keys for one member, of which
 // one is written; or both, for parts of one pool: `pool` is read first.
 struct SingleTargetForm : ScalarForm {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "config/compound_forms.h"
 #include "config/forms.h"
@@ -9,6 +10,31 @@
 namespace evenkeel::config_file {
 
 using namespace std::chrono_literals;
+
+// The number or the name of a port, kept as a text.
+struct PortOrNameForm : ScalarForm {
+  using Value = std::string;
+
+  void read(const Node& node, Value& value) const {
+    const auto scalar = node.scalar("the number or the name of a port");
+    if (scalar && scalar->text.empty())
+      return node.fail("is empty", "leave it out for the only one");
+    if (scalar) value = scalar->text;
+  }
+  Tree tree(const Value& value, const Value*) const {
+    if (value.empty()) return Tree{};
+    const bool is_number = value.find_first_not_of("0123456789") == std::string::npos;
+    return is_number ? Tree::raw(value) : Tree::text(value);
+  }
+  Tree schema() const {
+    const Tree name = Tree::map({{"type", Tree::text("string")}, {"minLength", Tree::raw("1")}});
+    const Tree number = Tree::map({{"type", Tree::text("integer")},
+                                   {"minimum", Tree::raw("1")},
+                                   {"maximum", Tree::raw("65535")}});
+    return Tree::map({{"anyOf", Tree::list({name, number})}});
+  }
+  std::string type() const { return "number or name"; }
+};
 
 void each_key(Of<KubernetesDiscoverConfig>, const auto& visit) {
   using T = KubernetesDiscoverConfig;
@@ -21,7 +47,7 @@ void each_key(Of<KubernetesDiscoverConfig>, const auto& visit) {
             "none: `service` names them"},
         &T::inference_pool, namespaced_name);
   visit(Key{"port", "The port of the Service's endpoints: its number or its name.", "the only one"},
-        &T::port, TextForm{"a port", check_not_empty});
+        &T::port, PortOrNameForm{});
 }
 void finish(Of<KubernetesDiscoverConfig>, Node& node, KubernetesDiscoverConfig& kubernetes);
 

@@ -37,7 +37,8 @@ void check_weights(const PoolConfig& pool, const std::string& path, ParseContext
 // ---- what is for backends of a kind
 
 bool has_standby(const PoolConfig& pool) {
-  return std::ranges::any_of(pool.backends, &BackendConfig::standby);
+  // A file or a list may name some.
+  return pool.discover || std::ranges::any_of(pool.backends, &BackendConfig::standby);
 }
 
 // True if requests can wait: for a slot, for a standby backend, or for the scheduler.

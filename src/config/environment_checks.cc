@@ -134,8 +134,8 @@ void check_named_file(FileUse use, const std::string& key, const std::string& fi
   const auto error = context.environment.file_error(use, file);
   if (!error) return;
   const std::string message = fmt::format("'{}' {}", file, *error);
-  // The daemon serves without its state, and while no syslog listens.
-  if (use == FileUse::state || use == FileUse::syslog)
+  // The daemon serves without its state, while no syslog listens, and with the last good list.
+  if (use == FileUse::state || use == FileUse::syslog || use == FileUse::backend_list)
     return context.warn(key, message, std::string{help});
   context.add(key, message, std::string{help});
 }
@@ -152,8 +152,21 @@ void check_usage_http(const UsageConfig& usage, ParseContext& context) {
                    "give a file with certificates of authorities in PEM", context);
 }
 
+void check_discovery_files(const Config& config, ParseContext& context) {
+  check_named_file(FileUse::api_key, "kubernetes.token_file", config.kubernetes.token_file,
+                   "give a file that holds a token of a service account", context);
+  check_named_file(FileUse::authorities, "kubernetes.ca", config.kubernetes.ca,
+                   "give a file with the cluster's authorities in PEM", context);
+  for (const auto& [path, pool] : items_of("pools", config.pools)) {
+    if (!pool.discover) continue;
+    check_named_file(FileUse::backend_list, path + ".discover.file", pool.discover->file,
+                     "the pool gets its backends once the file is there and right", context);
+  }
+}
+
 void check_named_files(const Config& config, ParseContext& context) {
   if (!context.environment.file_error) return;
+  check_discovery_files(config, context);
   check_named_file(FileUse::state, "state_file", config.state_file,
                    "create its folder and let this user write to it, or what the daemon learns "
                    "is lost with it",

@@ -197,6 +197,10 @@ void check_hosted(const Node& node, const PoolConfig& pool) {
     node.fail("is hosted, so that its engine is no concern of evenkeel's",
               "remove `engine`, or `hosted`");
   }
+  if (pool.discover) {
+    node.fail("is hosted, and backends that are found have no keys",
+              "write them in `backends`, each with its `api_key_file`");
+  }
   for (const BackendConfig& backend : pool.backends) {
     if (backend.api_key_file.empty()) {
       node.fail("is hosted, and clients' own credentials do not reach its backends",

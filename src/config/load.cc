@@ -19,6 +19,7 @@
 #include "config/fields.h"
 #include "config/node.h"
 #include "config/otel_variables.h"
+#include "config/readable_text.h"
 #include "config/text_lines.h"
 #include "config/validation.h"
 #include "config/yaml.h"
@@ -63,25 +64,6 @@ void read_tree(const Tree& tree, Config& config, ParseContext& context) {
 
 bool has_too_many_lines(std::string_view text) {
   return std::ranges::count(text, '\n') > max_lines;
-}
-
-// Reports a text that is too large, or no text, and returns false.
-bool is_readable(std::string_view text, Report& report) {
-  if (text.size() > max_file_bytes) {
-    report.add({1, 1}, {}, fmt::format("larger than {} MiB", max_file_bytes / MiB));
-    return false;
-  }
-  if (has_too_many_lines(text)) {
-    report.add({1, 1}, {}, fmt::format("more than {} lines", max_lines));
-    return false;
-  }
-  if (const auto invalid = first_invalid_byte(text)) {
-    const auto byte = static_cast<unsigned char>(text[*invalid]);
-    report.add(TextLines(text).mark_of(text, *invalid), {},
-               fmt::format("byte 0x{:02x} is not text in UTF-8", byte));
-    return false;
-  }
-  return true;
 }
 
 void read_text(std::string_view text, Config& config, ParseContext& context) {
@@ -149,6 +131,25 @@ std::optional<std::string> read_all(const std::string& file, std::string& why) {
 }
 
 }  // namespace
+
+bool is_readable(std::string_view text, Report& report) {
+  if (text.size() > max_file_bytes) {
+    report.add({1, 1}, {}, fmt::format("larger than {} MiB", max_file_bytes / MiB));
+    return false;
+  }
+  if (has_too_many_lines(text)) {
+    report.add({1, 1}, {}, fmt::format("more than {} lines", max_lines));
+    return false;
+  }
+  if (const auto invalid = first_invalid_byte(text)) {
+    const auto byte = static_cast<unsigned char>(text[*invalid]);
+    report.add(TextLines(text).mark_of(text, *invalid), {},
+               fmt::format("byte 0x{:02x} is not text in UTF-8", byte));
+    return false;
+  }
+  return true;
+}
+
 }  // namespace config_file
 
 Environment Environment::from_process() {

@@ -14,6 +14,7 @@
 
 #include "evenkeel/base/ascii.h"
 #include "evenkeel/base/file.h"
+#include "evenkeel/config/backend_list.h"
 #include "evenkeel/stats/access_log_format.h"
 
 namespace evenkeel {
@@ -189,6 +190,10 @@ Result<ErrorPageTexts> read_error_pages(const Config& config) {
 std::optional<std::string> named_file_error(FileUse use, const std::string& path) {
   switch (use) {
     case FileUse::api_key: return detail_of(read_api_key(path));
+    case FileUse::backend_list: {
+      const auto list = read_backend_file(path);
+      return list ? std::nullopt : std::optional(list.error().detail);
+    }
     case FileUse::key_set: break;  // by those who know keys
     case FileUse::authorities: return reading_error(path);
     case FileUse::error_page: return detail_of(read_page(path));

@@ -342,11 +342,11 @@ void each_backend_key(const auto& visit) {
   visit(Key{"backends", "The servers; a backend without other keys may be just its address.",
             "those that `discover` finds"},
         &T::backends,
-        ListForm<BackendForm>{{{},
-                               backend_address(),
-                               "an address such as http://127.0.0.1:8000, or a mapping with one"},
-                              "a list of backends",
-                              false});
+        BackendsForm{{{{},
+                       backend_address(),
+                       "an address such as http://127.0.0.1:8000, or a mapping with one"},
+                      "a list of backends",
+                      false}});
   visit(Key{"discover",
             "Where backends come and go by themselves, beside those of `backends`: one of its "
             "keys. What is in the file is still theirs: labels and weights come with each.",
@@ -449,7 +449,7 @@ inline void finish(Of<PoolConfig>, Node& node, PoolConfig& pool) {
   if (pool.health.timeout == engine_default)
     pool.health.timeout = default_health_timeout(pool.engine);
   const bool standby_only =
-      !pool.backends.empty() &&
+      !pool.backends.empty() && !pool.discover &&
       std::all_of(pool.backends.begin(), pool.backends.end(),
                   [](const BackendConfig& backend) { return backend.standby; });
   if (pool.picker.has_scheduler() && pool.limits.queue.size == 0) {

@@ -31,6 +31,7 @@ std::string meant_or_all(const std::string& word, const std::set<std::string>& k
 
 // A label or value that no backend of the pool has, or a combination.
 std::optional<LabelMistake> find_mistake(const PoolConfig& pool, const BackendLabels& labels) {
+  if (pool.discover) return std::nullopt;  // those of the backends that it finds are not known
   if (std::ranges::any_of(pool.backends, [&](const BackendConfig& backend) {
         return has_labels(backend.labels, labels);
       })) {

@@ -75,7 +75,12 @@ bool names_file(const Config& config, FileUse use, const std::string& path) {
     case FileUse::key_set:
       return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::jwks) !=
                                 config.auth->jwt.end();
+    case FileUse::backend_list:
+      return std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
+        return pool.discover && pool.discover->file == path;
+      });
     case FileUse::authorities:
+      if (config.kubernetes.ca == path) return true;
       if (config.usage.http && config.usage.http->ca == path) return true;
       return config.auth && std::ranges::find(config.auth->jwt, path, &TokenIssuerConfig::ca) !=
                                 config.auth->jwt.end();
@@ -85,6 +90,7 @@ bool names_file(const Config& config, FileUse use, const std::string& path) {
                route.error_pages.end();
       });
     case FileUse::api_key:
+      if (config.kubernetes.token_file == path) return true;
       if (config.usage.http && config.usage.http->token_file == path) return true;
       break;
   }

@@ -17,6 +17,7 @@ namespace evenkeel {
 // What a file that the configuration names is for.
 enum class FileUse {
   api_key,
+  backend_list,
   key_set,
   authorities,
   error_page,
