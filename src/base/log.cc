@@ -29,8 +29,8 @@ constexpr std::chrono::milliseconds exit_patience{500};
 
 constexpr std::array<std::string_view, 4> names_of_levels{"debug", "info", "warning", "error"};
 constexpr std::array<std::string_view, subsystem_count> names{
-    "access_log", "admin",   "affinity", "dns",   "health", "limits",  "listener", "outlier",
-    "polling",    "process", "reload",   "state", "tls",    "tracing", "usage"};
+    "access_log", "admin",   "affinity", "discovery", "dns",   "health", "limits",  "listener",
+    "outlier",    "polling", "process",  "reload",    "state", "tls",    "tracing", "usage"};
 static_assert(names[static_cast<std::size_t>(Subsystem::usage)] == "usage");
 
 /// The value whose name this is, by its place among the names.

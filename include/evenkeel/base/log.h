@@ -21,22 +21,23 @@ enum class Level : std::uint8_t { debug, info, warning, error };
 /// The part of the daemon that a line is from. Each has a level of its own.
 enum class Subsystem : std::uint8_t {
   access_log,
-  admin,     ///< its listener, and what operators do there
-  affinity,  ///< sessions and subsets
-  dns,       ///< names of backends
-  health,    ///< checks, and the states of backends
-  limits,    ///< memory, descriptors and the like run out
-  listener,  ///< sockets of clients
-  outlier,   ///< backends that are ejected, slow or silent
-  polling,   ///< what engines report, and which engines they are
-  process,   ///< start, upgrade, drain, end
+  admin,      ///< its listener, and what operators do there
+  affinity,   ///< sessions and subsets
+  discovery,  ///< what Kubernetes and other lists say of backends
+  dns,        ///< names of backends
+  health,     ///< checks, and the states of backends
+  limits,     ///< memory, descriptors and the like run out
+  listener,   ///< sockets of clients
+  outlier,    ///< backends that are ejected, slow or silent
+  polling,    ///< what engines report, and which engines they are
+  process,    ///< start, upgrade, drain, end
   reload,
   state,  ///< the state file
   tls,
   tracing,
   usage,  ///< records for billing
 };
-inline constexpr std::size_t subsystem_count = 15;
+inline constexpr std::size_t subsystem_count = 16;
 
 /// One event.
 struct Entry {
@@ -95,6 +96,7 @@ class Logger {
 inline constexpr Logger access_log{Subsystem::access_log};
 inline constexpr Logger admin{Subsystem::admin};
 inline constexpr Logger affinity{Subsystem::affinity};
+inline constexpr Logger discovery{Subsystem::discovery};
 inline constexpr Logger dns{Subsystem::dns};
 inline constexpr Logger health{Subsystem::health};
 inline constexpr Logger limits{Subsystem::limits};
