@@ -1,5 +1,6 @@
 #include "admin/documents.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <optional>
@@ -216,6 +217,21 @@ JsonValue config_document(const RuntimeStatus& status) {
   return document;
 }
 
+/// Shows how the `discover` of a pool fares; null: it has none.
+JsonValue discovery_document(const RuntimeView& view, const std::string& pool) {
+  const auto& all = view.status->discovery;
+  const auto found = std::ranges::find(all, pool, &DiscoveryStatus::pool);
+  if (found == all.end()) return {};
+  JsonValue document;
+  document.add("backends", found->backends);
+  document.add("age_seconds",
+               found->last_good
+                   ? JsonValue(seconds_of(std::max(view.now - *found->last_good, Duration{})))
+                   : JsonValue());
+  document.add("problem", text_or_null(found->problem));
+  return document;
+}
+
 JsonValue::List pools_document(const RuntimeView& view) {
   const Config& config = *view.status->config;
   const LimitUse* const limit_use = view.status->pool_set->limit_use();
@@ -236,6 +252,7 @@ JsonValue::List pools_document(const RuntimeView& view) {
     const Affinity* const affinity = state.affinity();
     document.add("sessions", affinity ? JsonValue(affinity->stats().sessions) : JsonValue());
     document.add("subsets", subsets_document(state));
+    document.add("discovery", discovery_document(view, state.config().name));
     document.add("scheduler", scheduler_document(state));
     const LimitTable budget(config, state.config());
     document.add("budget", limits_document(budget.of_all(), limit_use));

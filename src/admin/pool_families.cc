@@ -61,6 +61,28 @@ void add_caches(MetricsPage& page, const RuntimeView& view) {
   for (const auto& [labels, stats] : rows) page.add(labels, stats.answers);
 }
 
+void add_discovery(MetricsPage& page, const RuntimeView& view) {
+  const std::vector<DiscoveryStatus>& all = view.status->discovery;
+  if (all.empty()) return;
+  page.gauges("evenkeel_discovery_backends", "Backends that the pool's `discover` has found.");
+  for (const DiscoveryStatus& each : all)
+    page.add({{"pool", each.pool}}, static_cast<std::uint64_t>(each.backends));
+  page.gauges("evenkeel_discovery_age_seconds",
+              "How long ago the source of the pool's `discover` last said who is in it.");
+  for (const DiscoveryStatus& each : all) {
+    if (each.last_good)
+      page.add({{"pool", each.pool}}, seconds_of(std::max(view.now - *each.last_good, Duration{})));
+  }
+  page.counters("evenkeel_discovery_failures_total",
+                "Times that the source of the pool's `discover` could not be read.");
+  for (const DiscoveryStatus& each : all) page.add({{"pool", each.pool}}, each.failures);
+  page.counters(
+      "evenkeel_discovery_held_total",
+      "Lists of the pool's `discover` that had lost more than half of their backends, and "
+      "were read a second time before they counted.");
+  for (const DiscoveryStatus& each : all) page.add({{"pool", each.pool}}, each.held);
+}
+
 /// Adds the subsets that a split names.
 void add_subsets(MetricsPage& page, const RuntimeView& view) {
   std::vector<Row<const Subset*>> rows;
@@ -200,6 +222,7 @@ void add_pool_families(MetricsPage& page, const RuntimeView& view) {
   add_affinity(page, view);
   add_caches(page, view);
   add_subsets(page, view);
+  add_discovery(page, view);
   add_schedulers(page, view);
   add_shadows(page, view);
 }

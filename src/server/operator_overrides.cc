@@ -32,6 +32,13 @@ std::uint32_t configured_weight(const Config& config, const std::string& pool,
   return backend == nullptr ? 0 : backend->weight;
 }
 
+/// True if the pool may get backends that the file does not name.
+bool discovers(const Config& config, const std::string& pool_name) {
+  return std::ranges::any_of(config.pools, [&](const PoolConfig& pool) {
+    return pool.name == pool_name && pool.discover;
+  });
+}
+
 /// The id that a process which finds the same servers gives to this one. The servers that a name
 /// stands for are next to each other.
 std::string usual_id(const std::vector<PoolSet::ResolvedBackend>& servers, std::size_t number) {
@@ -75,11 +82,17 @@ std::map<OperatorOverrides::Key, std::string> OperatorOverrides::addresses_of_na
 
 void OperatorOverrides::restore(SavedState state, const Config& config) {
   drained_ = std::move(state.drained);
+  for (const Key& key : drained_) {
+    const bool known = find_backend(config, key.first, key.second) != nullptr;
+    if (!known && discovers(config, key.first)) awaited_.insert(key);
+  }
   drain_ends_.insert(state.drain_ends.begin(), state.drain_ends.end());
   for (const auto& [key, address] : state.addresses)
     ids_[{key.first, configured_address(key.second), address}] = key.second;
   for (const auto& [key, weight] : state.weights) {
-    const bool unchanged = weight.configured == configured_weight(config, key.first, key.second);
+    const std::uint32_t configured = configured_weight(config, key.first, key.second);
+    const bool is_found = configured == 0 && discovers(config, key.first);  // or will be
+    const bool unchanged = is_found || weight.configured == configured;
     if (unchanged && weight.weight > 0) weights_[key] = weight.weight;
   }
 }
@@ -113,9 +126,12 @@ void OperatorOverrides::record_drained(const PoolSet& pool_set, const Config& co
       }
     }
   }
-  std::erase_if(drained_, [&](const auto& key) {
-    return find_backend(config, key.first, key.second) == nullptr;
-  });
+  const auto is_known = [&](const auto& key) {
+    return find_backend(config, key.first, key.second) != nullptr;
+  };
+  std::erase_if(awaited_, is_known);
+  std::erase_if(drained_,
+                [&](const auto& key) { return !is_known(key) && !awaited_.contains(key); });
   std::erase_if(drain_ends_, [&](const auto& each) { return !drained_.contains(each.first); });
 }
 

@@ -46,7 +46,7 @@ class OperatorOverrides {
   Weights weights_for(const Config& next, const Config& current) const;
 
   /// Notes which backends are drained. A drain is kept in the backend's state, which is lost while
-  /// DNS does not know the backend; a backend that the file no longer has is forgotten.
+  /// DNS does not know the backend; a backend that the configuration no longer has is forgotten.
   void record_drained(const PoolSet& pool_set, const Config& config);
   /// The drained backends that `pool_set` does not have: of the others, the state knows.
   Drained drained_outside(const PoolSet& pool_set) const;
@@ -69,6 +69,7 @@ class OperatorOverrides {
 
   Weights weights_;
   Drained drained_;
+  Drained awaited_;       // of these: restored, and yet to be found by `discover`
   DrainEnds drain_ends_;  // of some of these
   Ids ids_;
 };

@@ -24,8 +24,16 @@ namespace {
 /// Minimum time between two DNS updates. Each builds a plan per worker, which lives as long as its
 /// longest request: names whose addresses change with every answer would pile up plans.
 constexpr Duration min_dns_update_interval = std::chrono::seconds(1);
+/// Minimum time between two updates of backends that come and go, and how long changes are gathered
+/// for one. A backend that is about to end gets no requests within a second.
+constexpr Duration min_discovery_update_interval = std::chrono::milliseconds(250);
+constexpr Duration discovery_batch_time = std::chrono::milliseconds(100);
 /// How long `prepare` waits for name servers. A host that is found later joins by a DNS update.
 constexpr Duration max_dns_wait = std::chrono::seconds(3);
+/// The same for an update of what runs, behind which other changes wait.
+constexpr Duration max_update_dns_wait = std::chrono::milliseconds(500);
+/// How long `prepare` waits for sources of backends. What they find later joins by an update.
+constexpr Duration max_discovery_wait = std::chrono::seconds(3);
 /// How long a commit waits for the first health check of the backends that it adds.
 constexpr Duration max_new_backend_check_wait = std::chrono::milliseconds(100);
 /// How long a commit waits for keys of issuers that it adds.
@@ -52,6 +60,23 @@ std::set<std::string> hosts_of(const Config& config) {
 std::string path_of_listener(const Config& config, std::size_t number) {
   if (number >= config.listeners.size()) return "listeners";
   return fmt::format("listeners[{}].address", number);
+}
+
+/// Takes backends that are no longer found out of rotation, for requests that have a plan of before
+/// and may be sent again. Each comes back, if at all, as another object.
+void take_out_removed(const PoolSet& former, const PoolSet& active) {
+  std::unordered_map<std::string_view, const PoolState*> now;
+  for (const PoolSet::PoolEntry& entry : active.pools())
+    now.emplace(entry.state->config().name, entry.state.get());
+  for (const PoolSet::PoolEntry& entry : former.pools()) {
+    const auto pool = now.find(entry.state->config().name);
+    if (!entry.state->config().discover || pool == now.end()) continue;
+    std::set<std::string_view> ids;
+    for (const BackendPtr& backend : pool->second->backends()) ids.insert(backend->id());
+    for (const BackendPtr& backend : entry.state->backends()) {
+      if (!ids.contains(backend->id())) backend->state().take_out(OutOfRotation::unresolved);
+    }
+  }
 }
 
 /// The file of API keys; empty: there is none.
@@ -93,6 +118,7 @@ Reloader::Reloader(Process process, std::string file, unsigned workers, const Dn
       dns_cache_(
           process_.loop, dns, seed(), [this] { on_dns_change(); },
           [this](const std::string& host) { return passes_checks(host); }),
+      discovery_(process_.loop, discovery_environment(), seed(), [this] { on_discovery_change(); }),
       backend_monitor_(
           process_.loop, seed(),
           [this](std::string host, std::uint16_t port) {
@@ -180,16 +206,19 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
     reload.file.refuse({.path = std::move(path), .message = std::move(error.detail)});
     return std::move(reload);
   };
-  co_await resolve_hosts(*next);
+  const auto effective = co_await find_backends(next);
+  co_await resolve_hosts(effective, max_dns_wait);
   PreparedChange change{.config = next,
+                        .effective = effective,
                         .hash = reload.file.hash,
                         .changes = reload.file.changes,
                         .variables = reload.file.variables};
   change.weights =
-      config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*next, *config_);
-  auto build = [next, active = pool_set_, inputs = build_inputs(*next, change.weights, true),
+      config_ == nullptr ? overrides_.weights() : overrides_.weights_for(*effective, *effective_);
+  auto build = [effective, active = pool_set_,
+                inputs = build_inputs(*effective, change.weights, true),
                 hosts = socket_hosts(*next), logs = new_logs(*next)] {
-    return build_parts(*next, inputs, active.get(), hosts, logs);
+    return build_parts(*effective, inputs, active.get(), hosts, logs);
   };
   BuiltParts parts = co_await building_thread().run(std::move(build));
   if (!parts.pool_set) co_return refused("", parts.pool_set.error());
@@ -218,12 +247,19 @@ Task<PreparedReload> Reloader::prepare(ReadConfig read) {
   co_return reload;
 }
 
+/// Keeps following the sources of the active configuration, which stays if `next` is rejected.
+Task<std::shared_ptr<const Config>> Reloader::find_backends(std::shared_ptr<const Config> next) {
+  discovery_.follow(*next);
+  co_await discovery_.listed(next, process_.loop.read_clock() + max_discovery_wait);
+  co_return with_found(next, discovery_.found(*next));
+}
+
 /// Keeps resolving the hosts of the active configuration, which stays if `next` is rejected.
-Task<void> Reloader::resolve_hosts(const Config& next) {
-  auto hosts = hosts_of(next);
-  if (config_ != nullptr) hosts.merge(hosts_of(*config_));
+Task<void> Reloader::resolve_hosts(std::shared_ptr<const Config> next, Duration max_wait) {
+  auto hosts = hosts_of(*next);
+  if (effective_ != nullptr) hosts.merge(hosts_of(*effective_));
   dns_cache_.set_hosts(hosts);
-  co_await dns_cache_.resolved(process_.loop.read_clock() + max_dns_wait);
+  co_await dns_cache_.resolved(process_.loop.read_clock() + max_wait);
 }
 
 /// The next pools of a scheduler join it, under its lock.
@@ -235,13 +271,15 @@ PreparationThread& Reloader::building_thread() {
   return locks ? locking_thread() : preparation_;
 }
 
-/// Builds the active configuration again, with other weights or addresses. Certificates and keys
-/// are not read again: their files may be half written at this moment.
+/// Builds the active configuration again, with other weights, addresses or backends. Certificates
+/// and keys are not read again: their files may be half written at this moment.
 Task<Result<PreparedChange>> Reloader::prepare_running(OperatorOverrides::Weights weights) {
-  PreparedChange change{.config = config_, .weights = std::move(weights)};
-  auto build = [config = config_, active = pool_set_,
-                inputs = build_inputs(*config_, change.weights, false)] {
-    return build_parts(*config, inputs, active.get(), {}, {});
+  const auto effective = with_found(config_, discovery_.found(*config_));
+  co_await resolve_hosts(effective, max_update_dns_wait);
+  PreparedChange change{.config = config_, .effective = effective, .weights = std::move(weights)};
+  auto build = [effective, active = pool_set_,
+                inputs = build_inputs(*effective, change.weights, false)] {
+    return build_parts(*effective, inputs, active.get(), {}, {});
   };
   BuiltParts parts = co_await building_thread().run(std::move(build));
   if (!parts.pool_set) co_return std::move(parts.pool_set.error());
@@ -269,7 +307,7 @@ BuildInputs Reloader::build_inputs(const Config& config, const OperatorOverrides
   OperatorOverrides::Drained drained = overrides_.drained();
   if (pool_set_ != nullptr) {
     // An operator may undrain a backend while the preparation thread builds.
-    overrides_.record_drained(*pool_set_, *config_);
+    overrides_.record_drained(*pool_set_, *effective_);
     drained = overrides_.drained_outside(*pool_set_);
   }
   return {.find = std::move(find),
@@ -351,7 +389,11 @@ Task<void> Reloader::commit(PreparedChange change, Duration check_wait) {
   co_await wait_for_key_sets(key_set_deadline);
   co_await process_.workers.apply(config_, pool_set_, std::move(assignments), keys_, issuers_);
   pool_set_->reopen_resolved();
-  if (former == nullptr) co_return;
+  if (former == nullptr) {
+    on_discovery_change();  // what was found since the lists were waited for
+    co_return;
+  }
+  take_out_removed(*former, *pool_set_);
   auto released = former->release_tables(*pool_set_);
   if (released.empty()) co_return;
   auto release = [released = std::move(released)]() mutable {
@@ -382,7 +424,7 @@ void Reloader::close_unused_sockets() {
 }
 
 SavedState Reloader::saved_state() {
-  SavedState state = overrides_.save(*pool_set_, *config_);
+  SavedState state = overrides_.save(*pool_set_, *effective_);
   state.saved_at =
       std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
   state.observed =
@@ -406,7 +448,10 @@ void Reloader::restore(SavedState state, const Config& config) {
   overrides_.restore(std::move(state), config);
 }
 
-void Reloader::watch_active_hosts() { dns_cache_.set_hosts(hosts_of(*config_)); }
+void Reloader::watch_active() {
+  discovery_.follow_only(*config_);
+  dns_cache_.set_hosts(hosts_of(*effective_));
+}
 
 // ---- changes ----------------------------------------------------------------------------------
 
@@ -463,7 +508,7 @@ Task<std::vector<Problem>> Reloader::run_reload() {
   if (reload.change) {
     co_await commit(std::move(*reload.change), max_new_backend_check_wait);
   }
-  watch_active_hosts();
+  watch_active();
   if (file.problems.empty() && !file.takeover.empty()) co_await take_over_for(file);
   report(file);
   record_reload(file, before);
@@ -606,6 +651,7 @@ Task<Result<Done>> Reloader::run_set_weight(std::string pool, std::string backen
   auto change = co_await prepare_running(overrides_.weights_with(pool, backend, weight));
   if (!change) co_return std::move(change.error());
   co_await commit(std::move(*change), max_new_backend_check_wait);
+  watch_active();
   co_return Done{};
 }
 
@@ -644,7 +690,52 @@ Task<void> Reloader::run_dns_update() {
     co_return;
   }
   co_await commit(std::move(*change), max_new_backend_check_wait);
+  watch_active();
   log::dns.info("DNS update applied: " + summary());
+  ++rebuilds_;
+}
+
+/// Sources look up names and variables as the process does.
+DiscoveryEnvironment Reloader::discovery_environment() {
+  return {.resolve = [this](std::string host,
+                            std::uint16_t port) { return resolve_host(std::move(host), port); },
+          .find_services = [this](std::string name) { return find_services(std::move(name)); },
+          .variable =
+              [this](const std::string& name) {
+                const auto& look = process_.environment.variable;
+                return look ? look(name) : std::nullopt;
+              }};
+}
+
+void Reloader::on_discovery_change() {
+  if (config_ == nullptr || discovery_update_scheduled_) return;
+  discovery_update_scheduled_ = true;
+  const Instant gathered = process_.loop.now() + discovery_batch_time;
+  process_.loop.spawn(queue_discovery_update_at(
+      std::max(gathered, last_discovery_update_ + min_discovery_update_interval)));
+}
+
+Task<void> Reloader::queue_discovery_update_at(Instant when) {
+  co_await process_.loop.sleep_until(when);
+  discovery_update_scheduled_ = false;
+  last_discovery_update_ = process_.loop.now();
+  changes_.post("discovery update", [this] { return run_discovery_update(); });
+}
+
+/// Does nothing where another change has brought the backends already, or they are as they were.
+Task<void> Reloader::run_discovery_update() {
+  const auto next = with_found(config_, discovery_.found(*config_));
+  if (*next == *effective_) co_return;
+  // Those that are gone lose their weight: another server may come at the same address.
+  auto weights = overrides_.weights_for(*next, *effective_);
+  auto change = co_await prepare_running(std::move(weights));
+  if (!change) {
+    log::discovery.error("the backends that were found are not used: " + change.error().detail);
+    co_return;
+  }
+  co_await commit(std::move(*change), max_new_backend_check_wait);
+  watch_active();
+  log::discovery.info("backends updated: " + summary());
   ++rebuilds_;
 }
 
@@ -697,6 +788,7 @@ void Reloader::tick_pools() {
   for (const PoolSet::PoolEntry& pool : pool_set_->pools()) pool.state->tick(now);
   plan_replicas(now);
   end_drains();
+  publish_discovery();
   apply_models();
   if (issuers_ != nullptr && process_.key_sets != nullptr) {
     for (const std::string& url : issuers_->take_wanted()) process_.key_sets->fetch_soon(url);
@@ -718,6 +810,7 @@ void Reloader::plan_replicas(Instant now) {
 void Reloader::adopt_config(PreparedChange& change) {
   if (config_ != change.config) listed_pools_ = pools_to_list(*change.config);
   config_ = std::move(change.config);
+  effective_ = std::move(change.effective);
   if (change.variables != nullptr) variables_ = std::move(change.variables);
   if (change.keys == nullptr) return;
   keys_ = std::move(change.keys);
@@ -776,6 +869,13 @@ void Reloader::publish_drain_ends() {
       [this](RuntimeStatus& status) { status.drain_ends = overrides_.drain_ends(); });
 }
 
+void Reloader::publish_discovery() {
+  std::vector<DiscoveryStatus> statuses = discovery_.statuses(*config_);
+  if (process_.status.snapshot()->discovery == statuses) return;
+  process_.status.update(
+      [&statuses](RuntimeStatus& status) { status.discovery = std::move(statuses); });
+}
+
 void Reloader::apply_models() {
   auto changed =
       model_catalog_.update(*config_, *pool_set_, *backend_monitor_.snapshot(), listed_pools_);
@@ -795,7 +895,13 @@ std::string Reloader::summary() const {
                      all);
 }
 
-/// Resolves hosts that are not backends: GPU exporters.
+Task<Result<Resolver::ServiceAnswer>> Reloader::find_services(std::string name) {
+  const std::shared_ptr<Resolver> resolver = dns_cache_.resolver();
+  auto answer = co_await resolver->find_services(std::move(name));
+  co_return answer;
+}
+
+/// Resolves hosts that are not backends: GPU exporters, and servers with lists of backends.
 Task<Result<std::vector<Endpoint>>> Reloader::resolve_host(std::string host, std::uint16_t port) {
   const std::shared_ptr<Resolver> resolver = dns_cache_.resolver();
   auto answer = co_await resolver->lookup(host, port);

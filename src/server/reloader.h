@@ -22,6 +22,7 @@
 #include "evenkeel/base/owned_fd.h"
 #include "evenkeel/config/config.h"
 #include "evenkeel/config/load.h"
+#include "evenkeel/discovery/discovery.h"
 #include "evenkeel/net/dns_cache.h"
 #include "evenkeel/scaling/autoscaler.h"
 #include "evenkeel/state/saved_state.h"
@@ -44,8 +45,9 @@ namespace evenkeel {
 
 /// Everything that a commit makes active, completely built. Destroying it changes nothing.
 struct PreparedChange {
-  std::shared_ptr<const Config> config;
-  std::shared_ptr<const PoolSet> pool_set;
+  std::shared_ptr<const Config> config;     ///< as the file has it
+  std::shared_ptr<const Config> effective;  ///< with the backends that were found
+  std::shared_ptr<const PoolSet> pool_set;  ///< built from `effective`
   OperatorOverrides::Weights weights;
   std::optional<PreparedListeners> listeners;      ///< empty: the listeners stay as they are
   std::string hash;                                ///< of the file's text; empty: no file was read
@@ -108,17 +110,18 @@ class Reloader final : public Control {
   using ReadConfig = std::function<LoadResult()>;
 
   /// Reads and checks a configuration and builds everything that it needs; changes nothing that is
-  /// in use. Looks up the hosts of both configurations, and keeps doing so until
-  /// `watch_active_hosts`. Waits for name servers for at most 3 s; a host without an answer starts
-  /// without addresses.
+  /// in use. Looks up the hosts of both configurations, follows the sources of backends of both,
+  /// and keeps doing so until `watch_active`. Waits for sources and for name servers for at most 3
+  /// s each; a pool without a list, and a host without an answer, start without.
   Task<PreparedReload> prepare(ReadConfig read);
 
   /// Makes the change active on all workers. Backends that are new get `check_wait` for their first
   /// health check before requests can be sent to any backend of the change.
   Task<void> commit(PreparedChange change, Duration check_wait);
 
-  /// Looks up the hosts of the active configuration only, from now on.
-  void watch_active_hosts();
+  /// Looks up the hosts of the active configuration, and follows its sources of backends, and no
+  /// others from now on.
+  void watch_active();
 
   /// Runs queued changes, one after the other, for ever. REQUIRES: after the first commit.
   Task<void> serve();
@@ -144,7 +147,8 @@ class Reloader final : public Control {
   }
   /// Queues an upgrade that has no waiter. No change begins while it runs.
   void queue_upgrade();
-  /// Reloads, previews and DNS updates that have ended. Each leaves free memory in the heap.
+  /// Reloads, previews and updates of DNS and discovery that have ended. Each leaves free memory in
+  /// the heap.
   std::uint64_t rebuilds() const { return rebuilds_; }
   /// True if destroying the object would wait for work on one of these threads.
   bool is_preparing() const {
@@ -197,10 +201,16 @@ class Reloader final : public Control {
   Task<void> run_read_keys();
   Task<void> run_dns_update();
   void on_dns_change();
+  Task<void> run_discovery_update();
+  void on_discovery_change();
+  Task<void> queue_discovery_update_at(Instant when);
+  void publish_discovery();
+  DiscoveryEnvironment discovery_environment();
   bool passes_checks(const std::string& host) const;
   Task<void> queue_dns_update_at(Instant when);
 
-  Task<void> resolve_hosts(const Config& next);
+  Task<std::shared_ptr<const Config>> find_backends(std::shared_ptr<const Config> next);
+  Task<void> resolve_hosts(std::shared_ptr<const Config> next, Duration max_wait);
   bool moves_admin(const Config& next) const;
   Result<OwnedFd> open_admin(const Config& next, const ListenerHosts& hosts) const;
   bool shares_admin_port(const Config& next, const Endpoint& endpoint) const;
@@ -216,6 +226,7 @@ class Reloader final : public Control {
   void close_unused_sockets();
   void report(const CheckedFile& file);
   void record_reload(const CheckedFile& file, const std::string& before) const;
+  Task<Result<Resolver::ServiceAnswer>> find_services(std::string name);
   Task<Result<std::vector<Endpoint>>> resolve_host(std::string host, std::uint16_t port);
 
   std::vector<MonitorSpec> specs_to_monitor() const;
@@ -227,6 +238,7 @@ class Reloader final : public Control {
   Process process_;
   const std::string file_;
   std::shared_ptr<const Config> config_;            // the active one; null before the first commit
+  std::shared_ptr<const Config> effective_;         // likewise, with the backends that were found
   std::shared_ptr<const VariablesUsed> variables_;  // likewise
   std::shared_ptr<const PoolSet> pool_set_;         // likewise
   OperatorOverrides overrides_;
@@ -234,6 +246,7 @@ class Reloader final : public Control {
   SavedState restored_schedulers_;         // likewise: nothing but those
   ListenerSet listener_set_;
   DnsCache dns_cache_;
+  Discovery discovery_;
   BackendMonitor backend_monitor_;
   std::optional<Autoscaler> autoscaler_;  // empty: replicas are not planned
   bool knows_replicas_ = false;           // the first checks have ended
@@ -254,6 +267,8 @@ class Reloader final : public Control {
   std::uint64_t rebuilds_ = 0;
   bool dns_update_scheduled_ = false;
   Instant last_dns_update_{};
+  bool discovery_update_scheduled_ = false;
+  Instant last_discovery_update_{};
   std::optional<Shutdown> shutdown_;
 };
 

@@ -127,6 +127,42 @@ TEST(OperatorOverrides, ForgetsTheDrainOfABackendThatTheFileHasNoMore) {
   EXPECT_THAT(overrides.drained(), IsEmpty());
 }
 
+TEST(OperatorOverrides, TheDrainOfABackendThatIsYetToBeFoundIsKeptUntilItIsGoneAgain) {
+  const Key first("chat", "127.0.0.1:1");
+  Config file = with_backends({{2, 1}});
+  file.pools[0].discover.emplace().file = "backends.yaml";
+  OperatorOverrides overrides;
+  overrides.restore({.drained = {first}}, file);
+
+  overrides.record_drained(*built(file), file);
+  EXPECT_THAT(overrides.drained(), ElementsAre(first)) << "it is not found yet";
+
+  const Config found = with_backends({{1, 1}, {2, 1}});
+  const auto pool_set = built(found);
+  pool_set->pools()[0].state->backends()[0]->state().take_out(OutOfRotation::draining);
+  overrides.record_drained(*pool_set, found);
+  EXPECT_THAT(overrides.drained(), ElementsAre(first));
+
+  overrides.record_drained(*built(file), file);
+  EXPECT_THAT(overrides.drained(), IsEmpty()) << "another server may come at its address";
+}
+
+TEST(OperatorOverrides, TheWeightOfABackendThatIsYetToBeFoundIsRestored) {
+  OperatorOverrides overrides;
+  const Config found = with_backends({{1, 1}, {2, 1}});
+  overrides.set_weights(overrides.weights_with("chat", "127.0.0.1:1", 9));
+  const SavedState saved = overrides.save(*built(found), found);
+  Config file = with_backends({{2, 1}});
+  OperatorOverrides fixed;
+  fixed.restore(saved, file);
+  file.pools[0].discover.emplace().file = "backends.yaml";
+  OperatorOverrides discovering;
+  discovering.restore(saved, file);
+
+  EXPECT_THAT(fixed.weights(), IsEmpty());
+  EXPECT_THAT(discovering.weights(), ElementsAre(Pair(Key("chat", "127.0.0.1:1"), 9)));
+}
+
 /// The file says `gpus:8000`.
 Config with_a_name() {
   Config config;

@@ -22,6 +22,7 @@
 #include "evenkeel/config/load.h"
 #include "evenkeel/stats/access_log.h"
 #include "evenkeel/stats/worker_metrics.h"
+#include "evenkeel/upstream/discovery_status.h"
 #include "evenkeel/upstream/pool_set.h"
 
 namespace evenkeel {
@@ -65,7 +66,8 @@ struct RuntimeStatus {
   std::optional<ReplacedProcess> replaced;  ///< empty: it has ended, or there was none
   /// When drains end by themselves, by pool and id; the others last.
   std::map<std::pair<std::string, std::string>, std::chrono::system_clock::time_point> drain_ends;
-  std::optional<std::size_t> api_keys;  ///< how many there are; empty: the file has no `auth`
+  std::vector<DiscoveryStatus> discovery;  ///< of the pools with `discover`
+  std::optional<std::size_t> api_keys;     ///< how many there are; empty: the file has no `auth`
   std::string key_file_problem;     ///< why the file of keys counts as it was; empty: it does not
   std::string state_file_problem;   ///< why it was not written; empty: it was, or is off
   std::optional<double> cpu_quota;  ///< of its cgroup, in CPUs; empty: none
