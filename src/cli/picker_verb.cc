@@ -90,14 +90,15 @@ void add_request_options(CLI::App& verb, const std::shared_ptr<PickerVerbOptions
   verb.add_option("--model", check.model, "Model of the requests; default: test");
   verb.add_option("--path", check.path, "Path of the requests")->capture_default_str();
   verb.add_option_function<std::vector<std::string>>(
-      "--header",
-      [options](const std::vector<std::string>& headers) {
-        for (const std::string& header : headers) {
-          options->check.headers.push_back(
-              value_or_usage_error("--header", parse_header_option(header)));
-        }
-      },
-      "'Name: value' of the requests; may be repeated");
+          "--header",
+          [options](const std::vector<std::string>& headers) {
+            for (const std::string& header : headers) {
+              options->check.headers.push_back(
+                  value_or_usage_error("--header", parse_header_option(header)));
+            }
+          },
+          "'Name: value' of the requests; may be repeated")
+      ->allow_extra_args(false);
   verb.add_option("--subset", check.subset,
                   "An endpoint that the picker knows; default: the one that it picks first")
       ->type_name("IP:PORT");

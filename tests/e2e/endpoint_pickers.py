@@ -313,7 +313,8 @@ class Serving:
 
     def __init__(self, picker, certificate=None):
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         self._server = None
         self.address = self._wait(self._start(picker, certificate))
         self.url = ("https://" if certificate else "http://") + self.address
@@ -344,3 +345,5 @@ class Serving:
     def stop(self):
         self._wait(self._server.stop(None))
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()

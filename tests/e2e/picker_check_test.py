@@ -150,12 +150,12 @@ class PickerCheck(case.Case):
                 self.bodies.append(json.loads(body))
                 return super().answers(head, body, has_trailers)
 
-        ended = command("picker", "check", self.serve(Watching()).url, "--only", "pick", "--model", "llama",
-                        "--path", "/v1/chat/completions", "--header", "x-tenant: acme")
+        ended = command("picker", "check", "--only", "pick", "--model", "llama", "--path", "/v1/chat/completions",
+                        "--header", "x-tenant: acme", "--header", "x-team:a", self.serve(Watching()).url)
 
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-        self.assertEqual((Watching.heads[0][":path"], Watching.heads[0]["x-tenant"]),
-                         ("/v1/chat/completions", "acme"))
+        self.assertEqual([Watching.heads[0][name] for name in (":path", "x-tenant", "x-team")],
+                         ["/v1/chat/completions", "acme", "a"])
         self.assertEqual((Watching.bodies[0]["model"], Watching.bodies[0]["messages"][0]["role"]), ("llama", "user"))
 
     def test_no_picker_at_the_url(self):
