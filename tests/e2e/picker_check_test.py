@@ -64,6 +64,15 @@ class PickerCheck(case.Case):
         self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertIn("1000 at once", ended.stdout)
 
+    def test_ours(self):
+        for more in ({"picker": "round-robin"}, {"picker": "expected-time", "limits": {"max_in_flight": 8}}):
+            daemon = self.daemon({
+                "listeners": [{"name": "picker", "endpoint_picker": {"pool": "llama"}}],
+                "pools": [{"name": "llama", "backends": ["127.0.0.1:7001", "127.0.0.1:7002"], "health": {"check": "off"}, **more}]})
+            verdicts, ended = self.check("http://" + daemon.address)
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            self.assertEqual(set(verdicts.values()), {"ok"}, ended.stdout)
+
     # ---- each breaks one rule ----
 
     def test_header_and_metadata_that_differ(self):
