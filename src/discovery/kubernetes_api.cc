@@ -124,7 +124,7 @@ Task<WatchEnd> KubernetesApi::watch(std::string path, OnEvent on_event) {
   if (!fields) co_return failed_watch(fields.error().detail);
   auto connected = co_await server_->connect();
   if (!connected) co_return failed_watch(name + "cannot be reached: " + connected.error().detail);
-  const std::shared_ptr<BackendClient> client = *connected;
+  const std::shared_ptr<BackendClient> client = std::move(*connected);
   const ServerAccess access = server_->access();
   if (server_->path() != "/") path = server_->path() + path;
   Request request = access.request("GET", path);
