@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "discovery/source.h"
-#include "discovery/url_client.h"
+#include "discovery/source_server.h"
 #include "evenkeel/base/rng.h"
 #include "evenkeel/config/backend_list.h"
 
@@ -75,7 +75,7 @@ class HttpSource final : public DiscoverySource {
   FoundList& found_;
   Rng rng_;
   Duration interval_;
-  UrlClient server_;
+  SourceServer server_;
   Task<void> reading_;
 };
 

@@ -82,7 +82,7 @@ KubernetesApi::KubernetesApi(Loop& loop, const DiscoveryEnvironment& environment
   if (url.empty()) return;
   while (url.ends_with('/')) url.pop_back();
   const LinkOptions options{.first_byte_timeout = max_silence, .idle_timeout = max_silence};
-  server_ = std::make_unique<UrlClient>(loop, environment.resolve, url, ca, options);
+  server_ = std::make_unique<SourceServer>(loop, environment.resolve, url, ca, options);
 }
 
 Result<FieldList> KubernetesApi::credentials() const {

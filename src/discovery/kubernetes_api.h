@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "discovery/url_client.h"
+#include "discovery/source_server.h"
 #include "evenkeel/base/loop.h"
 #include "evenkeel/base/result.h"
 #include "evenkeel/base/task.h"
@@ -64,8 +64,8 @@ class KubernetesApi {
   Task<WatchEnd> read_events(Body& body, const OnEvent& on_event);
 
   Loop& loop_;
-  std::string token_file_;             // empty: none
-  std::unique_ptr<UrlClient> server_;  // null: no server is known
+  std::string token_file_;                // empty: none
+  std::unique_ptr<SourceServer> server_;  // null: no server is known
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-#include "discovery/url_client.h"
+#include "discovery/source_server.h"
 
 #include <utility>
 
@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-UrlClient::UrlClient(Loop& loop, NameResolver resolve, std::string url, std::string ca,
-                     const LinkOptions& options)
+SourceServer::SourceServer(Loop& loop, NameResolver resolve, std::string url, std::string ca,
+                           const LinkOptions& options)
     : loop_(loop), resolve_(std::move(resolve)), url_(std::move(url)), ca_(std::move(ca)) {
   const std::size_t scheme_end = url_.find("://");
   const std::size_t slash = url_.find('/', scheme_end == url_.npos ? 0 : scheme_end + 3);
@@ -18,7 +18,7 @@ UrlClient::UrlClient(Loop& loop, NameResolver resolve, std::string url, std::str
   access_.links.link = options;
 }
 
-Task<Result<std::shared_ptr<BackendClient>>> UrlClient::connect() {
+Task<Result<std::shared_ptr<BackendClient>>> SourceServer::connect() {
   std::string why;
   const auto address = parse_backend_address(origin_, why);
   if (!address) co_return Error{.fault = Fault::bad_request, .detail = why};

@@ -12,11 +12,11 @@ namespace evenkeel {
 
 /// Connects to the server of a URL, wherever its name leads and whatever its authorities are at the
 /// time. Thread: the loop's. Outlives its tasks.
-class UrlClient {
+class SourceServer {
  public:
   /// `ca`: file with the authorities; empty: the system's. `url` is one that a file may have.
-  UrlClient(Loop& loop, NameResolver resolve, std::string url, std::string ca,
-            const LinkOptions& options);
+  SourceServer(Loop& loop, NameResolver resolve, std::string url, std::string ca,
+               const LinkOptions& options);
 
   /// The client for the next request: the last one, while address and authorities are the same.
   Task<Result<std::shared_ptr<BackendClient>>> connect();
