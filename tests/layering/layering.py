@@ -33,6 +33,9 @@ DECLARED = re.compile(r"^(?:class|struct) (\w+);", re.M)
 DEFINED = re.compile(r"^(?:class|struct) (?:\[\[\w+\]\] |alignas\(\w+\) )*(\w+)(?: final)?(?: : [^;{]*)? {", re.M)
 
 
+NAMESPACE = re.compile(r"^namespace (\S+) {", re.M)
+
+
 @dataclass
 class Module:
     layer: int
@@ -227,6 +230,21 @@ def forward_violations(arch, root):
                 yield f"{relative}:{line}: {module} may not know {found[1]} of {', '.join(sorted(theirs))}"
 
 
+def double_violations(root):
+    """The types that headers of two modules define with one name: to the linker they are one, without a word."""
+    first = {}
+    for path in sorted(sources(root)):
+        relative = path.relative_to(root)
+        if path.suffix != ".h":
+            continue
+        text = path.read_text()
+        namespaces = tuple(NAMESPACE.findall(text))
+        for name in DEFINED.findall(text):
+            other = first.setdefault((namespaces, name), relative)
+            if module_of(other) != module_of(relative):
+                yield f"{relative}: {other} defines {name}, too: name one of them apart"
+
+
 def cycles(graph):
     """Every include cycle, in depth-first order."""
     done, trail = set(), []
@@ -291,6 +309,7 @@ def violations(root, links=None):
         return
     yield from include_violations(arch, root)
     yield from forward_violations(arch, root)
+    yield from double_violations(root)
     yield from noun_violations(arch, root)
     if links is not None:
         yield from link_violations(arch, read_links(links.read_text()))

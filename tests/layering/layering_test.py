@@ -83,6 +83,15 @@ class LayeringTest(unittest.TestCase):
             [],
             self.violations({"include/evenkeel/kitchen/pot.h": "class Jar;\n", "src/cellar/jar.h": "class Jar {\n"}))
 
+    def test_two_modules_that_define_a_type_of_one_name(self):
+        self.assertEqual(
+            ["src/study/jar.h: src/cellar/jar.h defines Jar, too: name one of them apart"],
+            self.violations({"src/cellar/jar.h": "class Jar {\n", "src/study/jar.h": "struct Jar final {\n"}))
+
+    def test_two_namespaces_with_a_type_of_one_name(self):
+        self.assertEqual([], self.violations({"src/cellar/jar.h": "namespace a {\nclass Jar {\n",
+                                              "src/study/jar.h": "namespace b {\nclass Jar {\n"}))
+
     def test_a_library_seen_from_a_module_that_does_not_own_it(self):
         self.assertEqual(
             ["src/cellar/jar.cc:1: oven may not be seen from cellar"],
