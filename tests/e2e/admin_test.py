@@ -72,7 +72,7 @@ class Admin(case.Case):
         daemon.wait_at_rest()
         self.assertEqual(daemon.api("pools"), [{
             "name": "pool", "unavailable": None, "picker": "consistent-hash", "waiting": 0, "in_flight": 0,
-            "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None, "subsets": [],
+            "backends": {"up": 2, "total": 2}, "saturation": 0, "sessions": None, "subsets": [], "discovery": None,
             "scheduler": None, "budget": []}])
 
     def test_backends(self):
@@ -296,7 +296,7 @@ class Metrics(case.Case):
         "time_to_first_byte_seconds": {"pool"}, "wait_seconds": {"pool"},
         "requests_in_flight": {"pool"}, "requests_waiting": {"pool"},
         "cache_hits_total": {"pool"}, "cache_stale_total": {"pool"}, "cache_misses_total": {"pool"}, "coalesced_total": {"pool"},
-        "errors_total": {"pool", "reason", "side"}, "fallbacks_total": {"pool"}, "retries_total": {"pool", "reason"}, "retry_budget_exhausted_total": {"pool"},
+        "errors_total": {"pool", "reason", "side"}, "fallbacks_total": {"pool"}, "picker_moved_total": {"pool"}, "retries_total": {"pool", "reason"}, "retry_budget_exhausted_total": {"pool"},
         "tokens_total": {"pool", "model", "direction"}, "backend_tokens_total": {"pool", "backend", "direction"},
         "time_to_first_token_seconds": {"pool", "model"}, "time_per_output_token_seconds": {"pool", "model"},
         "inter_token_gap_seconds": {"pool", "model"}, "inspected_requests_total": {"result"},

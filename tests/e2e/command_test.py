@@ -138,6 +138,9 @@ class Check(case.Case):
             for key in re.findall(r"api_key_file: ([\w.]+)", text):
                 with open(os.path.join(work, key), "w") as file:
                     file.write("sk-provider")
+            for backends in re.findall(r"discover: {file: ([\w.]+)}", text):
+                with open(os.path.join(work, backends), "w") as file:
+                    json.dump([{"targets": ["10.0.0.1:8000"]}], file)
             for page in re.findall(r"file: ([\w.]+\.html)", text):
                 open(os.path.join(work, page), "w").close()
             ended = command("check", "-c", os.path.join(folder, name), folder=work)
